@@ -1,0 +1,40 @@
+# make quickstart   set up, then fine-tune, export, serve and ask a small classifier
+# make test         set up, then lint, type check and all tests
+# make bench        set up, then the measurements beside peers
+# ARGS passes options on: make quickstart ARGS="--task sst2 --data-dir DIR"
+
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: quickstart test lint bench clean
+
+quickstart: $(VENV)/installed
+	$(BIN)/python -m examples.quickstart $(ARGS)
+
+test: lint $(VENV)/installed-test
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/installed-test
+	$(BIN)/python -m benchmarks.tokenizer $(ARGS)
+	$(BIN)/python -m benchmarks.import_time
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: setup.py $(VENV)/bin/python
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+$(VENV)/installed-test: setup.py $(VENV)/bin/python
+	$(BIN)/pip install --quiet --editable ".[test]"
+	touch $(VENV)/installed $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,22 @@
+"""GPT-1 for TensorFlow and Keras: pre-train, fine-tune, and serve on raw text."""
+
+from gpt1_keras import convert, optimizer
+from gpt1_keras.backbone import GPT1Backbone
+from gpt1_keras.tasks.causal_lm import GPT1CausalLM
+from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
+from gpt1_keras.tasks.text_classifier import GPT1TextClassifier
+from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
+from gpt1_keras.tokenizer import GPT1Tokenizer
+from gpt1_keras.version import __version__
+
+__all__ = [
+    "GPT1Backbone",
+    "GPT1CausalLM",
+    "GPT1CausalLMPreprocessor",
+    "GPT1TextClassifier",
+    "GPT1TextClassifierPreprocessor",
+    "GPT1Tokenizer",
+    "__version__",
+    "convert",
+    "optimizer",
+]

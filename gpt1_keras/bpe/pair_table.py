@@ -1,0 +1,76 @@
+"""A hash table from pairs of symbols to integers, as plain integer tensors."""
+
+import numpy as np
+import tensorflow as tf
+
+ABSENT = np.int32(2**31 - 1)
+_MAX_ROUNDS = 500
+
+
+class PairTable:
+    """Looks up the value of each pair of neighbouring symbols.
+
+    It is a cuckoo hash table (Pagh and Rodler, 2004): every pair lies in one of two slots, so a
+    lookup is two gathers, however many pairs there are, and needs no table resource.
+
+    Args:
+        left: int array `[pairs]`, the ids of the left symbols.
+        right: int array `[pairs]`, the ids of the right symbols. No pair comes twice.
+        values: int array `[pairs]`, values below `ABSENT`.
+    """
+
+    def __init__(self, left, right, values):
+        rows = np.stack([left, right, values], -1).astype(np.int32)
+        self._half = 5 * len(rows) // 4 + 1  # a cuckoo table wants to be less than half full
+        random = np.random.default_rng(0)
+        slots = None
+        while slots is None:
+            self._factors = random.integers(1, 2**30, (2, 2), np.int32) * 2 + 1
+            ways = [self._slot(way, rows[:, 0], rows[:, 1]) for way in (0, 1)]
+            slots = _place(ways, 2 * self._half)
+        table = np.full((2 * self._half, 3), -1, np.int32)
+        table[slots >= 0] = rows[slots[slots >= 0]]
+        self._rows = tf.constant(table)
+
+    def _slot(self, way, left, right):
+        """The slot of a pair in one half of the table; int32 products wrap around."""
+        mixed = left * self._factors[way, 0] + right * self._factors[way, 1]
+        return mixed % self._half + way * self._half
+
+    def __call__(self, left, right):
+        """Values of pairs.
+
+        Args:
+            left: int32 `[n]`, ids of left symbols.
+            right: int32 `[n]`, ids of right symbols.
+
+        Returns:
+            int32 `[n]`: each pair's value, or `ABSENT`.
+        """
+        values = []
+        for way in (0, 1):
+            rows = tf.gather(self._rows, self._slot(way, left, right))
+            found = (rows[:, 0] == left) & (rows[:, 1] == right)
+            values.append(tf.where(found, rows[:, 2], ABSENT))
+        return tf.minimum(*values)
+
+
+def _place(ways, size):
+    """Puts every item in one of its two slots, each newcomer evicting whom it finds there.
+
+    Returns:
+        int array `[size]`, the item in each slot or -1; `None` when some item found no place.
+    """
+    items = np.full(size, -1)
+    way = np.zeros(len(ways[0]), np.int64)
+    homeless = np.arange(len(way))
+    for _ in range(_MAX_ROUNDS):
+        if not len(homeless):
+            return items
+        wanted = np.where(way[homeless] == 0, ways[0][homeless], ways[1][homeless])
+        evicted = items[wanted]
+        items[wanted] = homeless  # of several newcomers, the last one stays
+        settled = items[wanted] == homeless
+        homeless = np.union1d(homeless[~settled], evicted[settled & (evicted >= 0)])
+        way[homeless] ^= 1
+    return None

@@ -1,0 +1,113 @@
+"""The two files of the original format, and what makes them fit each other."""
+
+import json
+import os
+
+import numpy as np
+
+END_OF_WORD = "</w>"
+UNKNOWN = "<unk>"
+_HEADER = "#version: 0.2"
+
+
+class Vocabulary:
+    """The symbols and merges of a byte-pair encoding over characters.
+
+    Args:
+        tokens: path of a JSON file, or dict, from token to id: `<unk>`, single characters with and
+            without `</w>`, and the products of the merges. The ids are 0 to n - 1.
+        merges: path of a text file with one merge a line, or list of `"left right"` strings, in
+            order of rank. A first line that starts with `#version` is skipped.
+
+    Raises:
+        FileNotFoundError: a path does not exist.
+        ValueError: the ids are not 0 to n - 1, `<unk>` is missing, or a merge does not fit.
+    """
+
+    def __init__(self, tokens, merges):
+        self.token_to_id = _read_tokens(tokens)
+        self.merges = _read_merges(merges)
+        size = len(self.token_to_id)
+        self.tokens = sorted(self.token_to_id, key=self.token_to_id.__getitem__)
+        if [self.token_to_id[token] for token in self.tokens] != list(range(size)):
+            raise ValueError(
+                f"A vocabulary of {size} tokens needs the ids 0 to {size - 1}, each once. "
+                f"Received ids from {min(self.token_to_id.values(), default=None)} to "
+                f"{max(self.token_to_id.values(), default=None)}."
+            )
+        if UNKNOWN not in self.token_to_id:
+            raise ValueError(f"The vocabulary needs the token '{UNKNOWN}'; it has none.")
+        pairs = [self._merge_ids(rank, merge) for rank, merge in enumerate(self.merges)]
+        self.left, self.right, self.product = np.array(pairs, np.int32).reshape(-1, 3).T
+
+    def _merge_ids(self, rank, merge):
+        left, right = merge
+        if left.endswith(END_OF_WORD):
+            raise ValueError(
+                f"Merge {rank} joins '{left}' and '{right}', but '{left}' ends a word, and no "
+                "merge may cross words."
+            )
+        try:
+            return [self.token_to_id[symbol] for symbol in (left, right, left + right)]
+        except KeyError as error:
+            raise ValueError(
+                f"The vocabulary does not fit the merges: merge {rank} joins '{left}' and "
+                f"'{right}', and the vocabulary has no token {error}."
+            ) from None
+
+    @property
+    def merges_are_ordered(self):
+        """Whether every merge that gives a symbol ranks before every merge that uses it.
+
+        Merging then only brings up pairs of higher ranks, so all pairs of the lowest rank may be
+        merged at once.
+        """
+        ranks = np.arange(len(self.product))
+        given = np.full(len(self.tokens), -1)
+        np.maximum.at(given, self.product, ranks)
+        return bool(np.all(given[self.left] < ranks) and np.all(given[self.right] < ranks))
+
+    def save(self, tokens_path, merges_path):
+        """Writes both files in the original format."""
+        with open(tokens_path, "w", encoding="utf-8") as file:
+            json.dump(self.token_to_id, file, ensure_ascii=False)
+        with open(merges_path, "w", encoding="utf-8") as file:
+            file.write("\n".join([_HEADER, *map(" ".join, self.merges)]) + "\n")
+
+
+def _read_tokens(tokens):
+    if isinstance(tokens, dict):
+        return {str(token): int(id) for token, id in tokens.items()}
+    with _open(tokens, "vocabulary") as file:
+        try:
+            content = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"The vocabulary file {tokens} is not JSON: {error}.") from None
+    if not isinstance(content, dict):
+        raise ValueError(
+            f"The vocabulary file {tokens} must hold an object from token to id. "
+            f"Received: {type(content).__name__}."
+        )
+    return content
+
+
+def _read_merges(merges):
+    if isinstance(merges, (str, os.PathLike)):
+        with _open(merges, "merges") as file:
+            # Only "\n" ends a line here: merges may hold other characters that Python splits at.
+            merges = file.read().split("\n")
+    if merges and merges[0].startswith("#version"):
+        merges = merges[1:]
+    pairs = [tuple(merge.split(" ")) for merge in merges if merge]
+    for rank, pair in enumerate(pairs):
+        if len(pair) != 2 or not all(pair):
+            raise ValueError(
+                f"Merge {rank} must be two symbols parted by a blank. Received: {' '.join(pair)!r}."
+            )
+    return pairs
+
+
+def _open(path, what):
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"The {what} file {os.fspath(path)!r} does not exist.")
+    return open(path, encoding="utf-8", newline="")

@@ -1,0 +1,56 @@
+"""The checkpoint that the paper's authors released (openai/finetune-transformer-lm, `model/`)."""
+
+import json
+import pathlib
+
+import numpy as np
+
+from gpt1_keras.convert.weights import build_causal_lm, require_files
+from gpt1_keras.tokenizer import GPT1Tokenizer
+
+_VOCABULARY, _MERGES, _SHAPES = "encoder_bpe_40000.json", "vocab_40000.bpe", "params_shapes.json"
+_PARTS = [f"params_{part}.npy" for part in range(10)]
+_ARRAYS_PER_BLOCK = 12
+_HEAD_DIM = 64  # the paper's; the files do not say
+
+
+def load_openai(directory, normalization="original"):
+    """Loads the released weights.
+
+    Args:
+        directory: path of a folder with `params_0.npy` to `params_9.npy`, `params_shapes.json`,
+            `encoder_bpe_40000.json` and `vocab_40000.bpe`.
+        normalization: how text is split. The weights were trained with `"original"`; `"bert"` is
+            what Hugging Face feeds them.
+
+    Returns:
+        `GPT1CausalLM`, with its tokenizer.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: the files do not fit each other, or the normalization is not available.
+    """
+    directory = pathlib.Path(directory)
+    require_files(directory, [*_PARTS, _SHAPES, _VOCABULARY, _MERGES])
+    tokenizer = GPT1Tokenizer(
+        str(directory / _VOCABULARY), str(directory / _MERGES), normalization=normalization
+    )
+    shapes = json.loads((directory / _SHAPES).read_text())
+    parts = [np.load(directory / part, allow_pickle=False) for part in _PARTS]
+    flat = np.concatenate([part.reshape(-1) for part in parts])
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    if sum(sizes) != len(flat) or len(shapes) % _ARRAYS_PER_BLOCK != 2:
+        raise ValueError(
+            f"The checkpoint in {directory} is damaged: {_SHAPES} lists {len(shapes)} arrays with "
+            f"{sum(sizes):,} numbers, and the params files hold {len(flat):,}."
+        )
+    arrays = [
+        # Convolution kernels of width 1 have a leading 1.
+        array.reshape(shape[1:] if len(shape) == 3 else shape)
+        for array, shape in zip(np.split(flat, np.cumsum(sizes)[:-1]), shapes)
+    ]
+    positions, tokens, *rest = arrays
+    blocks = [
+        rest[start : start + _ARRAYS_PER_BLOCK] for start in range(0, len(rest), _ARRAYS_PER_BLOCK)
+    ]
+    return build_causal_lm(tokens, positions, blocks, tokens.shape[1] // _HEAD_DIM, tokenizer)

@@ -1,0 +1,206 @@
+"""The layers of the decoder, in keras.ops alone."""
+
+import keras
+from keras import ops
+
+INITIALIZER_STDDEV = 0.02
+LAYER_NORM_EPSILON = 1e-5
+
+
+def initializer():
+    """N(0, 0.02), which the paper uses for every matrix (section 4.1)."""
+    return keras.initializers.RandomNormal(stddev=INITIALIZER_STDDEV)
+
+
+def gelu(x):
+    """GELU in its tanh form: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
+    return keras.activations.gelu(x, approximate=True)
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
+class TokenAndPositionEmbedding(keras.layers.Layer):
+    """The sum of token and learned position embeddings: h_0 = U W_e + W_p (equation 2).
+
+    Args:
+        vocabulary_size: int, rows of the token table.
+        max_sequence_length: int, rows of the position table.
+        hidden_dim: int, width of both.
+    """
+
+    def __init__(self, vocabulary_size, max_sequence_length, hidden_dim, **kwargs):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.max_sequence_length = max_sequence_length
+        self.hidden_dim = hidden_dim
+        self.tokens = keras.layers.ReversibleEmbedding(
+            vocabulary_size,
+            hidden_dim,
+            embeddings_initializer=initializer(),
+            dtype=self.dtype_policy,
+            name="tokens",
+        )
+        self.positions = keras.layers.Embedding(
+            max_sequence_length,
+            hidden_dim,
+            embeddings_initializer=initializer(),
+            dtype=self.dtype_policy,
+            name="positions",
+        )
+
+    def build(self, input_shape):
+        self.tokens.build(input_shape)
+        self.positions.build(input_shape)
+        self.built = True
+
+    def call(self, token_ids, start_index=0):
+        """Embeds token ids.
+
+        Args:
+            token_ids: int `[batch, length]`.
+            start_index: int scalar, the position of the first token.
+
+        Returns:
+            float `[batch, length, hidden_dim]`.
+        """
+        if token_ids.shape[1] is not None and token_ids.shape[1] > self.max_sequence_length:
+            raise ValueError(
+                f"A sequence may have at most {self.max_sequence_length} tokens, the context of "
+                f"this model. Received token_ids of shape {tuple(token_ids.shape)}."
+            )
+        positions = start_index + ops.arange(ops.shape(token_ids)[1], dtype="int32")
+        return self.tokens(token_ids) + self.positions(positions)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "max_sequence_length": self.max_sequence_length,
+            "hidden_dim": self.hidden_dim,
+        }
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
+class CausalSelfAttention(keras.layers.Layer):
+    """Masked multi-head self-attention: softmax(q k^T / sqrt(d)) v over what came before.
+
+    Args:
+        num_heads: int, must divide the width of the input.
+        dropout: float, on the attention's probabilities.
+    """
+
+    def __init__(self, num_heads, dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.dropout = dropout
+
+    def build(self, input_shape):
+        hidden_dim = input_shape[-1]
+        if hidden_dim % self.num_heads:
+            raise ValueError(
+                f"num_heads must divide hidden_dim. Received: num_heads={self.num_heads}, "
+                f"hidden_dim={hidden_dim}."
+            )
+        self.head_dim = hidden_dim // self.num_heads
+        self.qkv = _dense(3 * hidden_dim, self.dtype_policy, "qkv")
+        self.output_projection = _dense(hidden_dim, self.dtype_policy, "output_projection")
+        self.probability_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.qkv.build(input_shape)
+        self.output_projection.build(input_shape)
+        self.built = True
+
+    def call(self, x, cache=None, cache_index=0, training=None):
+        """Attends to this and all earlier positions.
+
+        Args:
+            x: float `[batch, length, hidden_dim]`.
+            cache: optional float `[batch, 2, num_heads, max_length, head_dim]`, the keys and
+                values of earlier positions.
+            cache_index: int scalar, the position of `x[:, 0]` in the cache.
+
+        Returns:
+            float `[batch, length, hidden_dim]`; with a cache, `(output, updated cache)`.
+        """
+        batch, length = ops.shape(x)[0], ops.shape(x)[1]
+        qkv = ops.reshape(self.qkv(x), (batch, length, 3, self.num_heads, self.head_dim))
+        qkv = ops.transpose(qkv, (2, 0, 3, 1, 4))  # (3, B, heads, T, head_dim)
+        query, key, value = qkv[0], qkv[1], qkv[2]
+        if cache is not None:
+            update = ops.cast(ops.stack((key, value), axis=1), cache.dtype)
+            cache = ops.slice_update(cache, (0, 0, 0, cache_index, 0), update)
+            key, value = cache[:, 0], cache[:, 1]
+
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # (B, heads, T, S)
+        scores = ops.cast(scores, "float32") * self.head_dim**-0.5
+        positions = cache_index + ops.arange(length)
+        is_past = ops.arange(ops.shape(key)[2]) <= ops.expand_dims(positions, 1)  # (T, S)
+        scores = ops.where(is_past, scores, -1e9)
+        probabilities = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
+        probabilities = self.probability_dropout(probabilities, training=training)
+
+        x = ops.transpose(ops.matmul(probabilities, value), (0, 2, 1, 3))
+        x = ops.reshape(x, (batch, length, self.num_heads * self.head_dim))
+        x = self.output_projection(x)
+        return x if cache is None else (x, cache)
+
+    def get_config(self):
+        return {**super().get_config(), "num_heads": self.num_heads, "dropout": self.dropout}
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
+class TransformerBlock(keras.layers.Layer):
+    """A decoder block, normalised behind each sum: n = LN(x + attn(x)); h = LN(n + mlp(n)).
+
+    Args:
+        num_heads: int, heads of the attention.
+        intermediate_dim: int, width of the feed-forward layer.
+        dropout: float, on the attention's probabilities and both residual branches.
+    """
+
+    def __init__(self, num_heads, intermediate_dim, dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
+        self.dropout = dropout
+
+    def build(self, input_shape):
+        dtype, hidden_dim = self.dtype_policy, input_shape[-1]
+        self.attention = CausalSelfAttention(
+            self.num_heads, self.dropout, dtype=dtype, name="attention"
+        )
+        self.attention_norm = _layer_norm(dtype, "attention_norm")
+        self.expand = _dense(self.intermediate_dim, dtype, "expand", activation=gelu)
+        self.contract = _dense(hidden_dim, dtype, "contract")
+        self.feedforward_norm = _layer_norm(dtype, "feedforward_norm")
+        self.residual_dropout = keras.layers.Dropout(self.dropout, dtype=dtype)
+        for layer in (self.attention, self.attention_norm, self.expand, self.feedforward_norm):
+            layer.build(input_shape)
+        self.contract.build((*input_shape[:-1], self.intermediate_dim))
+        self.built = True
+
+    def call(self, x, cache=None, cache_index=0, training=None):
+        """Applies the block; arguments and result are as those of `CausalSelfAttention`."""
+        attended = self.attention(x, cache=cache, cache_index=cache_index, training=training)
+        if cache is not None:
+            attended, cache = attended
+        x = self.attention_norm(x + self.residual_dropout(attended, training=training))
+        transformed = self.contract(self.expand(x))
+        x = self.feedforward_norm(x + self.residual_dropout(transformed, training=training))
+        return x if cache is None else (x, cache)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "intermediate_dim": self.intermediate_dim,
+            "dropout": self.dropout,
+        }
+
+
+def _dense(units, dtype, name, activation=None):
+    return keras.layers.Dense(
+        units, activation=activation, kernel_initializer=initializer(), dtype=dtype, name=name
+    )
+
+
+def _layer_norm(dtype, name):
+    return keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=dtype, name=name)

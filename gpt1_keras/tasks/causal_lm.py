@@ -1,0 +1,130 @@
+"""GPT1CausalLM: the next token, and text generation."""
+
+import keras
+import keras_hub
+from keras import ops
+
+from gpt1_keras.backbone import GPT1Backbone
+from gpt1_keras.optimizer import pretraining_optimizer
+from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
+from gpt1_keras.tasks.raw_text_task import RawTextTask
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
+class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
+    """Predicts next tokens: P(u) = softmax(h_n W_e^T) (equation 2).
+
+    It maps `{"token_ids": int32 [batch, length]}` to logits, float
+    `[batch, length, vocabulary_size]`. `fit`, `evaluate` and `generate` take raw strings.
+
+    Args:
+        backbone: `GPT1Backbone`.
+        preprocessor: `GPT1CausalLMPreprocessor`; `None` for inputs that are ids already.
+
+    Example:
+    ```python
+    lm = gpt1_keras.convert.load_hugging_face("path/to/openai-gpt")
+    lm.compile(sampler="greedy")
+    lm.generate("the road was long and", max_length=40)
+    ```
+    """
+
+    backbone_cls = GPT1Backbone
+    preprocessor_cls = GPT1CausalLMPreprocessor
+
+    def __init__(self, backbone, preprocessor=None, **kwargs):
+        self.attach(backbone, preprocessor)
+        hidden_states = backbone(backbone.input)
+        logits = backbone.token_embedding(hidden_states, reverse=True)
+        super().__init__(inputs=backbone.input, outputs=logits, **kwargs)
+
+    def compile(self, optimizer="auto", loss="auto", *, weighted_metrics="auto", **kwargs):
+        """Configures training and generation, as `keras_hub.models.CausalLM.compile`.
+
+        `optimizer="auto"` is the paper's for pre-training (section 4.1).
+        """
+        super().compile(
+            optimizer=pretraining_optimizer() if optimizer == "auto" else optimizer,
+            loss=loss,
+            weighted_metrics=weighted_metrics,
+            **kwargs,
+        )
+
+    def call_with_cache(self, token_ids, cache, cache_update_index):
+        """A forward pass that reuses the keys and values of earlier positions.
+
+        Args:
+            token_ids: int `[batch, length]`.
+            cache: float `[batch, num_layers, 2, num_heads, max_length, head_dim]`.
+            cache_update_index: int scalar, the position of the first of `token_ids`.
+
+        Returns:
+            `(logits, hidden_states, cache)`.
+        """
+        x = self.backbone.embedding(token_ids, start_index=cache_update_index)
+        caches = []
+        for i, block in enumerate(self.backbone.blocks):
+            x, block_cache = block(x, cache=cache[:, i], cache_index=cache_update_index)
+            caches.append(block_cache)
+        logits = self.backbone.token_embedding(x, reverse=True)
+        return logits, x, ops.stack(caches, axis=1)
+
+    def generate_step(self, inputs, stop_token_ids=None):
+        """Continues one batch of prompts; compiled by `generate`.
+
+        Args:
+            inputs: dict of `token_ids` and `padding_mask`, int `[batch, max_length]`.
+            stop_token_ids: optional tuple of ids that end a text.
+
+        Returns:
+            The same dict, continued.
+        """
+        token_ids, mask = inputs["token_ids"], ops.cast(inputs["padding_mask"], "bool")
+        batch, length = ops.shape(token_ids)[0], ops.shape(token_ids)[1]
+        backbone = self.backbone
+        head_dim = backbone.hidden_dim // backbone.num_heads
+        cache = ops.zeros(
+            (batch, backbone.num_layers, 2, backbone.num_heads, length, head_dim),
+            dtype=self.compute_dtype,
+        )
+        _, hidden_states, cache = self.call_with_cache(token_ids, cache, 0)
+
+        def next(prompt, cache, index):
+            last = ops.slice(prompt, (0, index - 1), (batch, 1))
+            logits, hidden_states, cache = self.call_with_cache(last, cache, index - 1)
+            return logits[:, 0], hidden_states[:, 0], cache
+
+        token_ids = self.sampler(
+            next=next,
+            prompt=token_ids,
+            cache=cache,
+            # Shorter prompts are continued while longer ones are still being read.
+            index=ops.min(ops.sum(ops.cast(mask, "int32"), axis=-1)),
+            mask=mask,
+            stop_token_ids=stop_token_ids,
+            hidden_states=hidden_states,
+            model=self,
+        )
+        return {
+            "token_ids": token_ids,
+            "padding_mask": _until_stop(token_ids, mask, stop_token_ids),
+        }
+
+    def generate(self, inputs, max_length=None, stop_token_ids=None, strip_prompt=False):
+        """Continues prompts, as `keras_hub.models.CausalLM.generate`.
+
+        GPT-1 has no end token, so by default texts reach `max_length` tokens.
+        """
+        return super().generate(inputs, max_length, stop_token_ids, strip_prompt)
+
+
+def _until_stop(token_ids, prompt_mask, stop_token_ids):
+    """1 up to and with the first stop token behind the prompt, int32 `[batch, length]`."""
+    if stop_token_ids is None:
+        return ops.ones_like(token_ids)
+    stops = ops.any(
+        ops.expand_dims(token_ids, -1) == ops.convert_to_tensor(stop_token_ids), axis=-1
+    )
+    stops = ops.cast(ops.logical_and(stops, ops.logical_not(prompt_mask)), "int32")
+    stops_before = ops.cumsum(stops, axis=-1) - stops
+    return ops.cast(stops_before == 0, "int32")

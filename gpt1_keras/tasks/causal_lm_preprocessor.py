@@ -1,0 +1,84 @@
+"""Raw strings to the language model's inputs, and back."""
+
+import keras
+import keras_hub
+import numpy as np
+import tensorflow as tf
+
+from gpt1_keras.backbone import GPT1Backbone
+from gpt1_keras.tokenizer import GPT1Tokenizer
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
+class GPT1CausalLMPreprocessor(keras_hub.models.CausalLMPreprocessor):
+    """Tokenizes texts for `GPT1CausalLM`.
+
+    GPT-1 was pre-trained on contiguous text without start or end tokens (section 4.1), so none
+    are added.
+
+    Args:
+        tokenizer: `GPT1Tokenizer`.
+        sequence_length: int, the length that texts are cut or padded to.
+
+    Call arguments:
+        x: strings `[batch]`.
+
+    Returns:
+        `(x, y, sample_weight)`: `{"token_ids": int32 [batch, sequence_length]}`, each position's
+        next token, and 1 where there is one.
+    """
+
+    backbone_cls = GPT1Backbone
+    tokenizer_cls = GPT1Tokenizer
+
+    def __init__(self, tokenizer, sequence_length=512, **kwargs):
+        kwargs = {**kwargs, "add_start_token": False, "add_end_token": False}
+        super().__init__(tokenizer, sequence_length, **kwargs)
+
+    def build(self, input_shape):
+        self.built = True
+
+    def call(self, x, y=None, sample_weight=None, sequence_length=None):
+        length = sequence_length or self.sequence_length
+        # One more than the inputs, as the last token is only ever predicted.
+        token_ids, mask = self._pack(x, length + 1)
+        return {"token_ids": token_ids[:, :-1]}, token_ids[:, 1:], mask[:, 1:]
+
+    def generate_preprocess(self, x, sequence_length=None):
+        """Turns prompts into what `generate` continues.
+
+        Args:
+            x: strings `[batch]`.
+            sequence_length: int, the length of prompt and continuation in tokens.
+
+        Returns:
+            dict of `token_ids` and `padding_mask`, int32 `[batch, sequence_length]`.
+
+        Raises:
+            ValueError: a prompt without any token: GPT-1 has no token to begin a text with.
+        """
+        token_ids, mask = self._pack(x, sequence_length or self.sequence_length)
+        empty = np.flatnonzero(~np.any(mask, axis=1))
+        if len(empty):
+            raise ValueError(
+                "A prompt needs at least one token to continue from. Received a prompt without "
+                f"any at index {empty[0]}."
+            )
+        return {"token_ids": token_ids, "padding_mask": mask}
+
+    def generate_postprocess(self, x):
+        """Turns generated ids, a dict as above, into a list of str, without special tokens."""
+        token_ids = keras.ops.convert_to_numpy(x["token_ids"])
+        mask = keras.ops.convert_to_numpy(x["padding_mask"])
+        kept = mask.astype(bool) & ~np.isin(token_ids, self.tokenizer.special_token_ids)
+        return self.tokenizer.detokenize(tf.ragged.boolean_mask(token_ids, kept))
+
+    def _pack(self, x, length):
+        ids = self.tokenizer.tokenize(x)[:, :length]
+        mask = tf.sequence_mask(ids.row_lengths(), length, tf.int32)
+        return ids.to_tensor(self.tokenizer.pad_token_id, shape=[None, length]), mask
+
+    def get_config(self):
+        config = super().get_config()
+        del config["add_start_token"], config["add_end_token"]
+        return config

@@ -1,0 +1,30 @@
+"""Class labels, given as numbers or as names."""
+
+import tensorflow as tf
+
+
+def encode_labels(labels, class_names):
+    """Turns labels into class numbers.
+
+    Args:
+        labels: int `[batch]`, or string `[batch]` of class names.
+        class_names: list of str.
+
+    Returns:
+        int32 `[batch]`, in [0, classes).
+
+    Raises:
+        tf.errors.InvalidArgumentError: a label that is no class.
+    """
+    labels = tf.convert_to_tensor(labels)
+    if labels.dtype == tf.string:
+        matches = labels[..., tf.newaxis] == tf.constant(class_names)
+        known = tf.reduce_any(matches, axis=-1)
+        numbers = tf.argmax(matches, axis=-1, output_type=tf.int32)
+    else:
+        numbers = tf.cast(labels, tf.int32)
+        known = (numbers >= 0) & (numbers < len(class_names))
+    message = f"Labels must be one of {class_names} or its number. Received:"
+    check = tf.debugging.Assert(tf.reduce_all(known), [message, tf.boolean_mask(labels, ~known)])
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.identity(numbers)

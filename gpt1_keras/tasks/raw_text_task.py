@@ -1,0 +1,80 @@
+"""What all tasks share: a decoder and a preprocessor that fit each other, and `fit` on strings."""
+
+import math
+
+import tensorflow as tf
+
+
+class RawTextTask:
+    """Mixed into the `keras_hub.models.Task`s of this package."""
+
+    def attach(self, backbone, preprocessor):
+        """Sets the decoder and the preprocessor, whose texts are cut to the decoder's context."""
+        self.backbone = backbone
+        self.preprocessor = preprocessor
+        if preprocessor is not None:
+            preprocessor.sequence_length = min(
+                preprocessor.sequence_length, backbone.max_sequence_length
+            )
+
+    def preprocess_samples(self, x, y=None, sample_weight=None):
+        if self.preprocessor is not None:
+            tokens = self.preprocessor.tokenizer.vocabulary_size()
+            if tokens > self.backbone.vocabulary_size:
+                raise ValueError(
+                    f"The tokenizer does not fit the model: it has {tokens} tokens, and the "
+                    f"model embeds {self.backbone.vocabulary_size}."
+                )
+        return super().preprocess_samples(x, y, sample_weight)
+
+    def fit(
+        self,
+        x=None,
+        y=None,
+        batch_size=None,
+        sample_weight=None,
+        validation_split=None,
+        shuffle=True,
+        **kwargs,
+    ):
+        """Trains on strings or on a `tf.data.Dataset`, as `keras.Model.fit`.
+
+        Strings and arrays are reshuffled each epoch (KerasHub would leave them in order); a
+        dataset comes as its maker ordered it. A learning-rate schedule without `total_steps` is
+        stretched over all updates up to the end of this call.
+        """
+        if not isinstance(x, tf.data.Dataset):
+            data = tf.data.Dataset.from_tensor_slices(_pack(x, y, sample_weight))
+            examples = len(data)
+            if validation_split and kwargs.get("validation_data") is None:
+                examples = math.floor(examples * (1 - validation_split))
+                kwargs["validation_data"] = data.skip(examples).batch(batch_size or 32)
+                data = data.take(examples)
+            if shuffle:
+                data = data.shuffle(examples, reshuffle_each_iteration=True)
+            x, y, sample_weight, batch_size = data.batch(batch_size or 32), None, None, None
+        self._span_schedule(x, kwargs)
+        return super().fit(x, y, batch_size, sample_weight, shuffle=False, **kwargs)
+
+    def _span_schedule(self, dataset, fit_arguments):
+        schedule = getattr(self.optimizer, "_learning_rate", None)
+        if not getattr(schedule, "is_open", False):
+            return
+        steps = fit_arguments.get("steps_per_epoch") or int(dataset.cardinality())
+        if steps < 0:
+            raise ValueError(
+                "The learning-rate schedule spans the whole training, but the dataset does not "
+                "say how many batches it has. Pass `steps_per_epoch` to `fit`, or compile with "
+                "`gpt1_keras.optimizer.finetuning_optimizer(total_steps=...)`."
+            )
+        epochs = fit_arguments.get("epochs", 1) - fit_arguments.get("initial_epoch", 0)
+        total = int(self.optimizer.iterations) + steps * epochs
+        if total != schedule.total_steps:
+            schedule.total_steps = total
+            self.train_function = None  # the old total is a constant of its graph
+
+
+def _pack(x, y, sample_weight):
+    if y is None:
+        return (x,)
+    return (x, y) if sample_weight is None else (x, y, sample_weight)

@@ -1,0 +1,93 @@
+"""Raw strings to the classifier's inputs."""
+
+import keras
+import keras_hub
+import tensorflow as tf
+
+from gpt1_keras.backbone import GPT1Backbone
+from gpt1_keras.tokenizer import GPT1Tokenizer
+from gpt1_keras.transforms import frame, pad
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
+class GPT1TextClassifierPreprocessor(keras_hub.models.Preprocessor):
+    """Tokenizes, frames, truncates and pads one text or a pair of texts.
+
+    It runs in eager mode, in `tf.data` and in a SavedModel.
+
+    Args:
+        tokenizer: `GPT1Tokenizer`.
+        sequence_length: int, the most tokens, special ones included. Batches are padded to the
+            smallest of the lengths 16, 24, 32, 48, ... that holds them.
+        fields: names of the texts: `("text",)`, or two such as `("premise", "hypothesis")`.
+            Exports name their inputs so.
+
+    Call arguments:
+        x: strings `[batch]`; for a pair, a tuple of two, or a dict by field.
+        y: labels, passed through.
+        sample_weight: passed through.
+
+    Returns:
+        `{"token_ids": int32 [batch, length], "padding_mask": int32 [batch, length]}`; with `y`,
+        a tuple as Keras's `fit` takes it.
+
+    Raises:
+        ValueError: texts that are not as many as the fields, or not batches of strings.
+    """
+
+    backbone_cls = GPT1Backbone
+    tokenizer_cls = GPT1Tokenizer
+
+    def __init__(self, tokenizer, sequence_length=512, fields=("text",), **kwargs):
+        super().__init__(**kwargs)
+        if len(fields) not in (1, 2):
+            raise ValueError(f"Expected the fields of one text or of a pair. Received: {fields}.")
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
+        self.fields = tuple(fields)
+
+    def build(self, input_shape):
+        self.built = True
+
+    def transform(self, texts):
+        """Tokenizes and frames.
+
+        Args:
+            texts: list of string tensors `[batch]`, one for each field.
+
+        Returns:
+            `(ids, truncated)`, as `transforms.frame` gives them.
+        """
+        segments = [self.tokenizer.tokenize(text) for text in texts]
+        return frame(segments, self.tokenizer, self.sequence_length)
+
+    def call(self, x, y=None, sample_weight=None):
+        ids, _ = self.transform(self._texts(x))
+        x = pad(ids, self.tokenizer, self.sequence_length)
+        return keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
+
+    def _texts(self, x):
+        if isinstance(x, dict):
+            if set(x) != set(self.fields):
+                raise ValueError(f"Expected the fields {self.fields}. Received: {sorted(x)}.")
+            x = tuple(x[field] for field in self.fields)
+        elif not isinstance(x, tuple):
+            x = (x,)
+        if len(x) != len(self.fields):
+            raise ValueError(
+                f"Expected {len(self.fields)} texts, for {self.fields}. Received: {len(x)}."
+            )
+        texts = [tf.convert_to_tensor(text, tf.string) for text in x]
+        if any(text.shape.rank != 1 for text in texts):
+            raise ValueError(
+                "Expected batches of strings, of shape [batch]. Received shapes: "
+                f"{[tuple(text.shape) for text in texts]}."
+            )
+        return texts
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "sequence_length": self.sequence_length,
+            "fields": self.fields,
+        }

@@ -1,0 +1,191 @@
+"""GPT1Tokenizer, the Keras face of the byte-pair encoding in `gpt1_keras.bpe`."""
+
+import os
+
+import keras
+import keras_hub
+import tensorflow as tf
+
+from gpt1_keras.backbone import GPT1Backbone
+from gpt1_keras.bpe.encoder import Encoder
+from gpt1_keras.bpe.learning import learn_merges
+from gpt1_keras.bpe.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
+
+VOCABULARY_FILE = "vocabulary.json"
+MERGES_FILE = "merges.txt"
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
+class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
+    """Turns strings into the ids of GPT-1's byte-pair encoding.
+
+    It runs on core TensorFlow ops, so the ids are the same in eager mode, in `tf.data` and in a
+    SavedModel. To the vocabulary's tokens it adds the three of the paper's input transformations
+    (section 3.3), which no text can contain: `<start>`, `<delimiter>` and `<extract>`, in this
+    order, behind the vocabulary.
+
+    Args:
+        vocabulary: path of the original format's JSON file, or dict from token to id.
+        merges: path of the original format's merges file, or list of `"left right"` strings.
+            Without vocabulary and merges, the tokenizer waits for `load_assets`.
+        normalization: how text becomes words, `"bert"`: as Hugging Face's OpenAIGPTTokenizer does
+            it. Presets and exports carry this name.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: the vocabulary does not fit the merges, or the normalization is unknown.
+
+    Example:
+    ```python
+    tokenizer = gpt1_keras.GPT1Tokenizer("encoder_bpe_40000.json", "vocab_40000.bpe")
+    tokenizer(["Some text", ""])  # tf.RaggedTensor [[803, 4830], []]
+    tokenizer.detokenize([803, 4830])  # "some text"
+    ```
+    """
+
+    backbone_cls = GPT1Backbone
+
+    def __init__(self, vocabulary=None, merges=None, normalization="bert", **kwargs):
+        super().__init__(**kwargs)
+        if (vocabulary is None) != (merges is None):
+            raise ValueError(
+                "A tokenizer needs both `vocabulary` and `merges`, or neither. Received: "
+                f"vocabulary={vocabulary}, merges={merges}."
+            )
+        self.normalization = normalization
+        self.file_assets = [VOCABULARY_FILE, MERGES_FILE]
+        self.pad_token_id = 0  # any id: what is padded is masked
+        self._vocabulary = None
+        self._add_special_token("<start>", "start_token")
+        self._add_special_token("<delimiter>", "delimiter_token")
+        self._add_special_token("<extract>", "extract_token")
+        if vocabulary is not None:
+            self.set_vocabulary_and_merges(vocabulary, merges)
+
+    @classmethod
+    def learn(cls, texts, num_merges=40000, min_frequency=2, normalization="bert", **kwargs):
+        """Learns a vocabulary from text, with Hugging Face's `tokenizers`.
+
+        Args:
+            texts: iterable of strings.
+            num_merges: int, the number of merges at most. The paper's vocabulary has 40,000.
+            min_frequency: int, how often a pair must occur to be merged.
+            normalization: see the class.
+            **kwargs: further arguments of the class.
+
+        Returns:
+            `GPT1Tokenizer`.
+        """
+        vocabulary, merges = learn_merges(texts, num_merges, min_frequency, normalization)
+        return cls(vocabulary, merges, normalization=normalization, **kwargs)
+
+    def set_vocabulary_and_merges(self, vocabulary, merges):
+        """Replaces the vocabulary; see the class for the arguments and errors."""
+        # Each graph that calls the tokenizer captures its tables, so they are made in no graph.
+        with tf.init_scope(), tf.device("cpu"):
+            self._vocabulary = Vocabulary(vocabulary, merges)
+            specials = [self.start_token, self.delimiter_token, self.extract_token]
+            self._tokens = self._vocabulary.tokens + specials
+            self._ids = {token: id for id, token in enumerate(self._tokens)}
+            self._pieces = [token.replace(END_OF_WORD, " ") for token in self._vocabulary.tokens]
+            self._pieces += [f"{token} " for token in specials]
+            self._encode = tf.function(
+                Encoder(self._vocabulary, self.normalization),
+                input_signature=[tf.TensorSpec([None], tf.string)],
+                autograph=False,
+            )
+        self._update_special_token_ids()
+
+    def get_vocabulary(self):
+        """The list of all tokens in the order of their ids, special tokens last."""
+        self._check_vocabulary()
+        return list(self._tokens)
+
+    def vocabulary_size(self):
+        """The number of ids, special tokens included."""
+        self._check_vocabulary()
+        return len(self._tokens)
+
+    def id_to_token(self, id):
+        """The token of an id. Raises ValueError for an id outside the vocabulary."""
+        if not 0 <= id < self.vocabulary_size():
+            raise ValueError(f"`id` must be in [0, {self.vocabulary_size()}). Received: {id}")
+        return self._tokens[id]
+
+    def token_to_id(self, token):
+        """The id of a token; that of `<unk>` for a token outside the vocabulary."""
+        self._check_vocabulary()
+        return self._ids.get(token, self._ids[UNKNOWN])
+
+    def call(self, inputs, training=None):
+        # The base class would turn ragged tensors into lists in eager mode.
+        return self.tokenize(inputs)
+
+    def tokenize(self, inputs):
+        """Encodes strings.
+
+        Args:
+            inputs: a string, or a string tensor or list of any shape. UTF-8; bytes that are not
+                are dropped, as control characters are.
+
+        Returns:
+            int32: a tensor `[length]` for one string; else a `tf.RaggedTensor` of the inputs'
+            shape with a ragged dimension behind.
+        """
+        self._check_vocabulary()
+        inputs = tf.convert_to_tensor(inputs, tf.string)
+        with tf.device("cpu"):
+            ids = self._encode(tf.reshape(inputs, [-1]))
+        if inputs.shape.rank == 0:
+            return ids.values
+        for axis in reversed(range(1, inputs.shape.rank)):
+            ids = tf.RaggedTensor.from_uniform_row_length(ids, tf.shape(inputs, tf.int64)[axis])
+        return ids
+
+    def detokenize(self, inputs):
+        """Decodes ids to text: words parted by blanks, as normalised.
+
+        Args:
+            inputs: int tensor, ragged tensor or list, `[length]` or `[batch, length]`.
+
+        Returns:
+            A str, or a list of str; in a graph, a string tensor.
+        """
+        self._check_vocabulary()
+        if isinstance(inputs, (list, tuple)):
+            inputs = tf.ragged.constant(inputs, tf.int32)
+        pieces = tf.ragged.map_flat_values(tf.gather, self._pieces, inputs)
+        texts = tf.strings.strip(tf.strings.reduce_join(pieces, axis=-1))
+        if not tf.executing_eagerly():
+            return texts
+        texts = texts.numpy()
+        if isinstance(texts, bytes):
+            return texts.decode("utf-8")
+        return [text.decode("utf-8") for text in texts]
+
+    def save_files(self, vocabulary_path, merges_path):
+        """Writes the two files of the original format, without the special tokens."""
+        self._check_vocabulary()
+        self._vocabulary.save(vocabulary_path, merges_path)
+
+    def save_assets(self, dir_path):
+        """Writes the vocabulary and the merges to a directory, as Keras and presets do."""
+        self.save_files(
+            os.path.join(dir_path, VOCABULARY_FILE), os.path.join(dir_path, MERGES_FILE)
+        )
+
+    def load_assets(self, dir_path):
+        """Reads what `save_assets` wrote."""
+        self.set_vocabulary_and_merges(
+            os.path.join(dir_path, VOCABULARY_FILE), os.path.join(dir_path, MERGES_FILE)
+        )
+
+    def get_config(self):
+        return {**super().get_config(), "normalization": self.normalization}
+
+    def _check_vocabulary(self):
+        if self._vocabulary is None:
+            raise ValueError(
+                "The tokenizer has no vocabulary yet: give it `vocabulary` and `merges`, or call "
+                "`load_assets`."
+            )

@@ -1,0 +1,41 @@
+"""Packaging: `pip install .` installs gpt1_keras, training and serving."""
+
+import pathlib
+import re
+
+from setuptools import find_packages, setup
+
+ROOT = pathlib.Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "gpt1_keras/version.py").read_text())[1]
+
+setup(
+    name="gpt1-keras",
+    version=VERSION,
+    description="GPT-1 for TensorFlow and Keras: pre-train, fine-tune, and serve on raw text",
+    long_description=(ROOT / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["gpt1_keras*", "training*", "serving*"]),
+    package_data={"gpt1_keras": ["bpe/*.npz"]},
+    install_requires=[
+        "tensorflow>=2.21,<2.22",
+        "keras>=3.15",
+        "keras-nlp>=0.32",  # the name that installs KerasHub
+        "tensorflow-datasets>=4.9.10",
+        "importlib_resources",  # tensorflow-datasets imports it without asking for it
+        "tensorflow-serving-api>=2.21,<2.22",
+        "safetensors",
+        "scikit-learn",
+        "scipy",
+        "tokenizers",
+        "tensorboard",
+    ],
+    extras_require={
+        "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
+        "beam": ["apache-beam"],
+        # The peers that tests and benchmarks compare with. This version of torch has a CPU build.
+        "bench": ["torch==2.13.0", "transformers>=5"],
+        "test": ["torch==2.13.0", "transformers>=5", "pytest", "ruff", "mypy"],
+    },
+)
