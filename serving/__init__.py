@@ -1,0 +1,1 @@
+"""Programs that use trained models: export, server, query and tflite."""
