@@ -42,12 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if bool(options.texts) == bool(options.input):
         parser.error("expected either texts or --input NAME=TEXT for each of the model's inputs")
     try:
-        with grpc.insecure_channel(options.target) as channel:
-            stub = PredictionServiceStub(channel)
-            signature = _signature(stub, options.model)
-            columns = _columns(signature, options.texts, options.input)
-            outputs = _predict(stub, options.model, columns)
-        for row in _rows(outputs):
+        for row in ask(options.target, options.model, options.texts, options.input):
             print(_line(row, options.json))
     except grpc.RpcError as error:
         print(f"{error.code().name}: {error.details()}", file=sys.stderr)
@@ -56,6 +51,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def ask(
+    target: str,
+    model: str,
+    texts: Sequence[str] = (),
+    named_texts: Sequence[tuple[str, str]] = (),
+) -> list[dict[str, Any]]:
+    """Asks about texts, over gRPC.
+
+    Args:
+        target: `host:port` of the server.
+        model: the model's name.
+        texts: the texts, for a model that takes one text; or
+        named_texts: pairs of input name and text, for a model that takes several.
+
+    Returns:
+        each text's outputs, by name.
+
+    Raises:
+        QueryError: the texts do not fit the model's inputs.
+        grpc.RpcError: the server refused or could not be reached.
+    """
+    with grpc.insecure_channel(target) as channel:
+        stub = PredictionServiceStub(channel)
+        columns = _columns(_signature(stub, model), texts, named_texts)
+        return list(_rows(_predict(stub, model, columns)))
 
 
 def _parser() -> argparse.ArgumentParser:

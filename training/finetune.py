@@ -1,0 +1,200 @@
+"""Fine-tunes a classifier on one of the paper's data sets.
+
+    python -m training.finetune --task sst2 --preset DIR --data-dir DIR --output DIR
+
+Interrupted, the same command goes on where the last checkpoint left it. DIR/best is the preset of
+the best epoch on the validation split, DIR/result.json its score, DIR/logs are for TensorBoard.
+"""
+
+import argparse
+import dataclasses
+import os
+import sys
+import time
+
+import keras
+
+import gpt1_keras
+from gpt1_keras.presets import CONFIGURATIONS, configuration
+from training.data import batch_order, count_tokens, load_examples, make_batches
+from training.metrics import METRICS
+from training.run import Run
+from training.tasks import TASKS, find_task
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What determines a run; a run goes on only under the same options."""
+
+    task: str
+    preset: str | None = None
+    config: str | None = None
+    tokenizer: str | None = None
+    num_merges: int = 8000
+    epochs: int = 3
+    batch_size: int = 32
+    learning_rate: float = 6.25e-5
+    lm_coefficient: float = 0.5
+    dropout: float | None = None
+    limit_examples: int | None = None
+    seed: int = 0
+
+
+def finetune(options, output, data_dir=None, download=False, verbose="auto"):
+    """Runs, or goes on with, a fine-tuning.
+
+    Args:
+        options: `Options`.
+        output: path of the run's folder.
+        data_dir: path of the prepared data sets.
+        download: bool, whether to fetch a data set that is not there.
+        verbose: progress bars, as in `keras.Model.fit`.
+
+    Returns:
+        The result, a dict, as in `result.json`.
+
+    Raises:
+        FileNotFoundError: the data set or the preset is not there.
+        ValueError: options that are wrong, or other than those that `output` was made with.
+    """
+    run = Run(output, dataclasses.asdict(options))
+    if run.result:
+        return run.result
+    task = find_task(options.task)
+    load = {"data_dir": data_dir, "download": download, "seed": options.seed}
+    train, class_names = load_examples(task, "train", limit=options.limit_examples, **load)
+    validation, _ = load_examples(task, task.validation, **load)
+    keras.utils.set_random_seed(options.seed)
+    classifier = _build_classifier(options, task, train, class_names)
+
+    started = time.monotonic()
+    lengths = count_tokens(train, classifier.preprocessor)
+    steps = -(-len(train) // options.batch_size)
+    classifier.compile(
+        gpt1_keras.optimizer.finetuning_optimizer(options.learning_rate, steps * options.epochs),
+        lm_coefficient=options.lm_coefficient,
+    )
+    run.restore(classifier)
+    first_epoch, done = divmod(int(classifier.optimizer.iterations), steps)
+    for epoch in range(first_epoch, options.epochs):
+        order = batch_order(lengths, options.batch_size, options.seed, epoch)
+        history = classifier.fit(
+            make_batches(train, order[done:]),
+            epochs=epoch + 1,
+            initial_epoch=epoch,
+            callbacks=[
+                keras.callbacks.TensorBoard(run.folder / "logs"),
+                keras.callbacks.LambdaCallback(on_train_batch_end=run.checkpointer(classifier)),
+            ],
+            verbose=verbose,
+        )
+        done = 0
+        score = _score(classifier, validation, task.metric, verbose)
+        run.finish_epoch(classifier, epoch, score, history.history["loss"][-1])
+        print(f"Epoch {epoch + 1}: validation {task.metric} {score:.4f}")
+    return run.finish(
+        {
+            "metric": task.metric,
+            "class_names": class_names,
+            "train_examples": len(train),
+            "validation_examples": len(validation),
+            "parameters": classifier.count_params(),
+            "seconds": round(time.monotonic() - started, 1),
+        }
+    )
+
+
+def _build_classifier(options, task, train, class_names):
+    """The model to start from: a preset's decoder, or a fresh one of a named configuration."""
+    if (options.preset is None) == (options.config is None):
+        raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")
+    fields = tuple(task.fields)
+    if options.preset is not None:
+        if not os.path.isfile(os.path.join(options.preset, "config.json")):
+            raise FileNotFoundError(f"{options.preset} is no preset: it has no config.json.")
+        tokenizer = gpt1_keras.GPT1Tokenizer.from_preset(options.preset)
+        changes = {} if options.dropout is None else {"dropout": options.dropout}
+        backbone = gpt1_keras.GPT1Backbone.from_preset(options.preset, **changes)
+    else:
+        arguments = configuration(options.config)
+        tokenizer = _tokenizer(options, train)
+        if options.dropout is not None:
+            arguments = {**arguments, "dropout": options.dropout}
+        backbone = gpt1_keras.GPT1Backbone(tokenizer.vocabulary_size(), **arguments)
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer, fields=fields)
+    return gpt1_keras.GPT1TextClassifier(
+        backbone, class_names=class_names, preprocessor=preprocessor
+    )
+
+
+def _tokenizer(options, train):
+    """The tokenizer of a folder, or one learned from the training texts."""
+    if options.tokenizer is None:
+        texts = (
+            text.decode("utf-8", "replace") for column in train.texts.values() for text in column
+        )
+        return gpt1_keras.GPT1Tokenizer.learn(texts, options.num_merges)
+    tokenizer = gpt1_keras.GPT1Tokenizer()
+    tokenizer.load_assets(options.tokenizer)
+    return tokenizer
+
+
+def _score(classifier, examples, metric, verbose):
+    """The metric over a whole split."""
+    lengths = count_tokens(examples, classifier.preprocessor)
+    batches = make_batches(examples, batch_order(lengths, 64, seed=0, epoch=0))
+    predicted = classifier.predict(batches.map(lambda x, _: x), verbose=verbose).argmax(axis=-1)
+    true = [label for _, labels in batches.as_numpy_iterator() for label in labels]
+    return float(METRICS[metric](true, predicted))
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="python -m training.finetune",
+        description="Fine-tune a classifier on one of the paper's data sets.",
+        epilog="Interrupted, the same command goes on where the last checkpoint left it.",
+    )
+    add = parser.add_argument
+    add("--task", required=True, help=f"one of {', '.join(sorted(TASKS))}")
+    add("--output", required=True, help="folder of the run: best/, result.json, logs/")
+    start = parser.add_argument_group("what to start from (one of --preset and --config)")
+    start.add_argument("--preset", help="directory of a pre-trained model")
+    start.add_argument("--config", help=f"a fresh decoder: one of {', '.join(CONFIGURATIONS)}")
+    start.add_argument("--tokenizer", help="with --config: folder of vocabulary.json, merges.txt")
+    start.add_argument(
+        "--num-merges", type=int, help="with --config, without --tokenizer: merges to learn"
+    )
+    add("--data-dir", help="folder of prepared TensorFlow Datasets (default: TFDS's own)")
+    add("--download", action="store_true", help="fetch and prepare the data set if it is missing")
+    add("--epochs", type=int, help="passes over the training data")
+    add("--batch-size", type=int, help="examples an update")
+    add("--learning-rate", type=float, help="the schedule's peak")
+    add("--lm-coefficient", type=float, help="lambda, the weight of the auxiliary loss")
+    add("--dropout", type=float, help="the decoder's dropout (default: the model's own)")
+    add("--limit-examples", type=int, help="train on this many examples, drawn at random")
+    add("--seed", type=int, help="of weights, order and dropout")
+    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
+    parser.set_defaults(**{name: defaults[name] for name in defaults if name != "task"})
+    for action in parser._actions:
+        if isinstance(action.default, (int, float)) and not isinstance(action.default, bool):
+            action.help = f"{action.help} (default: {action.default})"
+    return parser
+
+
+def main(arguments=None):
+    namespace = vars(_parser().parse_args(arguments))
+    elsewhere = {name: namespace.pop(name) for name in ("output", "data_dir", "download")}
+    try:
+        result = finetune(Options(**namespace), **elsewhere)
+    except (FileNotFoundError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted; the same command goes on from the last checkpoint.", file=sys.stderr)
+        return 130
+    print(f"{result['metric']}: {result['score']:.4f} (epoch {result['best_epoch']})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
