@@ -3,7 +3,7 @@
 # make bench        set up, then the measurements beside peers
 # ARGS passes options on: make quickstart ARGS="--task sst2 --data-dir DIR"
 
-PYTHON ?= python3.11
+PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 export TF_CPP_MIN_LOG_LEVEL ?= 2

@@ -24,7 +24,12 @@ from training.tasks import TASKS, find_task
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What determines a run; a run goes on only under the same options."""
+    """What determines a run; a run goes on only under the same options.
+
+    Raises:
+        FileNotFoundError: the preset is not there.
+        ValueError: an unknown task or configuration, or not one of `preset` and `config`.
+    """
 
     task: str
     preset: str | None = None
@@ -38,6 +43,15 @@ class Options:
     dropout: float | None = None
     limit_examples: int | None = None
     seed: int = 0
+
+    def __post_init__(self):
+        find_task(self.task)
+        if (self.preset is None) == (self.config is None):
+            raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")
+        if self.config is not None:
+            configuration(self.config)
+        elif not os.path.isfile(os.path.join(self.preset, "config.json")):
+            raise FileNotFoundError(f"{self.preset} is no preset: it has no config.json.")
 
 
 def finetune(options, output, data_dir=None, download=False, verbose="auto"):
@@ -54,8 +68,8 @@ def finetune(options, output, data_dir=None, download=False, verbose="auto"):
         The result, a dict, as in `result.json`.
 
     Raises:
-        FileNotFoundError: the data set or the preset is not there.
-        ValueError: options that are wrong, or other than those that `output` was made with.
+        FileNotFoundError: the data set is not there.
+        ValueError: `output` holds a run with other options, or a damaged checkpoint.
     """
     run = Run(output, dataclasses.asdict(options))
     if run.result:
@@ -75,22 +89,22 @@ def finetune(options, output, data_dir=None, download=False, verbose="auto"):
         lm_coefficient=options.lm_coefficient,
     )
     run.restore(classifier)
-    first_epoch, done = divmod(int(classifier.optimizer.iterations), steps)
-    for epoch in range(first_epoch, options.epochs):
+    for epoch in range(len(run.history), options.epochs):
         order = batch_order(lengths, options.batch_size, options.seed, epoch)
-        history = classifier.fit(
-            make_batches(train, order[done:]),
-            epochs=epoch + 1,
-            initial_epoch=epoch,
-            callbacks=[
-                keras.callbacks.TensorBoard(run.folder / "logs"),
-                keras.callbacks.LambdaCallback(on_train_batch_end=run.checkpointer(classifier)),
-            ],
-            verbose=verbose,
-        )
-        done = 0
+        order = order[int(classifier.optimizer.iterations) - epoch * steps :]
+        if order:  # else the run was cut off between the epoch's end and its score
+            classifier.fit(
+                make_batches(train, order),
+                epochs=epoch + 1,
+                initial_epoch=epoch,
+                callbacks=[
+                    keras.callbacks.TensorBoard(run.folder / "logs"),
+                    keras.callbacks.LambdaCallback(on_train_batch_end=run.checkpointer(classifier)),
+                ],
+                verbose=verbose,
+            )
         score = _score(classifier, validation, task.metric, verbose)
-        run.finish_epoch(classifier, epoch, score, history.history["loss"][-1])
+        run.finish_epoch(classifier, score)
         print(f"Epoch {epoch + 1}: validation {task.metric} {score:.4f}")
     return run.finish(
         {
@@ -106,12 +120,8 @@ def finetune(options, output, data_dir=None, download=False, verbose="auto"):
 
 def _build_classifier(options, task, train, class_names):
     """The model to start from: a preset's decoder, or a fresh one of a named configuration."""
-    if (options.preset is None) == (options.config is None):
-        raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")
     fields = tuple(task.fields)
     if options.preset is not None:
-        if not os.path.isfile(os.path.join(options.preset, "config.json")):
-            raise FileNotFoundError(f"{options.preset} is no preset: it has no config.json.")
         tokenizer = gpt1_keras.GPT1Tokenizer.from_preset(options.preset)
         changes = {} if options.dropout is None else {"dropout": options.dropout}
         backbone = gpt1_keras.GPT1Backbone.from_preset(options.preset, **changes)

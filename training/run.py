@@ -2,7 +2,10 @@
 
 import json
 import pathlib
+import zipfile
 
+import keras
+import numpy as np
 import tensorflow as tf
 
 import gpt1_keras
@@ -40,13 +43,24 @@ class Run:
                 + ". Choose another --output, or the same options."
             )
         self._write("options.json", self.options)
-        self._checkpoint = self.folder / "checkpoint.weights.h5"
+        self._checkpoint = self.folder / "checkpoint.npz"
 
     def restore(self, classifier):
-        """Loads the last checkpoint, if there is one: weights, optimizer and random state."""
-        if self._checkpoint.is_file():
-            classifier.optimizer.build(classifier.trainable_variables)
-            classifier.load_weights(self._checkpoint)
+        """Loads the last checkpoint, if there is one.
+
+        Raises:
+            ValueError: the checkpoint is damaged, or of another model.
+        """
+        if not self._checkpoint.is_file():
+            return
+        variables = _state(classifier)
+        try:
+            with np.load(self._checkpoint, allow_pickle=False) as arrays:
+                values = [arrays[f"arr_{i}"] for i in range(len(variables))]
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise ValueError(f"The checkpoint {self._checkpoint} is damaged: {error}.") from None
+        for variable, value in zip(variables, values):
+            variable.assign(value)
 
     def checkpointer(self, classifier):
         """A callback that saves a checkpoint every so many batches."""
@@ -57,17 +71,20 @@ class Run:
 
         return on_batch_end
 
-    def finish_epoch(self, classifier, epoch, score, loss):
-        """Keeps an epoch's score, the model if it is the best so far, and a checkpoint."""
-        best = max((past["score"] for past in self.history[:epoch]), default=float("-inf"))
-        self.history = [*self.history[:epoch], {"epoch": epoch + 1, "score": score, "loss": loss}]
-        if score > best:
+    def finish_epoch(self, classifier, score):
+        """Keeps a checkpoint, the model if it is the best so far, and last the epoch's score.
+
+        So wherever this is cut off, a resumed run scores the epoch again.
+        """
+        self._save_checkpoint(classifier)
+        if score > max((past["score"] for past in self.history), default=float("-inf")):
             with atomic_path(self.folder / "best") as temporary:
                 classifier.save_to_preset(temporary)
+        epoch = len(self.history)
         with tf.summary.create_file_writer(str(self.folder / "logs" / "validation")).as_default():
             tf.summary.scalar("epoch_score", score, step=epoch)
+        self.history.append({"epoch": epoch + 1, "score": score})
         self._write("history.json", self.history)
-        self._save_checkpoint(classifier)
 
     def finish(self, facts):
         """Writes and returns the result."""
@@ -86,8 +103,9 @@ class Run:
         return self.result
 
     def _save_checkpoint(self, classifier):
+        arrays = [keras.ops.convert_to_numpy(variable) for variable in _state(classifier)]
         with atomic_path(self._checkpoint) as temporary:
-            classifier.save_weights(temporary)
+            np.savez(temporary, *arrays)
 
     def _read(self, name, default):
         path = self.folder / name
@@ -96,3 +114,9 @@ class Run:
     def _write(self, name, content):
         with atomic_path(self.folder / name) as temporary:
             pathlib.Path(temporary).write_text(json.dumps(content, indent=2) + "\n")
+
+
+def _state(classifier):
+    """All that training changes: weights, the optimizer's state, and that of random numbers."""
+    classifier.optimizer.build(classifier.trainable_variables)
+    return [*classifier.variables, *classifier.optimizer.variables]

@@ -1,0 +1,142 @@
+"""The fine-tuning program on genuine data, its interruptions and its errors."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+import sklearn.metrics
+from tensorflow.python.framework import config as tensorflow_config
+
+import gpt1_keras
+from training import finetune as program
+from training import run as run_module
+from training.data import load_examples
+from training.finetune import Options, finetune, main
+from training.tasks import TASKS
+
+SMALL = {"config": "gpt1_micro", "num_merges": 200, "learning_rate": 1e-3, "limit_examples": 256}
+
+
+def weights(folder):
+    return gpt1_keras.GPT1TextClassifier.from_preset(str(folder)).get_weights()
+
+
+def test_fine_tuning_keeps_the_best_model_and_its_score(tfds_dir, tmp_path, capsys):
+    options = Options("cola", epochs=2, **SMALL)
+    result = finetune(options, tmp_path, tfds_dir, verbose=0)
+    assert json.loads((tmp_path / "result.json").read_text()) == result
+    assert result["metric"] == "matthews_correlation"
+    assert result["score"] == max(epoch["score"] for epoch in result["history"])
+    assert list((tmp_path / "logs").rglob("events*"))
+
+    # The preset gives the score, computed here over the whole split in its own order.
+    classifier = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "best"))
+    assert classifier.class_names == ["unacceptable", "acceptable"]
+    validation, _ = load_examples(TASKS["cola"], "validation", tfds_dir)
+    predicted = classifier.predict(list(validation.texts["text"]), verbose=0).argmax(-1)
+    score = sklearn.metrics.matthews_corrcoef(validation.labels, predicted)
+    assert score == pytest.approx(result["score"], abs=1e-6)
+
+
+@pytest.fixture
+def deterministic_ops():
+    """Sums in the same order each time, so that two runs may be compared bit for bit."""
+    tensorflow_config.enable_op_determinism()
+    yield
+    tensorflow_config.disable_op_determinism()
+
+
+def test_an_interrupted_run_ends_as_an_uninterrupted_one(
+    tfds_dir, tmp_path, monkeypatch, deterministic_ops
+):
+    monkeypatch.setattr(run_module, "_BATCHES_PER_CHECKPOINT", 2)
+    options = Options("rte", epochs=2, **{**SMALL, "limit_examples": 128})
+    expected = finetune(options, tmp_path / "whole", tfds_dir, verbose=0)
+
+    def interrupt_history(run, name, content):
+        if name == "history.json":
+            raise KeyboardInterrupt
+
+    class Interrupt(keras.callbacks.Callback):
+        def __init__(self, *_):
+            super().__init__()
+
+        def on_train_batch_end(self, batch, logs=None):
+            if self.model.optimizer.iterations == 7:  # the second epoch's third batch
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(program.keras.callbacks, "TensorBoard", Interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            finetune(options, tmp_path / "cut", tfds_dir, verbose=0)
+    with monkeypatch.context() as context:  # and again, before the second epoch's score is kept
+        context.setattr(run_module.Run, "_write", interrupt_history)
+        with pytest.raises(KeyboardInterrupt):
+            finetune(options, tmp_path / "cut", tfds_dir, verbose=0)
+    assert (tmp_path / "cut" / "checkpoint.npz").exists()
+    result = finetune(options, tmp_path / "cut", tfds_dir, verbose=0)
+
+    assert [epoch["score"] for epoch in result["history"]] == [
+        epoch["score"] for epoch in expected["history"]
+    ]
+    for ours, theirs in zip(
+        weights(tmp_path / "cut" / "best"), weights(tmp_path / "whole" / "best"), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_preset_is_fine_tuned_with_its_own_tokenizer(
+    tfds_dir, tmp_path, tiny_backbone, tiny_tokenizer
+):
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer)
+    gpt1_keras.GPT1CausalLM(tiny_backbone, preprocessor).save_to_preset(str(tmp_path / "preset"))
+    options = Options("sst2", preset=str(tmp_path / "preset"), epochs=1, limit_examples=64)
+    finetune(options, tmp_path / "run", tfds_dir, verbose=0)
+    classifier = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "run" / "best"))
+    tokenizer = classifier.preprocessor.tokenizer
+    assert tokenizer.get_vocabulary() == tiny_tokenizer.get_vocabulary()
+
+
+def run_main(capsys, *arguments):
+    status = main(list(arguments))
+    return status, capsys.readouterr().err.strip()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "sst3"], "error: Unknown task 'sst3'; expected one of"),
+        (["--task", "sst2"], "error: Give either --preset, to fine-tune, or --config"),
+        (["--task", "sst2", "--config", "huge"], "error: Unknown configuration 'huge'"),
+        (["--task", "sst2", "--preset", "nowhere"], "error: nowhere is no preset"),
+        (["--task", "sst2", "--config", "gpt1_micro", "--tokenizer", "nowhere"],
+         "error: The vocabulary file 'nowhere/vocabulary.json' does not exist."),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_one_clear_line(arguments, message, tfds_dir, tmp_path, capsys):
+    status, error = run_main(
+        capsys, *arguments, "--data-dir", tfds_dir, "--output", str(tmp_path / "run")
+    )
+    assert status == 1
+    assert error.startswith(message)
+    assert "\n" not in error
+
+
+def test_a_run_with_other_options_is_refused(tmp_path, capsys):
+    options = Options("rte", config="gpt1_micro", num_merges=200)
+    run_module.Run(tmp_path, dataclasses.asdict(options))
+    status, error = run_main(
+        capsys, "--task", "rte", "--config", "gpt1_micro", "--output", str(tmp_path)
+    )
+    assert status == 1
+    assert "holds a run with other options: num_merges was 200, not 8000" in error
+
+
+def test_a_damaged_checkpoint_is_refused_and_kept(tmp_path, tiny_backbone):
+    run = run_module.Run(tmp_path, {})
+    (tmp_path / "checkpoint.npz").write_bytes(b"PK not a checkpoint")
+    with pytest.raises(ValueError, match="checkpoint.npz is damaged"):
+        run.restore(gpt1_keras.GPT1TextClassifier(tiny_backbone, num_classes=2))
+    assert (tmp_path / "checkpoint.npz").exists()
