@@ -57,28 +57,34 @@ class Merger:
         piece = tf.cumsum(tf.cast(value == ABSENT, tf.int32))
         lowest = tf.math.unsorted_segment_min(value, piece, tf.size(symbols))
         hit = (value < _LATER) & (value == tf.gather(lowest, piece))
-        hit = self._without_overlaps(hit, piece)
+        hit = self._without_conflicts(hit, piece)
         product = tf.gather(self._product, tf.where(hit, value, 0))
         symbols = tf.concat([tf.where(hit, product, left), symbols[-1:]], 0)
         kept = tf.where(tf.concat([[True], ~hit], 0))[:, 0]
         return tf.gather(symbols, kept), tf.gather(words, kept), tf.reduce_any(hit)
 
-    def _without_overlaps(self, hit, piece):
-        """Keeps every other pair of a run such as `a a a a`, from the left.
+    def _without_conflicts(self, hit, piece):
+        """Keeps the pairs that may be merged in the same round."""
+        if not self._is_ordered:  # a merge may bring up a lower rank than the round's
+            return _first_of_each(hit, piece)
+        return tf.cond(tf.reduce_any(hit[1:] & hit[:-1]), lambda: _every_other(hit), lambda: hit)
 
-        Unordered merges may bring up a pair of lower rank, so then only a piece's first is kept.
-        """
-        position = tf.range(tf.size(hit))
-        if not self._is_ordered:
-            first = tf.math.unsorted_segment_min(
-                tf.where(hit, position, tf.size(hit)), piece, tf.size(hit) + 1
-            )
-            return hit & (position == tf.gather(first, piece))
-        begins = hit & ~tf.concat([[False], hit[:-1]], 0)
-        begin = tf.cast(tf.where(begins)[:, 0], tf.int32)
-        run = tf.maximum(tf.cumsum(tf.cast(begins, tf.int32)) - 1, 0)
-        begin = tf.gather(tf.concat([begin, [0]], 0), run)
-        return hit & ((position - begin) % 2 == 0)
+
+def _first_of_each(hit, piece):
+    """Keeps the first hit of each piece."""
+    position = tf.range(tf.size(hit))
+    first = tf.math.unsorted_segment_min(
+        tf.where(hit, position, tf.size(hit)), piece, tf.size(hit) + 1
+    )
+    return hit & (position == tf.gather(first, piece))
+
+
+def _every_other(hit):
+    """Keeps every other hit of a run, from the left: the pairs of `a a a a` overlap."""
+    begins = hit & ~tf.concat([[False], hit[:-1]], 0)
+    begin = tf.cast(tf.where(begins)[:, 0], tf.int32)
+    run = tf.maximum(tf.cumsum(tf.cast(begins, tf.int32)) - 1, 0)
+    return hit & ((tf.range(tf.size(hit)) - tf.gather(begin, run)) % 2 == 0)
 
 
 def _joinable(vocabulary):
@@ -90,8 +96,9 @@ def _joinable(vocabulary):
     ends: dict[int, set[int]] = {}
     begins: dict[int, set[int]] = {}
     pairs = set()
-    merges = (vocabulary.left.tolist(), vocabulary.right.tolist(), vocabulary.product.tolist())
-    for left, right, product in zip(*merges):
+    merges = zip(vocabulary.left.tolist(), vocabulary.right.tolist(), vocabulary.product.tolist())
+    # Shorter products first: all that a merge's sides are made of has then been seen.
+    for left, right, product in sorted(merges, key=lambda ids: len(vocabulary.tokens[ids[2]])):
         left_ends = ends.get(left, {left})
         right_begins = begins.get(right, {right})
         pairs.update((end, begin) for end in left_ends for begin in right_begins)

@@ -21,21 +21,22 @@ class PairTable:
 
     def __init__(self, left, right, values):
         rows = np.stack([left, right, values], -1).astype(np.int32)
-        self._half = 5 * len(rows) // 4 + 1  # a cuckoo table wants to be less than half full
+        # A cuckoo table wants to be less than half full. An odd length takes apart pairs of equal
+        # symbols too, whose products with the sum of two odd factors are all even.
+        self._half = 5 * len(rows) // 4 | 1
         random = np.random.default_rng(0)
         slots = None
         while slots is None:
-            self._factors = random.integers(1, 2**30, (2, 2), np.int32) * 2 + 1
-            ways = [self._slot(way, rows[:, 0], rows[:, 1]) for way in (0, 1)]
-            slots = _place(ways, 2 * self._half)
+            self._factors = random.integers(1, 2**30, (2, 2, 1), np.int32) * 2 + 1
+            slots = _place(self._slots(rows[:, 0], rows[:, 1]), 2 * self._half)
         table = np.full((2 * self._half, 3), -1, np.int32)
         table[slots >= 0] = rows[slots[slots >= 0]]
         self._rows = tf.constant(table)
 
-    def _slot(self, way, left, right):
-        """The slot of a pair in one half of the table; int32 products wrap around."""
-        mixed = left * self._factors[way, 0] + right * self._factors[way, 1]
-        return mixed % self._half + way * self._half
+    def _slots(self, left, right):
+        """The two slots of each pair, one in each half of the table: int32 `[2, n]`."""
+        mixed = left * self._factors[0] + right * self._factors[1]  # int32 products wrap around
+        return mixed % self._half + np.array([[0], [self._half]], np.int32)
 
     def __call__(self, left, right):
         """Values of pairs.
@@ -47,12 +48,9 @@ class PairTable:
         Returns:
             int32 `[n]`: each pair's value, or `ABSENT`.
         """
-        values = []
-        for way in (0, 1):
-            rows = tf.gather(self._rows, self._slot(way, left, right))
-            found = (rows[:, 0] == left) & (rows[:, 1] == right)
-            values.append(tf.where(found, rows[:, 2], ABSENT))
-        return tf.minimum(*values)
+        rows = tf.gather(self._rows, self._slots(left, right))  # (2, n, 3)
+        found = tf.reduce_all(rows[:, :, :2] == tf.stack([left, right], -1), axis=-1)
+        return tf.reduce_min(tf.where(found, rows[:, :, 2], ABSENT), axis=0)
 
 
 def _place(ways, size):

@@ -27,14 +27,15 @@ class Vocabulary:
     def __init__(self, tokens, merges):
         self.token_to_id = _read_tokens(tokens)
         self.merges = _read_merges(merges)
-        size = len(self.token_to_id)
-        self.tokens = sorted(self.token_to_id, key=self.token_to_id.__getitem__)
-        if [self.token_to_id[token] for token in self.tokens] != list(range(size)):
+        ids = list(self.token_to_id.values())
+        strange = [id for id in ids if type(id) is not int]
+        if strange or sorted(ids) != list(range(len(ids))):
+            received = f"the id {strange[0]!r}" if strange else f"ids from {min(ids)} to {max(ids)}"
             raise ValueError(
-                f"A vocabulary of {size} tokens needs the ids 0 to {size - 1}, each once. "
-                f"Received ids from {min(self.token_to_id.values(), default=None)} to "
-                f"{max(self.token_to_id.values(), default=None)}."
+                f"A vocabulary of {len(ids)} tokens needs the ids 0 to {len(ids) - 1}, each once. "
+                f"Received {received}."
             )
+        self.tokens = sorted(self.token_to_id, key=self.token_to_id.__getitem__)
         if UNKNOWN not in self.token_to_id:
             raise ValueError(f"The vocabulary needs the token '{UNKNOWN}'; it has none.")
         pairs = [self._merge_ids(rank, merge) for rank, merge in enumerate(self.merges)]
