@@ -21,7 +21,7 @@ def atomic_path(path):
     temporary = os.path.join(folder, name)
     try:
         yield temporary
-        if os.path.isdir(path):
+        if os.path.isdir(path) and os.path.exists(temporary):
             # A directory cannot be renamed over a filled one, so the old one steps aside first.
             os.rename(path, os.path.join(folder, "replaced"))
         os.replace(temporary, path)

@@ -8,7 +8,12 @@ import safetensors.numpy
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from gpt1_keras.bpe.vocabulary import END_OF_WORD, UNKNOWN
-from gpt1_keras.convert.weights import block_variables, build_causal_lm, require_files
+from gpt1_keras.convert.weights import (
+    block_variables,
+    build_causal_lm,
+    read_json,
+    require_files,
+)
 from gpt1_keras.files import atomic_path
 from gpt1_keras.layers import LAYER_NORM_EPSILON
 from gpt1_keras.tokenizer import GPT1Tokenizer
@@ -44,7 +49,7 @@ def load_hugging_face(directory, normalization="bert"):
     """
     directory = pathlib.Path(directory)
     require_files(directory, [_CONFIG, _WEIGHTS, _VOCABULARY, _MERGES])
-    config = json.loads((directory / _CONFIG).read_text())
+    config = _read_config(directory / _CONFIG)
     try:
         weights = safetensors.numpy.load_file(directory / _WEIGHTS)
     except safetensors.SafetensorError as error:
@@ -67,6 +72,17 @@ def load_hugging_face(directory, normalization="bert"):
         config["n_head"],
         tokenizer,
     )
+
+
+def _read_config(path):
+    config = read_json(path)
+    if not isinstance(config, dict) or not {"n_layer", "n_head"} <= set(config):
+        raise ValueError(f"{path} must be an object with n_layer and n_head.")
+    # Settings of the format that would be another architecture than the paper's.
+    for name, expected in (("afn", "gelu"), ("layer_norm_epsilon", LAYER_NORM_EPSILON)):
+        if config.get(name, expected) != expected:
+            raise ValueError(f"{path} has {name}={config[name]!r}; GPT-1 has {expected!r}.")
+    return config
 
 
 def save_hugging_face(model, directory):

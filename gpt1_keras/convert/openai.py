@@ -1,11 +1,10 @@
 """The checkpoint that the paper's authors released (openai/finetune-transformer-lm, `model/`)."""
 
-import json
 import pathlib
 
 import numpy as np
 
-from gpt1_keras.convert.weights import build_causal_lm, require_files
+from gpt1_keras.convert.weights import build_causal_lm, read_json, require_files
 from gpt1_keras.tokenizer import GPT1Tokenizer
 
 _VOCABULARY, _MERGES, _SHAPES = "encoder_bpe_40000.json", "vocab_40000.bpe", "params_shapes.json"
@@ -35,9 +34,8 @@ def load_openai(directory, normalization="original"):
     tokenizer = GPT1Tokenizer(
         str(directory / _VOCABULARY), str(directory / _MERGES), normalization=normalization
     )
-    shapes = json.loads((directory / _SHAPES).read_text())
-    parts = [np.load(directory / part, allow_pickle=False) for part in _PARTS]
-    flat = np.concatenate([part.reshape(-1) for part in parts])
+    shapes = read_json(directory / _SHAPES)
+    flat = np.concatenate([_read_array(directory / part) for part in _PARTS])
     sizes = [int(np.prod(shape)) for shape in shapes]
     if sum(sizes) != len(flat) or len(shapes) % _ARRAYS_PER_BLOCK != 2:
         raise ValueError(
@@ -54,3 +52,10 @@ def load_openai(directory, normalization="original"):
         rest[start : start + _ARRAYS_PER_BLOCK] for start in range(0, len(rest), _ARRAYS_PER_BLOCK)
     ]
     return build_causal_lm(tokens, positions, blocks, tokens.shape[1] // _HEAD_DIM, tokenizer)
+
+
+def _read_array(path):
+    try:
+        return np.load(path, allow_pickle=False).reshape(-1)
+    except (EOFError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None

@@ -1,5 +1,7 @@
 """The decoder's weights as both published formats order them."""
 
+import json
+
 import numpy as np
 
 from gpt1_keras.backbone import GPT1Backbone
@@ -80,3 +82,11 @@ def require_files(directory, names):
     missing = [name for name in names if not (directory / name).is_file()]
     if missing:
         raise FileNotFoundError(f"{directory} has no {', '.join(missing)}.")
+
+
+def read_json(path):
+    """Reads a JSON file. Raises ValueError, naming the file, if it is damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None

@@ -1,0 +1,39 @@
+"""Random checkpoints of Hugging Face's torch model, in which nothing is trivially zero or one."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
+
+IDS = np.random.default_rng(0).integers(0, 70, (2, 24))
+
+
+@pytest.fixture(scope="session")
+def make_torch_model():
+    """A function that makes a torch model of random weights; arguments go to its config."""
+
+    def make(**config):
+        torch.manual_seed(0)
+        sizes = {"n_embd": 32, "n_layer": 3, "n_head": 2, "n_positions": 24} | config
+        model = OpenAIGPTLMHeadModel(OpenAIGPTConfig(**sizes)).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+        return model
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def outputs_of():
+    """A function from a model, ours or torch's, to hidden states and logits of `ids`."""
+
+    def outputs(model, ids=IDS):
+        if isinstance(model, torch.nn.Module):
+            with torch.no_grad():
+                result = model(torch.tensor(ids), output_hidden_states=True)
+            return result.hidden_states[-1].numpy(), result.logits.numpy()
+        states = model.backbone({"token_ids": ids})
+        return np.array(states), np.array(model({"token_ids": ids}))
+
+    return outputs

@@ -1,0 +1,288 @@
+"""Checkpoints to and from Hugging Face's torch model, which has to give the same numbers."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+from transformers import AutoTokenizer, OpenAIGPTLMHeadModel, OpenAIGPTTokenizer
+
+import gpt1_keras
+from gpt1_keras.convert import load_hugging_face, save_hugging_face
+
+TEXTS = [
+    "A good film, and a lovely one!",
+    "the Staff were KIND  and\tun-known: Ünïcödé ﬁlm 漢字 don't",
+    "",
+    "x </w> #1",
+]
+
+
+def make_lm(tokenizer, **config):
+    """A language model in which no weight is zero or one."""
+    keras.utils.set_random_seed(0)
+    sizes = {"num_layers": 3, "num_heads": 2, "hidden_dim": 32, "intermediate_dim": 128}
+    backbone = gpt1_keras.GPT1Backbone(
+        tokenizer.vocabulary_size(), **(sizes | {"max_sequence_length": 24} | config)
+    )
+    random = np.random.default_rng(1)
+    for variable in backbone.weights:
+        variable.assign(variable + random.normal(0.0, 0.2, variable.shape))
+    return gpt1_keras.GPT1CausalLM(backbone, gpt1_keras.GPT1CausalLMPreprocessor(tokenizer))
+
+
+@pytest.fixture
+def lm(tiny_tokenizer):
+    return make_lm(tiny_tokenizer)
+
+
+@pytest.fixture
+def checkpoint(tmp_path, tiny_tokenizer, make_torch_model):
+    """A checkpoint that transformers and the vocabulary's makers wrote, and its torch model."""
+    model = make_torch_model(vocab_size=tiny_tokenizer.vocabulary_size() - 3)
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer.save_files(tmp_path / "vocab.json", tmp_path / "merges.txt")
+    return tmp_path, model
+
+
+def assert_outputs_equal(found, expected, atol):
+    for ours, theirs in zip(found, expected, strict=True):
+        assert np.abs(theirs).max() > 0.5
+        np.testing.assert_allclose(ours, theirs, atol=atol, rtol=0)
+
+
+def edit_weights(folder, edit):
+    weights = safetensors.numpy.load_file(folder / "model.safetensors")
+    safetensors.numpy.save_file(edit(weights), folder / "model.safetensors")
+
+
+def test_torch_opens_what_is_saved(tmp_path, lm, outputs_of):
+    save_hugging_face(lm, tmp_path / "saved")
+    model, report = OpenAIGPTLMHeadModel.from_pretrained(
+        tmp_path / "saved", output_loading_info=True
+    )
+    assert not any(report.values()), report
+    assert_outputs_equal(outputs_of(lm), outputs_of(model.eval()), 2e-5)
+
+
+@pytest.mark.slow
+def test_torch_opens_what_is_saved_at_full_size(tmp_path, original_tokenizer, outputs_of):
+    lm = make_lm(
+        original_tokenizer,
+        num_layers=12,
+        num_heads=12,
+        hidden_dim=768,
+        intermediate_dim=3072,
+        max_sequence_length=512,
+    )
+    for block in lm.backbone.blocks:  # kernels of a size that a trained model has
+        for layer in (block.attention.qkv, block.attention.output_projection):
+            layer.kernel.assign(layer.kernel * 0.3)
+        for layer in (block.expand, block.contract):
+            layer.kernel.assign(layer.kernel * 0.3)
+    save_hugging_face(lm, tmp_path / "saved")
+    model = OpenAIGPTLMHeadModel.from_pretrained(tmp_path / "saved").eval()
+    ids = np.random.default_rng(0).integers(0, 40481, (1, 512))
+    assert_outputs_equal(outputs_of(lm, ids), outputs_of(model, ids), 1e-4)
+
+
+def test_what_torch_saved(checkpoint, outputs_of):
+    folder, model = checkpoint
+    lm = load_hugging_face(folder)
+    assert lm.preprocessor.sequence_length == 24
+    assert lm.preprocessor.tokenizer.normalization == "bert"
+    states, logits = outputs_of(lm)
+    assert_outputs_equal((states, logits[:, :, :-3]), outputs_of(model), 2e-5)
+
+
+def test_the_special_rows_of_an_original_checkpoint_are_fresh(checkpoint):
+    folder, _ = checkpoint
+    lm = load_hugging_face(folder)
+    tokenizer = lm.preprocessor.tokenizer
+    assert lm.backbone.vocabulary_size == tokenizer.vocabulary_size()
+    rows = np.array(lm.backbone.token_embedding.embeddings)[tokenizer.start_token_id :]
+    assert rows.shape == (3, 32)
+    assert rows.std() == pytest.approx(0.02, rel=0.3)
+
+
+def test_what_older_versions_saved(checkpoint, outputs_of):
+    folder, model = checkpoint
+
+    def age(weights):
+        """Without a prefix, and with the head and the masks that were once saved."""
+        weights = {name.removeprefix("transformer."): array for name, array in weights.items()}
+        weights["lm_head.weight"] = weights["tokens_embed.weight"]
+        return weights | {
+            f"h.{i}.attn.bias": np.tril(np.ones((1, 1, 24, 24), np.float32)) for i in range(3)
+        }
+
+    edit_weights(folder, age)
+    states, logits = outputs_of(load_hugging_face(folder))
+    assert_outputs_equal((states, logits[:, :, :-3]), outputs_of(model), 2e-5)
+
+
+def test_half_precision(checkpoint, outputs_of):
+    folder, model = checkpoint
+    model.half().save_pretrained(folder)
+    states, logits = outputs_of(load_hugging_face(folder))
+    assert_outputs_equal((states, logits[:, :, :-3]), outputs_of(model.float()), 2e-5)
+
+
+def test_round_trip(tmp_path, lm, outputs_of):
+    save_hugging_face(lm, tmp_path / "saved")
+    copy = load_hugging_face(tmp_path / "saved")
+    assert copy.backbone.get_config() == lm.backbone.get_config() | {
+        "name": copy.backbone.name,
+        "dtype": copy.backbone.get_config()["dtype"],
+    }
+    for ours, theirs in zip(outputs_of(copy), outputs_of(lm)):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_classifiers_decoder_can_be_saved(tmp_path, lm, tiny_tokenizer, outputs_of):
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
+    classifier = gpt1_keras.GPT1TextClassifier(lm.backbone, 2, preprocessor=preprocessor)
+    save_hugging_face(classifier, tmp_path / "saved")
+    model = OpenAIGPTLMHeadModel.from_pretrained(tmp_path / "saved").eval()
+    assert_outputs_equal(outputs_of(lm), outputs_of(model), 2e-5)
+
+
+@pytest.mark.parametrize("opener", [AutoTokenizer, OpenAIGPTTokenizer])
+def test_transformers_opens_the_tokenizer(tmp_path, lm, tiny_tokenizer, opener):
+    save_hugging_face(lm, tmp_path / "saved")
+    theirs = opener.from_pretrained(tmp_path / "saved")
+    assert theirs(TEXTS)["input_ids"] == tiny_tokenizer(TEXTS).to_list()
+    assert len(theirs) == tiny_tokenizer.vocabulary_size()
+    for id, token in enumerate(tiny_tokenizer.get_vocabulary()):
+        assert theirs.convert_tokens_to_ids(token) == id
+    framed = theirs("<start>a good film<delimiter>dull<extract>")["input_ids"]
+    start, delimiter, extract = tiny_tokenizer.special_token_ids
+    good, dull = tiny_tokenizer(["a good film", "dull"]).to_list()
+    assert framed == [start, *good, delimiter, *dull, extract]
+
+
+def test_transformers_opens_the_original_vocabulary(tmp_path, original_tokenizer, books_dir):
+    save_hugging_face(
+        make_lm(original_tokenizer, num_layers=1, hidden_dim=8, intermediate_dim=32),
+        tmp_path / "saved",
+    )
+    theirs = OpenAIGPTTokenizer.from_pretrained(tmp_path / "saved")
+    text = next(iter(sorted((books_dir / "valid").iterdir()))).read_text("utf-8")[:20_000]
+    lines = text.splitlines() + TEXTS
+    assert theirs(lines)["input_ids"] == original_tokenizer(lines).to_list()
+    assert theirs.convert_tokens_to_ids("<extract>") == 40480
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.json", "merges.txt"])
+def test_a_missing_file(checkpoint, name):
+    folder, _ = checkpoint
+    (folder / name).unlink()
+    with pytest.raises(FileNotFoundError, match=name):
+        load_hugging_face(folder)
+
+
+def test_pickled_weights_are_not_read(checkpoint):
+    folder, model = checkpoint
+    (folder / "model.safetensors").unlink()
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(FileNotFoundError, match="has no model.safetensors"):
+        load_hugging_face(folder)
+
+
+@pytest.mark.parametrize("kept", [0, 4, 100, 0.5, -1])
+def test_damaged_weights(checkpoint, kept):
+    folder, _ = checkpoint
+    content = (folder / "model.safetensors").read_bytes()
+    kept = int(len(content) * kept) if isinstance(kept, float) else kept
+    (folder / "model.safetensors").write_bytes(content[:kept])
+    with pytest.raises(ValueError, match="model.safetensors is damaged"):
+        load_hugging_face(folder)
+
+
+def test_a_missing_array(checkpoint):
+    folder, _ = checkpoint
+    name = "transformer.h.1.mlp.c_fc.bias"
+    edit_weights(folder, lambda weights: {k: v for k, v in weights.items() if k != name})
+    with pytest.raises(ValueError, match="has no array h.1.mlp.c_fc.bias"):
+        load_hugging_face(folder)
+
+
+def test_an_array_of_the_wrong_shape(checkpoint):
+    folder, _ = checkpoint
+    name = "transformer.h.1.attn.c_proj.weight"
+    edit_weights(folder, lambda weights: weights | {name: np.zeros((32, 16), np.float32)})
+    with pytest.raises(ValueError, match=r"\(32, 16\).*expected \(32, 32\)"):
+        load_hugging_face(folder)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}"])
+def test_a_config_that_says_too_little(checkpoint, content):
+    folder, _ = checkpoint
+    (folder / "config.json").write_text(content)
+    with pytest.raises(ValueError, match="config.json"):
+        load_hugging_face(folder)
+
+
+@pytest.mark.parametrize("setting", [{"afn": "relu"}, {"layer_norm_epsilon": 1e-3}])
+def test_a_config_of_another_architecture(checkpoint, setting):
+    folder, _ = checkpoint
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | setting))
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        load_hugging_face(folder)
+
+
+def test_a_vocabulary_that_does_not_fit(checkpoint):
+    folder, _ = checkpoint
+    other = gpt1_keras.GPT1Tokenizer.learn(["quite another text"] * 3, num_merges=5)
+    other.save_files(folder / "vocab.json", folder / "merges.txt")
+    with pytest.raises(ValueError, match="74 token embeddings, but the tokenizer has "):
+        load_hugging_face(folder)
+
+
+def test_a_normalization_that_is_not_available(checkpoint):
+    with pytest.raises(ValueError, match="'original' is not available"):
+        load_hugging_face(checkpoint[0], normalization="original")
+
+
+def test_a_width_that_the_format_does_not_know(tmp_path, tiny_tokenizer):
+    lm = make_lm(tiny_tokenizer, intermediate_dim=64)
+    with pytest.raises(ValueError, match="intermediate_dim=64, hidden_dim=32"):
+        save_hugging_face(lm, tmp_path / "saved")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_without_preprocessor(tmp_path, lm):
+    lm.preprocessor = None
+    with pytest.raises(ValueError, match="its tokenizer is needed"):
+        save_hugging_face(lm, tmp_path / "saved")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_save_leaves_the_old_folder(tmp_path, lm, monkeypatch):
+    save_hugging_face(lm, tmp_path / "saved")
+
+    def contents():
+        return {path.name: path.read_bytes() for path in (tmp_path / "saved").iterdir()}
+
+    before = contents()
+
+    def fail(weights, path, metadata=None):
+        path.write_bytes(b"half of the wei")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", fail)
+    with pytest.raises(OSError, match="No space left"):
+        save_hugging_face(lm, tmp_path / "saved")
+    assert contents() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+def test_a_save_replaces_the_old_folder_as_a_whole(tmp_path, lm, tiny_tokenizer):
+    save_hugging_face(lm, tmp_path / "saved")
+    (tmp_path / "saved" / "of_before").touch()
+    save_hugging_face(make_lm(tiny_tokenizer, num_layers=1), tmp_path / "saved")
+    assert load_hugging_face(tmp_path / "saved").backbone.num_layers == 1
+    assert not (tmp_path / "saved" / "of_before").exists()

@@ -1,0 +1,139 @@
+"""The decoder: its size, what each position sees, and Keras's features on it."""
+
+import keras
+import numpy as np
+import pytest
+
+import gpt1_keras
+
+IDS = np.random.default_rng(0).integers(0, 70, (2, 20))
+
+
+@pytest.fixture
+def backbone(tiny_backbone):
+    """A decoder where no weight is zero or one, and attention is far from uniform."""
+    random = np.random.default_rng(1)
+    for variable in tiny_backbone.weights:
+        variable.assign(variable + random.normal(0.0, 0.3, variable.shape))
+    return tiny_backbone
+
+
+def states(backbone, ids):
+    return keras.ops.convert_to_numpy(backbone({"token_ids": np.array(ids)}))
+
+
+def test_the_paper_has_so_many_parameters():
+    backbone = gpt1_keras.GPT1Backbone(vocabulary_size=40478)
+    assert backbone.count_params() == 116_534_784
+    assert sum(block.count_params() for block in backbone.blocks) == 85_054_464
+    assert backbone.token_embedding.count_params() == 31_087_104
+    assert backbone.embedding.positions.count_params() == 393_216
+
+
+def test_initial_weights_are_the_papers():
+    keras.utils.set_random_seed(0)
+    backbone = gpt1_keras.GPT1Backbone(
+        500, num_layers=1, num_heads=4, hidden_dim=128, intermediate_dim=512
+    )
+    for variable in backbone.weights:
+        value = keras.ops.convert_to_numpy(variable)
+        if value.ndim == 2:
+            assert value.mean() == pytest.approx(0.0, abs=0.001), variable.path
+            assert value.std() == pytest.approx(0.02, rel=0.02), variable.path
+        else:
+            assert np.all(value == (1.0 if variable.name == "gamma" else 0.0)), variable.path
+
+
+def test_no_position_sees_those_to_its_right(backbone):
+    reference = states(backbone, IDS)
+    for position in (0, 7, 19):
+        changed = IDS.copy()
+        changed[:, position] = (changed[:, position] + 1) % 70
+        change = np.abs(states(backbone, changed) - reference).max(axis=(0, 2))
+        np.testing.assert_allclose(change[:position], 0.0, atol=1e-6)
+        assert np.all(change[position:] > 1e-3)
+
+
+def test_padding_on_the_right_changes_nothing(backbone):
+    reference = states(backbone, IDS)
+    for padding in (np.zeros((2, 5), int), np.full((2, 44), 9)):
+        padded = states(backbone, np.concatenate([IDS, padding], axis=1))
+        np.testing.assert_allclose(padded[:, :20], reference, atol=1e-5)
+
+
+def test_rows_of_a_batch_do_not_mix(backbone):
+    for row in range(2):
+        alone = states(backbone, IDS[row : row + 1])
+        np.testing.assert_allclose(alone, states(backbone, IDS)[row : row + 1], atol=1e-5)
+
+
+def test_config_round_trip(backbone):
+    config = backbone.get_config()
+    copy = gpt1_keras.GPT1Backbone.from_config(config)
+    assert copy.get_config() == config
+    copy.set_weights(backbone.get_weights())
+    np.testing.assert_array_equal(states(copy, IDS), states(backbone, IDS))
+
+
+def test_preset_round_trip(backbone, tmp_path):
+    backbone.save_to_preset(tmp_path)
+    copy = gpt1_keras.GPT1Backbone.from_preset(str(tmp_path))
+    np.testing.assert_array_equal(states(copy, IDS), states(backbone, IDS))
+
+
+def test_keras_file_round_trip(backbone, tmp_path):
+    backbone.save(tmp_path / "backbone.keras")
+    copy = keras.saving.load_model(tmp_path / "backbone.keras")
+    assert isinstance(copy, gpt1_keras.GPT1Backbone)
+    np.testing.assert_array_equal(states(copy, IDS), states(backbone, IDS))
+
+
+def test_heads_that_do_not_divide_the_width():
+    with pytest.raises(ValueError, match="num_heads=5, hidden_dim=32"):
+        gpt1_keras.GPT1Backbone(77, num_layers=1, num_heads=5, hidden_dim=32, intermediate_dim=64)
+
+
+def test_an_input_longer_than_the_context(backbone):
+    assert states(backbone, np.ones((1, 64), int)).shape == (1, 64, 32)
+    with pytest.raises(ValueError, match="at most 64 tokens.*(1, 65)"):
+        backbone({"token_ids": np.ones((1, 65), int)})
+    with pytest.raises(ValueError, match="at most 64 tokens.*(1, 65)"):
+        backbone.predict({"token_ids": np.ones((1, 65), int)}, verbose=0)
+
+
+def test_lora_trains_nothing_but_itself(backbone):
+    # Keras leaves the bias of a layer that it adapts trainable.
+    backbone.enable_lora(2)
+    names = ("qkv/lora_kernel_a", "qkv/lora_kernel_b", "qkv/bias")
+    assert len(backbone.trainable_variables) == 3 * 2
+    assert all(variable.path.endswith(names) for variable in backbone.trainable_variables)
+
+    before = {variable.path: np.array(variable) for variable in backbone.weights}
+    reference = states(backbone, IDS)
+    backbone.compile(keras.optimizers.SGD(1.0), "mean_squared_error", run_eagerly=True)
+    backbone.fit({"token_ids": IDS}, np.ones((2, 20, 32)), epochs=2, verbose=0)
+    for variable in backbone.weights:
+        is_trained = not np.array_equal(before[variable.path], np.array(variable))
+        assert is_trained == variable.path.endswith(names), variable.path
+    assert np.abs(states(backbone, IDS) - reference).max() > 1e-3
+
+
+def test_mixed_bfloat16(backbone):
+    config = {**backbone.get_config(), "dtype": "mixed_bfloat16"}
+    mixed = gpt1_keras.GPT1Backbone.from_config(config)
+    mixed.set_weights(backbone.get_weights())
+    assert {variable.dtype for variable in mixed.weights} == {"float32"}
+    outputs = mixed({"token_ids": IDS})
+    assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
+    outputs = keras.ops.convert_to_numpy(keras.ops.cast(outputs, "float32"))
+    np.testing.assert_allclose(outputs, states(backbone, IDS), atol=0.1)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_int8(backbone):
+    reference = states(backbone, IDS)
+    backbone.quantize("int8")
+    assert keras.backend.standardize_dtype(backbone.blocks[0].expand.kernel.dtype) == "int8"
+    quantized = states(backbone, IDS)
+    assert not np.array_equal(quantized, reference)
+    np.testing.assert_allclose(quantized, reference, atol=0.15)

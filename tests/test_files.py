@@ -1,0 +1,102 @@
+"""Files that are written whole or not at all."""
+
+import os
+
+import pytest
+
+from gpt1_keras.files import atomic_path
+
+
+def write_file(path, content="new"):
+    with open(path, "w") as file:
+        file.write(content)
+
+
+def write_folder(path, content="new"):
+    os.mkdir(path)
+    write_file(os.path.join(path, content), content)
+
+
+def assert_holds(path, content):
+    """`path` is a file of this content, or a folder with one such file."""
+    if path.is_dir():
+        assert [child.name for child in path.iterdir()] == [content]
+        path = path / content
+    assert path.read_text() == content
+
+
+def assert_alone(path):
+    assert [child.name for child in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("write", [write_file, write_folder])
+def test_a_new_path(tmp_path, write):
+    path = tmp_path / "not" / "yet" / "there.txt"
+    with atomic_path(path) as temporary:
+        write(temporary)
+        assert not path.exists()
+        assert os.path.splitext(temporary)[1] == ".txt"
+    assert_holds(path, "new")
+    assert_alone(path)
+
+
+@pytest.mark.parametrize(
+    ("write_old", "write"),
+    [(write_file, write_file), (write_folder, write_folder), (write_folder, write_file)],
+)
+def test_a_file_or_folder_is_replaced(tmp_path, write_old, write):
+    path = tmp_path / "path"
+    write_old(path, "old")
+    with atomic_path(path) as temporary:
+        write(temporary)
+        assert_holds(path, "old")
+    assert_holds(path, "new")
+    assert_alone(path)
+
+
+@pytest.mark.parametrize("write", [write_file, write_folder])
+def test_a_failure_leaves_the_old_one(tmp_path, write):
+    path = tmp_path / "path"
+    write(path, "old")
+    with pytest.raises(RuntimeError, match="on purpose"):
+        with atomic_path(path) as temporary:
+            write(temporary)
+            raise RuntimeError("on purpose")
+    assert_holds(path, "old")
+    assert_alone(path)
+
+
+def test_a_failure_leaves_nothing_where_nothing_was(tmp_path):
+    with pytest.raises(RuntimeError, match="on purpose"):
+        with atomic_path(tmp_path / "path") as temporary:
+            write_folder(temporary)
+            raise RuntimeError("on purpose")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_does_not_replace_a_file(tmp_path):
+    path = tmp_path / "path"
+    write_file(path, "old")
+    with pytest.raises(OSError):
+        with atomic_path(path) as temporary:
+            write_folder(temporary)
+    assert_holds(path, "old")
+    assert_alone(path)
+
+
+@pytest.mark.parametrize("write_old", [write_file, write_folder])
+def test_a_block_that_writes_nothing_leaves_the_old_one(tmp_path, write_old):
+    path = tmp_path / "path"
+    write_old(path, "old")
+    with pytest.raises(FileNotFoundError):
+        with atomic_path(path):
+            pass
+    assert_holds(path, "old")
+    assert_alone(path)
+
+
+def test_a_path_in_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with atomic_path("name") as temporary:
+        write_file(temporary)
+    assert_holds(tmp_path / "name", "new")
