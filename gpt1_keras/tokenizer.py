@@ -56,6 +56,7 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         self.file_assets = [VOCABULARY_FILE, MERGES_FILE]
         self.pad_token_id = 0  # any id: what is padded is masked
         self._vocabulary = None
+        self.built = True
         self._add_special_token("<start>", "start_token")
         self._add_special_token("<delimiter>", "delimiter_token")
         self._add_special_token("<extract>", "extract_token")

@@ -17,11 +17,19 @@ def frame(segments, tokenizer, sequence_length):
         tokenizer: `GPT1Tokenizer`, for the special ids.
         sequence_length: int, the most tokens a framed text may have.
 
+    Raises:
+        ValueError: a sequence_length that leaves no room for text.
+
     Returns:
         `(ids, truncated)`: ragged int32 `[batch, None]`, and bool `[batch]`, whether a segment
         was cut.
     """
     limit = sequence_length - 2 if len(segments) == 1 else sequence_length // 2 - 2
+    if limit < 1:
+        raise ValueError(
+            f"sequence_length={sequence_length} leaves no room for {len(segments)} texts beside "
+            "the special tokens."
+        )
     truncated = tf.reduce_any(
         tf.stack([segment.row_lengths() > limit for segment in segments]), axis=0
     )

@@ -90,7 +90,8 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
         _, hidden_states, cache = self.call_with_cache(token_ids, cache, 0)
 
         def next(prompt, cache, index):
-            last = ops.slice(prompt, (0, index - 1), (batch, 1))
+            # Some samplers keep several beams of each text, and so a larger batch.
+            last = ops.slice(prompt, (0, index - 1), (ops.shape(prompt)[0], 1))
             logits, hidden_states, cache = self.call_with_cache(last, cache, index - 1)
             return logits[:, 0], hidden_states[:, 0], cache
 
@@ -115,6 +116,7 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
 
         GPT-1 has no end token, so by default texts reach `max_length` tokens.
         """
+        self.check_tokenizer()
         return super().generate(inputs, max_length, stop_token_ids, strip_prompt)
 
 

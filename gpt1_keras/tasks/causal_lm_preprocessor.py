@@ -34,8 +34,6 @@ class GPT1CausalLMPreprocessor(keras_hub.models.CausalLMPreprocessor):
     def __init__(self, tokenizer, sequence_length=512, **kwargs):
         kwargs = {**kwargs, "add_start_token": False, "add_end_token": False}
         super().__init__(tokenizer, sequence_length, **kwargs)
-
-    def build(self, input_shape):
         self.built = True
 
     def call(self, x, y=None, sample_weight=None, sequence_length=None):
@@ -70,7 +68,9 @@ class GPT1CausalLMPreprocessor(keras_hub.models.CausalLMPreprocessor):
         """Turns generated ids, a dict as above, into a list of str, without special tokens."""
         token_ids = keras.ops.convert_to_numpy(x["token_ids"])
         mask = keras.ops.convert_to_numpy(x["padding_mask"])
-        kept = mask.astype(bool) & ~np.isin(token_ids, self.tokenizer.special_token_ids)
+        # A model may embed more ids than its tokenizer has tokens; those mean nothing.
+        kept = mask.astype(bool) & (token_ids < self.tokenizer.vocabulary_size())
+        kept &= ~np.isin(token_ids, self.tokenizer.special_token_ids)
         return self.tokenizer.detokenize(tf.ragged.boolean_mask(token_ids, kept))
 
     def _pack(self, x, length):

@@ -22,8 +22,8 @@ def encode_labels(labels, class_names):
         known = tf.reduce_any(matches, axis=-1)
         numbers = tf.argmax(matches, axis=-1, output_type=tf.int32)
     else:
+        known = (labels >= 0) & (labels < len(class_names))
         numbers = tf.cast(labels, tf.int32)
-        known = (numbers >= 0) & (numbers < len(class_names))
     message = f"Labels must be one of {class_names} or its number. Received:"
     check = tf.debugging.Assert(tf.reduce_all(known), [message, tf.boolean_mask(labels, ~known)])
     with tf.control_dependencies([check] if check is not None else []):

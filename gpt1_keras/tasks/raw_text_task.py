@@ -17,14 +17,19 @@ class RawTextTask:
                 preprocessor.sequence_length, backbone.max_sequence_length
             )
 
+    def check_tokenizer(self):
+        """Raises ValueError if the tokenizer has tokens that the decoder does not embed."""
+        if self.preprocessor is None:
+            return
+        tokens = self.preprocessor.tokenizer.vocabulary_size()
+        if tokens > self.backbone.vocabulary_size:
+            raise ValueError(
+                f"The tokenizer does not fit the model: it has {tokens} tokens, and the model "
+                f"embeds {self.backbone.vocabulary_size}."
+            )
+
     def preprocess_samples(self, x, y=None, sample_weight=None):
-        if self.preprocessor is not None:
-            tokens = self.preprocessor.tokenizer.vocabulary_size()
-            if tokens > self.backbone.vocabulary_size:
-                raise ValueError(
-                    f"The tokenizer does not fit the model: it has {tokens} tokens, and the "
-                    f"model embeds {self.backbone.vocabulary_size}."
-                )
+        self.check_tokenizer()
         return super().preprocess_samples(x, y, sample_weight)
 
     def fit(
@@ -53,11 +58,18 @@ class RawTextTask:
             if shuffle:
                 data = data.shuffle(examples, reshuffle_each_iteration=True)
             x, y, sample_weight, batch_size = data.batch(batch_size or 32), None, None, None
+        elif validation_split:
+            raise ValueError(
+                "`validation_split` needs strings or arrays. Received: "
+                f"validation_split={validation_split} with a tf.data.Dataset."
+            )
         self._span_schedule(x, kwargs)
         return super().fit(x, y, batch_size, sample_weight, shuffle=False, **kwargs)
 
     def _span_schedule(self, dataset, fit_arguments):
-        schedule = getattr(self.optimizer, "_learning_rate", None)
+        # Under float16, Keras wraps the optimizer in one that scales the loss.
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        schedule = getattr(optimizer, "_learning_rate", None)
         if not getattr(schedule, "is_open", False):
             return
         steps = fit_arguments.get("steps_per_epoch") or int(dataset.cardinality())
@@ -68,7 +80,7 @@ class RawTextTask:
                 "`gpt1_keras.optimizer.finetuning_optimizer(total_steps=...)`."
             )
         epochs = fit_arguments.get("epochs", 1) - fit_arguments.get("initial_epoch", 0)
-        total = int(self.optimizer.iterations) + steps * epochs
+        total = int(optimizer.iterations) + steps * epochs
         if total != schedule.total_steps:
             schedule.total_steps = total
             self.train_function = None  # the old total is a constant of its graph

@@ -123,6 +123,8 @@ class GPT1TextClassifier(RawTextTask, keras_hub.models.TextClassifier):
         """
         if kwargs.get("class_names") is not None:
             kwargs.setdefault("num_classes", len(kwargs["class_names"]))
+        elif "num_classes" in kwargs:
+            kwargs["class_names"] = None  # else the preset's would stay
         return super().from_preset(preset, load_weights, **kwargs)
 
     def preprocess_samples(self, x, y=None, sample_weight=None):

@@ -40,14 +40,15 @@ class GPT1TextClassifierPreprocessor(keras_hub.models.Preprocessor):
 
     def __init__(self, tokenizer, sequence_length=512, fields=("text",), **kwargs):
         super().__init__(**kwargs)
-        if len(fields) not in (1, 2):
-            raise ValueError(f"Expected the fields of one text or of a pair. Received: {fields}.")
+        if len(fields) not in (1, 2) or len(set(fields)) != len(fields):
+            raise ValueError(f"Expected fields for one text or for a pair. Received: {fields}.")
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
         self.fields = tuple(fields)
-
-    def build(self, input_shape):
         self.built = True
+        if len(fields) == 2:
+            # KerasHub would take a tuple for texts and labels; here it is a pair of texts.
+            self._call_accepts_labels = False
 
     def transform(self, texts):
         """Tokenizes and frames.

@@ -1,0 +1,278 @@
+"""The language model: next tokens and generation, as Hugging Face's torch model has them."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import torch
+from transformers import OpenAIGPTLMHeadModel
+
+import gpt1_keras
+
+PROMPTS = ["a good film, and", "the"]
+LENGTH = 20
+
+
+@pytest.fixture
+def lm(tiny_backbone, tiny_tokenizer):
+    """A greedy model of weights that make it write many different tokens."""
+    random = np.random.default_rng(5)
+    for variable in tiny_backbone.weights:
+        variable.assign(variable + random.normal(0.0, 0.6, variable.shape))
+    table = tiny_backbone.token_embedding.embeddings
+    table.assign(3.0 * keras.ops.normalize(table, axis=1))
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, sequence_length=LENGTH)
+    lm = gpt1_keras.GPT1CausalLM(tiny_backbone, preprocessor)
+    lm.compile(sampler="greedy", jit_compile=False)
+    return lm
+
+
+@pytest.fixture
+def torch_lm(lm, tmp_path):
+    gpt1_keras.convert.save_hugging_face(lm, tmp_path / "saved")
+    return OpenAIGPTLMHeadModel.from_pretrained(tmp_path / "saved").eval()
+
+
+def continue_with_torch(torch_lm, ids, length=LENGTH):
+    ids = torch.tensor([ids])
+    with torch.no_grad():
+        found = torch_lm.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_length=length,
+            pad_token_id=0,
+            eos_token_id=None,
+        )
+    return found[0].tolist()
+
+
+def generate_ids(lm, prompts, **arguments):
+    """What `generate` has before it turns ids into text: ids and mask, as lists."""
+    inputs = lm.preprocessor.generate_preprocess(prompts)
+    outputs = lm.make_generate_function()(inputs, **arguments)
+    return {name: np.array(value).tolist() for name, value in outputs.items()}
+
+
+def test_greedy_generation_is_hugging_faces(lm, torch_lm, tiny_tokenizer):
+    batch = generate_ids(lm, PROMPTS)
+    for prompt, generated in zip(PROMPTS, batch["token_ids"]):
+        ids = tiny_tokenizer(prompt).numpy().tolist()
+        expected = continue_with_torch(torch_lm, ids)
+        assert len(set(expected[len(ids) :])) > 3
+        assert generated == expected
+        assert generate_ids(lm, [prompt])["token_ids"] == [expected]
+        text = tiny_tokenizer.detokenize([i for i in expected if i < tiny_tokenizer.start_token_id])
+        assert lm.generate(prompt) == text
+        assert lm.generate([prompt]) == [text]
+    assert batch["padding_mask"] == [[1] * LENGTH] * 2
+
+
+def test_greedy_generation_under_xla(lm, torch_lm, tiny_tokenizer):
+    lm.compile(sampler="greedy", jit_compile=True)
+    generated = generate_ids(lm, PROMPTS)["token_ids"]
+    prompts = tiny_tokenizer(PROMPTS).to_list()
+    assert generated == [continue_with_torch(torch_lm, prompt) for prompt in prompts]
+
+
+def test_generation_with_a_max_length(lm, torch_lm, tiny_tokenizer):
+    ids = tiny_tokenizer(PROMPTS[0]).numpy().tolist()
+    for length in (len(ids), len(ids) + 1, 64):
+        expected = continue_with_torch(torch_lm, ids, length) if length > len(ids) else ids
+        found = lm.generate(PROMPTS[0], max_length=length)
+        specials = tiny_tokenizer.special_token_ids
+        assert found == tiny_tokenizer.detokenize([id for id in expected if id not in specials])
+    with pytest.raises(ValueError, match="at most 64 tokens"):
+        lm.generate(PROMPTS[0], max_length=65)
+
+
+def test_logits_are_those_of_the_tied_embedding(lm):
+    ids = {"token_ids": np.random.default_rng(0).integers(0, 70, (2, 9))}
+    states = np.array(lm.backbone(ids))
+    expected = states @ np.array(lm.backbone.token_embedding.embeddings).T
+    np.testing.assert_allclose(lm(ids), expected, atol=1e-4)
+    assert lm.count_params() == lm.backbone.count_params()
+
+
+@pytest.mark.parametrize("chunks", [[12], [5, 4, 3], [1] * 12])
+def test_the_cache_changes_nothing(lm, chunks):
+    ids = np.random.default_rng(0).integers(0, 70, (2, 12))
+    expected = np.array(lm({"token_ids": ids}))
+    # Longer than needed, and with junk where nothing has been written yet.
+    cache = np.random.default_rng(1).normal(size=(2, 2, 2, 2, 15, 16)).astype("float32")
+    position = 0
+    for chunk in chunks:
+        part = ids[:, position : position + chunk]
+        logits, states, cache = lm.call_with_cache(part, cache, position)
+        np.testing.assert_allclose(
+            logits, expected[:, position : position + chunk], atol=2e-5, rtol=0
+        )
+        assert states.shape == (2, chunk, 32)
+        position += chunk
+
+
+def test_stop_tokens(lm, tiny_tokenizer):
+    plain = generate_ids(lm, PROMPTS)["token_ids"]
+    lengths = [len(ids) for ids in tiny_tokenizer(PROMPTS).to_list()]
+    stop = plain[1][lengths[1] + 4]  # in the midst of the second continuation
+    stopped = generate_ids(lm, PROMPTS, stop_token_ids=(stop,))
+    for row, length in enumerate(lengths):
+        behind = plain[row][length:]
+        end = length + behind.index(stop) + 1 if stop in behind else LENGTH
+        assert stopped["token_ids"][row][:end] == plain[row][:end]
+        assert stopped["padding_mask"][row] == [1] * end + [0] * (LENGTH - end)
+    assert 0 in stopped["padding_mask"][1]
+
+
+def test_a_stop_token_in_the_prompt_does_not_stop(lm, tiny_tokenizer):
+    plain = generate_ids(lm, PROMPTS[:1])["token_ids"][0]
+    ids = tiny_tokenizer(PROMPTS[0]).numpy().tolist()
+    stop = next(id for id in ids if id not in plain[len(ids) :])
+    stopped = generate_ids(lm, PROMPTS[:1], stop_token_ids=(stop,))
+    assert stopped == {"token_ids": [plain], "padding_mask": [[1] * LENGTH]}
+
+
+def test_stop_tokens_end_the_text(lm, tiny_tokenizer):
+    ids = generate_ids(lm, PROMPTS[1:])["token_ids"][0]
+    length = len(tiny_tokenizer(PROMPTS[1]))
+    stop = ids[length + 3]
+    end = length + ids[length:].index(stop) + 1
+    text = tiny_tokenizer.detokenize([id for id in ids[:end] if id < tiny_tokenizer.start_token_id])
+    assert lm.generate(PROMPTS[1], stop_token_ids=[stop]) == text
+
+
+def test_strip_prompt(lm, tiny_tokenizer):
+    ids = generate_ids(lm, PROMPTS)["token_ids"]
+    lengths = [len(prompt) for prompt in tiny_tokenizer(PROMPTS).to_list()]
+    expected = [
+        tiny_tokenizer.detokenize([id for id in row[length:] if id < tiny_tokenizer.start_token_id])
+        for row, length in zip(ids, lengths)
+    ]
+    assert lm.generate(PROMPTS, strip_prompt=True) == expected
+
+
+@pytest.mark.parametrize("sampler", ["top_k", "top_p", "random", "contrastive", "beam"])
+def test_kerashubs_samplers(lm, sampler):
+    lm.compile(sampler=sampler, jit_compile=False)
+    ids = generate_ids(lm, PROMPTS)["token_ids"]
+    for generated, prompt in zip(ids, lm.preprocessor.tokenizer(PROMPTS).to_list()):
+        assert generated[: len(prompt)] == prompt
+        assert len(set(generated[len(prompt) :])) > 2
+
+
+def test_beams_are_no_worse_than_greedy(lm, tiny_tokenizer):
+    def log_probability(ids, prompt):
+        logits = np.array(lm({"token_ids": np.array([ids])}), np.float64)[0]
+        terms = logits - np.log(np.sum(np.exp(logits), axis=-1, keepdims=True))
+        return sum(terms[i - 1, ids[i]] for i in range(prompt, len(ids)))
+
+    prompt = len(tiny_tokenizer(PROMPTS[0]))
+    greedy = generate_ids(lm, PROMPTS[:1])["token_ids"][0]
+    lm.compile(sampler="beam", jit_compile=False)
+    beam = generate_ids(lm, PROMPTS[:1])["token_ids"][0]
+    assert log_probability(beam, prompt) >= log_probability(greedy, prompt)
+
+
+def test_generation_from_a_dataset(lm):
+    data = tf.data.Dataset.from_tensor_slices(PROMPTS).batch(1)
+    assert lm.generate(data) == lm.generate(PROMPTS)
+
+
+@pytest.mark.parametrize("prompts", ["", ["a", ""], [" \n "]])
+def test_prompts_without_a_token(lm, prompts):
+    with pytest.raises(ValueError, match="prompt"):
+        lm.generate(prompts)
+
+
+def test_preprocessing_gives_each_positions_next_token(lm, tiny_tokenizer):
+    ids = tiny_tokenizer(PROMPTS).to_list()
+    x, y, weights = lm.preprocessor(PROMPTS, sequence_length=4)
+    for row, tokens in enumerate(ids):
+        padded = tokens[:5] + [0] * (5 - len(tokens[:5]))
+        assert x["token_ids"][row].numpy().tolist() == padded[:-1]
+        assert y[row].numpy().tolist() == padded[1:]
+        real = [int(i + 1 < len(tokens)) for i in range(4)]
+        assert weights[row].numpy().tolist() == real
+
+
+def test_fit_on_strings_lowers_the_loss(tiny_tokenizer):
+    keras.utils.set_random_seed(0)
+    backbone = gpt1_keras.GPT1Backbone(
+        tiny_tokenizer.vocabulary_size(),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=32,
+        intermediate_dim=64,
+        dropout=0.0,
+    )
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, sequence_length=12)
+    lm = gpt1_keras.GPT1CausalLM(backbone, preprocessor)
+    optimizer = gpt1_keras.optimizer.pretraining_optimizer(1e-2, warmup_steps=2)
+    lm.compile(optimizer, jit_compile=False)
+    texts = ["a good film, and a lovely one", "a bad film, and a dull one"] * 8
+    losses = lm.fit(texts, batch_size=4, epochs=8, verbose=0).history["loss"]
+    # As everywhere in Keras, the mean is over all positions; 7 of 12 have a next token.
+    assert losses[0] == pytest.approx(np.log(77) * 7 / 12, rel=0.1)
+    assert losses[-1] < losses[0] / 2
+    assert int(optimizer.iterations) == optimizer._learning_rate.total_steps == 32
+    assert lm.evaluate(texts, verbose=0)[0] < losses[0] / 2
+
+
+def test_the_defaults_are_the_papers(tiny_backbone, tiny_tokenizer):
+    lm = gpt1_keras.GPT1CausalLM(tiny_backbone, gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer))
+    assert lm.optimizer.get_config()["learning_rate"]["class_name"] == "PretrainingSchedule"
+    assert lm.preprocessor.sequence_length == 64  # the context
+
+
+def test_preset_round_trip(lm, tmp_path):
+    lm.save_to_preset(tmp_path / "preset")
+    copy = gpt1_keras.GPT1CausalLM.from_preset(str(tmp_path / "preset"))
+    copy.compile(sampler="greedy", jit_compile=False)
+    assert copy.preprocessor.sequence_length == LENGTH
+    assert copy.generate(PROMPTS) == lm.generate(PROMPTS)
+
+
+@pytest.fixture
+def misfit(tiny_tokenizer):
+    """A model that embeds fewer tokens than its tokenizer has."""
+    backbone = gpt1_keras.GPT1Backbone(
+        70, num_layers=1, num_heads=1, hidden_dim=8, intermediate_dim=8
+    )
+    return gpt1_keras.GPT1CausalLM(backbone, gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer))
+
+
+def test_a_tokenizer_larger_than_the_embedding(misfit):
+    with pytest.raises(ValueError, match="77 tokens, and the model embeds 70"):
+        misfit.fit(PROMPTS, verbose=0)
+
+
+def test_a_tokenizer_larger_than_the_embedding_in_generation(misfit):
+    # "lovely" is token 73. XLA reads row 69 in its place, without a word.
+    with pytest.raises(ValueError, match="77 tokens, and the model embeds 70"):
+        misfit.generate("lovely", max_length=4)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_int8_with_a_preprocessor(tiny_backbone):
+    tokenizer = gpt1_keras.GPT1Tokenizer.learn(["some of the words"], num_merges=9, min_frequency=1)
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tokenizer, sequence_length=8)
+    lm = gpt1_keras.GPT1CausalLM(tiny_backbone, preprocessor)
+    before = lm.predict(["some words"], verbose=0)
+    lm.quantize("int8")
+    after = lm.predict(["some words"], verbose=0)
+    assert not np.array_equal(after, before)
+    assert np.corrcoef(after.ravel(), before.ravel())[0, 1] > 0.99
+    assert lm.generate("some words").startswith("some words")
+
+
+def test_mixed_bfloat16(lm, tiny_tokenizer):
+    config = {**lm.backbone.get_config(), "dtype": "mixed_bfloat16"}
+    backbone = gpt1_keras.GPT1Backbone.from_config(config)
+    backbone.set_weights(lm.backbone.get_weights())
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, sequence_length=LENGTH)
+    mixed = gpt1_keras.GPT1CausalLM(backbone, preprocessor)
+    mixed.compile(sampler="greedy", jit_compile=False)
+    assert mixed.generate(PROMPTS)[1].startswith("the")
+    ids = {"token_ids": np.random.default_rng(0).integers(0, 70, (2, 9))}
+    logits = keras.ops.convert_to_numpy(keras.ops.cast(mixed(ids), "float32"))
+    assert np.corrcoef(logits.ravel(), np.array(lm(ids)).ravel())[0, 1] > 0.99
