@@ -7,7 +7,7 @@ import keras_hub
 import tensorflow as tf
 
 from gpt1_keras.backbone import GPT1Backbone
-from gpt1_keras.bpe.encoder import Encoder
+from gpt1_keras.bpe.encoder import Encoder, find_normalizer
 from gpt1_keras.bpe.learning import learn_merges
 from gpt1_keras.bpe.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
 
@@ -52,6 +52,7 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
                 "A tokenizer needs both `vocabulary` and `merges`, or neither. Received: "
                 f"vocabulary={vocabulary}, merges={merges}."
             )
+        find_normalizer(normalization)
         self.normalization = normalization
         self.file_assets = [VOCABULARY_FILE, MERGES_FILE]
         self.pad_token_id = 0  # any id: what is padded is masked
@@ -139,8 +140,11 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
             ids = self._encode(tf.reshape(inputs, [-1]))
         if inputs.shape.rank == 0:
             return ids.values
+        shape = tf.shape(inputs, tf.int64)
         for axis in reversed(range(1, inputs.shape.rank)):
-            ids = tf.RaggedTensor.from_uniform_row_length(ids, tf.shape(inputs, tf.int64)[axis])
+            ids = tf.RaggedTensor.from_uniform_row_length(
+                ids, shape[axis], nrows=tf.reduce_prod(shape[:axis])
+            )
         return ids
 
     def detokenize(self, inputs):

@@ -59,7 +59,8 @@ def export(model, output, model_name=None):
 def _versions(output):
     if not output.is_dir():
         return []
-    return [int(child.name) for child in output.iterdir() if child.name.isdigit()]
+    names = [child.name for child in output.iterdir()]
+    return [int(name) for name in names if name.isascii() and name.isdecimal()]
 
 
 def _metadata(model):
@@ -87,8 +88,11 @@ def main(arguments=None):
     if not os.path.isfile(os.path.join(options.model, "task.json")):
         print(f"{options.model} is no fine-tuned model: it has no task.json.", file=sys.stderr)
         return 1
-    model = gpt1_keras.GPT1TextClassifier.from_preset(options.model)
-    print(export(model, options.output))
+    try:
+        print(export(gpt1_keras.GPT1TextClassifier.from_preset(options.model), options.output))
+    except (OSError, ValueError) as error:
+        print(f"Cannot export {options.model}: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -11,15 +11,15 @@ from gpt1_keras.bpe.vocabulary import END_OF_WORD, UNKNOWN
 _NORMALIZERS = {"bert": BertNormalizer}
 
 
-def make_normalizer(name):
-    """Makes the normalisation of that name.
+def find_normalizer(name):
+    """The class of the normalisation of that name.
 
     Raises:
         ValueError: there is none. `original`, which the published weights were trained with, is
             not available yet, and no other is put in its place.
     """
     if name in _NORMALIZERS:
-        return _NORMALIZERS[name]()
+        return _NORMALIZERS[name]
     reason = "is not available yet" if name == "original" else "is unknown"
     raise ValueError(f"normalization={name!r} {reason}; expected one of {sorted(_NORMALIZERS)}.")
 
@@ -33,7 +33,7 @@ class Encoder:
     """
 
     def __init__(self, vocabulary, normalization):
-        self._normalize = make_normalizer(normalization)
+        self._normalize = find_normalizer(normalization)()
         self._merge = Merger(vocabulary)
         unknown = vocabulary.token_to_id[UNKNOWN]
         inner, final = (np.full(CODE_POINTS, unknown, np.int32) for _ in range(2))

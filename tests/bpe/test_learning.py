@@ -26,7 +26,7 @@ You are, you are! What a beautiful Pussy you are!" – Édouard, naïve
 
 
 def random_texts(letters):
-    """Texts of few letters, whose merges give the same product more than once."""
+    """Texts of few letters, with runs of one letter and many ways to part a word."""
     rng = random.Random(0)
     words = ["".join(rng.choices(letters, k=rng.randint(1, 12))) for _ in range(2000)]
     return [" ".join(words[start : start + 20]) for start in range(0, len(words), 20)]
@@ -160,6 +160,16 @@ def test_rarest_characters_are_unknown():
     rare = [chr(first + MAX_ALPHABET + number) for number in range(50)]
     vocabulary, _ = learn_merges(frequent * 2 + rare, 5)
     assert {token for token in vocabulary if len(token) == 1} == set(frequent)
+
+
+def test_characters_that_are_equally_rare():
+    """Which of them are unknown is the same for merges and vocabulary, and in every run."""
+    letters = [chr(code) for code in range(0xA000, 0xA000 + MAX_ALPHABET + 100)]  # Yi syllables
+    words = [first + second for first, second in zip(letters[::2], letters[1::2])]
+    vocabulary, merges = learn_merges(words * 3, 2 * MAX_ALPHABET)
+    Vocabulary(vocabulary, merges)  # they fit each other
+    assert len([token for token in vocabulary if len(token) == 1]) == MAX_ALPHABET
+    assert learn_merges(words * 3, 2 * MAX_ALPHABET) == (vocabulary, merges)
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", " \n\t", "\u200b\u0301"]])

@@ -1,0 +1,269 @@
+"""No difference from Hugging Face's `tokenizers`: real texts, random Unicode, random bytes."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+import gpt1_keras
+
+BATCH = 4096
+DATASETS = ["glue/sst2", "glue/mrpc", "definite_pronoun_resolution"]
+CODE_POINTS = np.delete(np.arange(0x110000), np.s_[0xD800:0xE000])  # without the surrogates
+
+# Blocks where something happens; strings mix a few of them.
+BLOCKS = {
+    "everything": (0, 0x10FFFF),
+    "ASCII": (0x20, 0x7E),
+    "lower-case letters": (0x61, 0x7A),
+    "capital letters": (0x41, 0x5A),
+    "controls": (0x00, 0x1F),
+    "blank": (0x20, 0x20),
+    "Latin-1": (0x80, 0xFF),
+    "Latin with accents": (0x100, 0x24F),
+    "more Latin with accents": (0x1E00, 0x1EFF),
+    "combining marks": (0x300, 0x36F),
+    "Greek and Cyrillic": (0x370, 0x52F),
+    "Greek with accents": (0x1F00, 0x1FFF),
+    "Hebrew and Arabic": (0x590, 0x6FF),
+    "scripts of India": (0x900, 0xDFF),
+    "Thai to Tibetan": (0xE00, 0xFFF),
+    "Hangul letters": (0x1100, 0x11FF),
+    "Hangul syllables": (0xAC00, 0xD7AF),
+    "Balinese": (0x1B00, 0x1B7F),
+    "spaces and punctuation": (0x2000, 0x206F),
+    "letter-like, numbers, arrows": (0x2100, 0x22FF),
+    "CJK punctuation and kana": (0x3000, 0x30FF),
+    "CJK": (0x4E00, 0x9FFF),
+    "more CJK": (0x20000, 0x2FA1F),
+    "compatibility forms": (0xF900, 0xFFFF),
+    "private use": (0xE000, 0xF8FF),
+    "Deseret": (0x10400, 0x1044F),
+    "musical symbols": (0x1D100, 0x1D1FF),
+    "mathematical letters": (0x1D400, 0x1D7FF),
+    "emoji": (0x1F300, 0x1FAFF),
+    "unassigned": (0x40000, 0x4FFFF),
+    "tags and selectors": (0xE0000, 0xE01FF),
+}
+
+# Pieces of UTF-8 that are not UTF-8.
+INVALID = [
+    b"\x80",
+    b"\xbf\xbf",
+    b"\xc3",  # the first byte of two
+    b"\xe2\x82",  # two of three
+    b"\xe2",
+    b"\xf0\x9f\x98",  # three of four
+    b"\xf0\x9f",
+    b"\xf0",
+    b"\xed\xa0\x80",  # a surrogate
+    b"\xed\xbf\xbf",
+    b"\xed\xa0\xbd\xed\xb8\x80",  # a pair of them
+    b"\xc0\x80",  # overlong forms of NUL, "/", DEL, of U+07FF and of U+FFFF
+    b"\xc0\xaf",
+    b"\xc1\xbf",
+    b"\xe0\x80\xaf",
+    b"\xe0\x9f\xbf",
+    b"\xf0\x8f\xbf\xbf",
+    b"\xf4\x90\x80\x80",  # beyond U+10FFFF
+    b"\xf8\x88\x80\x80\x80",
+    b"\xfc\x84\x80\x80\x80\x80",
+    b"\xfe",
+    b"\xff",
+    b"\xfe\xff",
+]
+
+
+def make_reference(vocabulary, merges):
+    model = models.BPE(
+        vocabulary, merges, unk_token="<unk>", end_of_word_suffix="</w>", fuse_unk=False
+    )
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
+
+@pytest.fixture(scope="module")
+def reference(original_files):
+    """Hugging Face's tokenizer with the original files."""
+    vocabulary, merges = (pathlib.Path(path).read_text("utf-8") for path in original_files)
+    pairs = [tuple(line.split(" ")) for line in merges.split("\n")[1:] if line]
+    return make_reference(json.loads(vocabulary), pairs)
+
+
+@pytest.fixture(scope="module")
+def letters():
+    """What the normalisation makes of every code point: an array of strings."""
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    made = [normalizer.normalize_str(chr(code)).strip(" ") for code in CODE_POINTS]
+    return np.array(made, object)
+
+
+@pytest.fixture(scope="module")
+def letters_tokenizers(letters):
+    """Ours and Hugging Face's tokenizer with every letter as a token, so that none is unknown.
+
+    Only those of the planes 4 to 13 are, as Unicode assigns nothing there.
+    """
+    alphabet = sorted(set("".join(letters[(CODE_POINTS < 0x40000) | (CODE_POINTS >= 0xE0000)])))
+    tokens = ["<unk>", *alphabet, *(f"{letter}</w>" for letter in alphabet)]
+    vocabulary = {token: id for id, token in enumerate(tokens)}
+    return gpt1_keras.GPT1Tokenizer(vocabulary, []), make_reference(vocabulary, [])
+
+
+@pytest.fixture(scope="module")
+def unmoved(letters):
+    """The code points less the marks that are kept and that Unicode's canonical order may move."""
+    decompose = normalizers.NFD().normalize_str
+    return CODE_POINTS[[decompose(f"{made}\u0334") == f"{made}\u0334" for made in letters]]
+
+
+def assert_same_ids(tokenizer, reference, texts):
+    """Compares the ids of texts, which are strings, or bytes that may be invalid UTF-8."""
+    for start in range(0, len(texts), BATCH):
+        batch = texts[start : start + BATCH]
+        got = tokenizer(batch).to_list()
+        encodings = reference.encode_batch_fast([as_string(text) for text in batch])
+        expected = [encoding.ids for encoding in encodings]
+        if got == expected:
+            continue
+        different = [n for n, (ids, other) in enumerate(zip(got, expected)) if ids != other]
+        first = different[0]
+        raise AssertionError(
+            f"{len(different)} of {len(batch)} texts differ from text {start} on. The first is "
+            f"{ascii(batch[first])[:1000]}: got {got[first][:200]}, "
+            f"expected {expected[first][:200]}."
+        )
+
+
+def as_string(text):
+    return text.decode("utf-8", errors="replace") if isinstance(text, bytes) else text
+
+
+def to_text(code_points):
+    return np.asarray(code_points, "<u4").tobytes().decode("utf-32-le")
+
+
+def joined_code_points(code_points, between):
+    return [
+        between.join(to_text(code_points[start : start + 64]))
+        for start in range(0, len(code_points), 64)
+    ]
+
+
+def random_texts(random, lengths, allowed=CODE_POINTS):
+    """Random strings, each of up to three blocks."""
+    bounds = np.searchsorted(allowed, [(low, high + 1) for low, high in BLOCKS.values()])
+    bounds = bounds[bounds[:, 0] < bounds[:, 1]]
+    blocks = random.integers(0, len(bounds), (len(lengths), 3))
+    text = np.repeat(np.arange(len(lengths)), lengths)
+    low, high = bounds[blocks[text, random.integers(0, 3, len(text))]].T
+    string = to_text(allowed[random.integers(low, high)])
+    ends = np.cumsum(lengths).tolist()
+    return [string[start:end] for start, end in zip([0, *ends], ends)]
+
+
+def random_bytes(random, size):
+    """Random strings of bytes: pieces that are no UTF-8 between pieces that are, or any bytes."""
+    pieces = INVALID + [text.encode() for text in random_texts(random, [1, 2, 3] * 10)]
+    pieces += [b"a", b"film", b" ", b"\xc3\xa9", b"\xe2\x82\xac", b"\xf0\x9f\x98\x80", b"\0"]
+    texts = []
+    for length in random.integers(0, 20, size // 2):
+        texts.append(b"".join(pieces[piece] for piece in random.integers(0, len(pieces), length)))
+        texts.append(random.bytes(length))
+    return texts
+
+
+def tfds_texts(name, data_dir):
+    """All texts of all splits."""
+    splits, info = tfds.load(name, data_dir=data_dir, download=False, with_info=True)
+    texts = []
+    for split in splits.values():
+        for batch in tfds.as_numpy(split.batch(BATCH)):
+            for values in tf.nest.flatten(batch):
+                if values.dtype == object:
+                    texts += [text.decode("utf-8") for text in values.ravel()]
+    assert len(texts) >= info.splits.total_num_examples
+    return texts
+
+
+def book_lines(books_dir, size):
+    """The first lines of the books, of so many characters in all."""
+    lines, left = [], size
+    for path in sorted((books_dir / "train").iterdir()):
+        for line in path.read_text("utf-8").split("\n"):
+            if left <= 0:
+                return lines
+            lines.append(line)
+            left -= len(line) + 1
+    raise AssertionError(f"The books are shorter than {size} characters.")
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_data_sets(original_tokenizer, reference, tfds_dir, name):
+    assert_same_ids(original_tokenizer, reference, tfds_texts(name, tfds_dir))
+
+
+def test_ten_megabytes_of_books(original_tokenizer, reference, books_dir):
+    assert_same_ids(original_tokenizer, reference, book_lines(books_dir, 10_000_000))
+
+
+def test_random_unicode(original_tokenizer, reference):
+    random = np.random.default_rng(0)
+    texts = random_texts(random, random.integers(0, 41, 100_000))
+    assert "" in texts
+    assert_same_ids(original_tokenizer, reference, texts)
+
+
+@pytest.mark.parametrize("between", ["a", " ", ". "])
+def test_every_code_point(letters_tokenizers, between):
+    """Each in the middle of a word, as a word, and before punctuation."""
+    assert_same_ids(*letters_tokenizers, joined_code_points(CODE_POINTS, between))
+
+
+def test_every_code_point_beside_the_next(letters_tokenizers, unmoved):
+    assert_same_ids(*letters_tokenizers, joined_code_points(unmoved, ""))
+
+
+def test_every_letter_of_random_unicode(letters_tokenizers, unmoved):
+    random = np.random.default_rng(1)
+    texts = random_texts(random, random.integers(0, 41, 50_000), unmoved)
+    assert_same_ids(*letters_tokenizers, texts)
+
+
+@pytest.mark.parametrize("kind", ["one letter", "one word", "random Unicode", "no blanks"])
+def test_hundred_thousand_characters(original_tokenizer, reference, books_dir, kind):
+    random = np.random.default_rng(2)
+    length = 100_000
+    texts = {
+        "one letter": lambda: "a" * length,
+        "one word": lambda: to_text(random.integers(ord("a"), ord("z"), length, endpoint=True)),
+        "random Unicode": lambda: random_texts(random, [length])[0],
+        "no blanks": lambda: "".join(" ".join(book_lines(books_dir, 150_000)).split())[:length],
+    }
+    text = texts[kind]()
+    assert len(text) == length
+    assert_same_ids(original_tokenizer, reference, [text, "", text[1:], "a", text[: length // 2]])
+
+
+def test_random_bytes(original_tokenizer, reference):
+    texts = random_bytes(np.random.default_rng(3), 50_000)
+    assert sum(as_string(text).encode() != text for text in texts) > 20_000
+    assert_same_ids(original_tokenizer, reference, texts)
+
+
+def test_random_bytes_where_no_letter_is_unknown(letters_tokenizers):
+    tokenizer, reference = letters_tokenizers
+    assert_same_ids(tokenizer, reference, random_bytes(np.random.default_rng(4), 10_000))
+
+
+@pytest.mark.parametrize("invalid", INVALID, ids=bytes.hex)
+def test_invalid_bytes_between_letters(original_tokenizer, reference, invalid):
+    texts = [invalid, b"a" + invalid, invalid + b"a", b"fi" + invalid + b"lm", b"a " + invalid]
+    texts += [invalid + invalid, invalid + b"\xc3\xa9", b"\xe2\x82\xac" + invalid + b"."]
+    assert_same_ids(original_tokenizer, reference, texts)
