@@ -49,8 +49,8 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         super().__init__(**kwargs)
         if (vocabulary is None) != (merges is None):
             raise ValueError(
-                "A tokenizer needs both `vocabulary` and `merges`, or neither. Received: "
-                f"vocabulary={vocabulary}, merges={merges}."
+                "A tokenizer needs both `vocabulary` and `merges`, or neither. Received only "
+                f"`{'merges' if vocabulary is None else 'vocabulary'}`."
             )
         find_normalizer(normalization)
         self.normalization = normalization
@@ -87,10 +87,12 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         with tf.init_scope(), tf.device("cpu"):
             self._vocabulary = Vocabulary(vocabulary, merges)
             specials = [self.start_token, self.delimiter_token, self.extract_token]
+            if not self._vocabulary.token_to_id.keys().isdisjoint(specials):
+                raise ValueError(f"The vocabulary must not hold the special tokens {specials}.")
             self._tokens = self._vocabulary.tokens + specials
             self._ids = {token: id for id, token in enumerate(self._tokens)}
-            self._pieces = [token.replace(END_OF_WORD, " ") for token in self._vocabulary.tokens]
-            self._pieces += [f"{token} " for token in specials]
+            pieces = [token.replace(END_OF_WORD, " ") for token in self._vocabulary.tokens]
+            self._pieces = tf.constant([*pieces, *(f"{token} " for token in specials)])
             self._encode = tf.function(
                 Encoder(self._vocabulary, self.normalization),
                 input_signature=[tf.TensorSpec([None], tf.string)],

@@ -284,7 +284,8 @@ def test_normalization_travels_in_the_config(tmp_path):
     """A config of a normalisation that this version has not is refused, not read as another."""
     config = {**GPT1Tokenizer().get_config(), "normalization": "original"}
     GPT1Tokenizer(VOCABULARY, MERGES).save_assets(tmp_path)
-    with pytest.raises(ValueError, match="normalization='original' is not available yet"):
+    # Keras turns an error of a constructor into a TypeError around it.
+    with pytest.raises(TypeError, match="normalization='original' is not available yet"):
         GPT1Tokenizer.from_config(config).load_assets(tmp_path)
 
 

@@ -3,8 +3,8 @@
 It gives what Hugging Face's BertNormalizer(lowercase=True) and BertPreTokenizer give: control
 characters are dropped, white space parts words, punctuation and CJK characters stand alone,
 accents are removed and letters lower-cased. All of it acts on each code point by itself, so a
-table holds it. (One exception: Unicode's canonical order of two neighbouring combining marks that
-are both kept, as a few Indic and Javanese ones are. They stay in the order typed.)
+table holds it. (One exception: some 200 rare combining marks are kept, such as Javanese virama or
+the newest of Unicode. Two such neighbours stay as typed, where Hugging Face may swap them.)
 """
 
 import os

@@ -49,7 +49,7 @@ class Encoder:
         """Encodes texts.
 
         Args:
-            texts: string `[batch]`, UTF-8. Invalid bytes are dropped.
+            texts: string `[batch]`, UTF-8. Invalid bytes become U+FFFD, which `bert` drops.
 
         Returns:
             `tf.RaggedTensor`, int32 `[batch, None]`.

@@ -1,5 +1,6 @@
 """Learning a byte-pair encoding from text."""
 
+import collections
 import json
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
@@ -37,15 +38,26 @@ def learn_merges(texts, num_merges, min_frequency=2, normalization="bert"):
         )
     if iter(texts) is texts:
         texts = list(texts)  # it is read twice
-    characters = _train(texts, 0, min_frequency, normalization, finals=[])["vocab"]
-    alphabet = sorted({token[0] for token in characters if token != UNKNOWN})
+    normalizer, splitter = _PIPELINES[normalization]
+    alphabet = _alphabet(texts, normalizer)
     if not alphabet:
         raise ValueError("Cannot learn merges: the texts hold no word.")
-    # The trainer numbers the characters that end words as its hash table has them, and breaks ties
-    # between merges by number. Given beforehand, they make every run learn the same.
     finals = [f"{character}{END_OF_WORD}" for character in alphabet]
-    model = _train(texts, num_merges, min_frequency, normalization, finals)
-    merges = [tuple(merge) for merge in model["merges"][:num_merges]]
+    tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, end_of_word_suffix=END_OF_WORD))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    trainer = trainers.BpeTrainer(
+        vocab_size=1 + 2 * len(alphabet) + num_merges,
+        # The trainer breaks ties between merges by its numbers for the characters, and would
+        # number them as its hash table has them. Given beforehand, they are the same in every run.
+        special_tokens=[UNKNOWN, *alphabet, *finals],
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        min_frequency=min_frequency,
+        end_of_word_suffix=END_OF_WORD,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    merges = json.loads(tokenizer.to_str())["model"]["merges"][:num_merges]
     products = [left + right for left, right in merges]
     # Two merges may give the same token; it is listed once.
     tokens = dict.fromkeys([UNKNOWN, *alphabet, *finals, *products])
@@ -53,19 +65,10 @@ def learn_merges(texts, num_merges, min_frequency=2, normalization="bert"):
     return vocabulary, [f"{left} {right}" for left, right in merges]
 
 
-def _train(texts, num_merges, min_frequency, normalization, finals):
-    """Runs the trainer; gives its model, a dict with `vocab` and `merges`."""
-    tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, end_of_word_suffix=END_OF_WORD))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = _PIPELINES[normalization]
-    trainer = trainers.BpeTrainer(
-        # The trainer's size counts each character twice, as it may or may not end a word. This is
-        # room for all of them; what merges are learned beyond `num_merges` are cut off later.
-        vocab_size=1 + 2 * MAX_ALPHABET + num_merges if num_merges else 1,
-        limit_alphabet=MAX_ALPHABET,
-        min_frequency=min_frequency,
-        special_tokens=[UNKNOWN, *finals],
-        end_of_word_suffix=END_OF_WORD,
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    return json.loads(tokenizer.to_str())["model"]
+def _alphabet(texts, normalizer):
+    """The most frequent characters of the normalised texts, sorted."""
+    counts = collections.Counter()
+    for text in texts:
+        counts.update(normalizer.normalize_str(text))
+    frequent = sorted(counts, key=lambda character: (-counts[character], character))
+    return sorted([character for character in frequent if character != " "][:MAX_ALPHABET])

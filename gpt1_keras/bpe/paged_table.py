@@ -28,7 +28,7 @@ class PagedTable:
         """Finds the distinct pages of an array of `[0x110000]` values.
 
         Returns:
-            `(pages, page_of)`, the constructor's arguments, in their smallest types.
+            `(pages, page_of)`, the constructor's arguments: int32 and uint16.
         """
         if np.shape(values) != (CODE_POINTS,):
             raise ValueError(

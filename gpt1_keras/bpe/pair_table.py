@@ -14,7 +14,7 @@ class PairTable:
     lookup is two gathers, however many pairs there are, and needs no table resource.
 
     Args:
-        left: int array `[pairs]`, the ids of the left symbols.
+        left: int array `[pairs]`, the ids of the left symbols, not negative.
         right: int array `[pairs]`, the ids of the right symbols. No pair comes twice.
         values: int array `[pairs]`, values below `ABSENT`.
     """

@@ -95,7 +95,7 @@ def _read_tokens(tokens):
 def _read_merges(merges):
     if isinstance(merges, (str, os.PathLike)):
         with _open(merges, "merges") as file:
-            # Only "\n" ends a line here: merges may hold other characters that Python splits at.
+            # Not splitlines: merges may hold other characters that it takes for line ends.
             merges = file.read().split("\n")
     if merges and merges[0].startswith("#version"):
         merges = merges[1:]
@@ -111,4 +111,4 @@ def _read_merges(merges):
 def _open(path, what):
     if not os.path.isfile(path):
         raise FileNotFoundError(f"The {what} file {os.fspath(path)!r} does not exist.")
-    return open(path, encoding="utf-8", newline="")
+    return open(path, encoding="utf-8")
