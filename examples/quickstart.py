@@ -64,7 +64,12 @@ def main():
         prog="python -m examples.quickstart",
         description="Train, export, serve and ask a small text classifier.",
     )
-    parser.add_argument("--task", choices=["sentences", "sst2"], default="sentences")
+    parser.add_argument(
+        "--task",
+        choices=["sentences", "sst2"],
+        default="sentences",
+        help="what to train on: sentences that ship with the project, or genuine SST-2",
+    )
     parser.add_argument("--data-dir", help="with --task sst2: prepared TensorFlow Datasets")
     parser.add_argument("--output", help="folder to keep the model and the export in")
     options = parser.parse_args()
@@ -72,10 +77,14 @@ def main():
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         output = options.output or temporary
-        if options.task == "sentences":
-            classifier, accuracy = train_on_sentences()
-        else:
-            classifier, accuracy = train_on_task(options.task, options.data_dir, f"{output}/run")
+        try:
+            if options.task == "sentences":
+                classifier, accuracy = train_on_sentences()
+            else:
+                run = f"{output}/run"
+                classifier, accuracy = train_on_task(options.task, options.data_dir, run)
+        except (FileNotFoundError, ValueError) as error:
+            parser.exit(1, f"error: {error}\n")
         print(f"\nValidation accuracy: {accuracy:.3f}, from scratch")
         print(f"Exported to {export(classifier, f'{output}/export/{options.task}')}")
         with Server(options.task, f"{output}/export/{options.task}", port=0) as server:

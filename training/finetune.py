@@ -28,7 +28,8 @@ class Options:
 
     Raises:
         FileNotFoundError: the preset is not there.
-        ValueError: an unknown task or configuration, or not one of `preset` and `config`.
+        ValueError: an unknown task or configuration, not one of `preset` and `config`, or a number
+            below 1.
     """
 
     task: str
@@ -46,6 +47,10 @@ class Options:
 
     def __post_init__(self):
         find_task(self.task)
+        for name in ("num_merges", "epochs", "batch_size", "limit_examples"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1. Received: {value}.")
         if (self.preset is None) == (self.config is None):
             raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")
         if self.config is not None:
@@ -172,22 +177,21 @@ def _parser():
     start.add_argument("--config", help=f"a fresh decoder: one of {', '.join(CONFIGURATIONS)}")
     start.add_argument("--tokenizer", help="with --config: folder of vocabulary.json, merges.txt")
     start.add_argument(
-        "--num-merges", type=int, help="with --config, without --tokenizer: merges to learn"
+        "--num-merges",
+        type=int,
+        help="with --config, without --tokenizer: merges to learn (default: %(default)s)",
     )
     add("--data-dir", help="folder of prepared TensorFlow Datasets (default: TFDS's own)")
     add("--download", action="store_true", help="fetch and prepare the data set if it is missing")
-    add("--epochs", type=int, help="passes over the training data")
-    add("--batch-size", type=int, help="examples an update")
-    add("--learning-rate", type=float, help="the schedule's peak")
-    add("--lm-coefficient", type=float, help="lambda, the weight of the auxiliary loss")
+    add("--epochs", type=int, help="passes over the training data (default: %(default)s)")
+    add("--batch-size", type=int, help="examples an update (default: %(default)s)")
+    add("--learning-rate", type=float, help="the schedule's peak (default: %(default)s)")
+    add("--lm-coefficient", type=float, help="lambda, the weight of L1 (default: %(default)s)")
     add("--dropout", type=float, help="the decoder's dropout (default: the model's own)")
     add("--limit-examples", type=int, help="train on this many examples, drawn at random")
-    add("--seed", type=int, help="of weights, order and dropout")
+    add("--seed", type=int, help="of weights, order and dropout (default: %(default)s)")
     defaults = {field.name: field.default for field in dataclasses.fields(Options)}
     parser.set_defaults(**{name: defaults[name] for name in defaults if name != "task"})
-    for action in parser._actions:
-        if isinstance(action.default, (int, float)) and not isinstance(action.default, bool):
-            action.help = f"{action.help} (default: {action.default})"
     return parser
 
 

@@ -108,6 +108,8 @@ def run_main(capsys, *arguments):
     ("arguments", "message"),
     [
         (["--task", "sst3"], "error: Unknown task 'sst3'; expected one of"),
+        (["--task", "sst2", "--config", "gpt1_micro", "--epochs", "0"],
+         "error: epochs must be at least 1. Received: 0."),
         (["--task", "sst2"], "error: Give either --preset, to fine-tune, or --config"),
         (["--task", "sst2", "--config", "huge"], "error: Unknown configuration 'huge'"),
         (["--task", "sst2", "--preset", "nowhere"], "error: nowhere is no preset"),
