@@ -4,9 +4,11 @@ import base64
 import json
 import os
 import pathlib
+import runpy
 import shutil
 import subprocess
 import sys
+import warnings
 
 import grpc
 import keras
@@ -19,7 +21,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 import gpt1_keras
 from gpt1_keras.transforms import bucket_lengths
 from serving import export as export_module
-from serving.export import export, main
+from serving.export import export
 from serving.grpc_service import classify, predict
 from serving.servable import Servable, ServingError
 
@@ -381,34 +383,46 @@ def test_tasks_that_cannot_be_exported(tmp_path, tiny_backbone):
 
 def test_scores_are_probabilities_whatever_the_activation(tiny_tokenizer, model):
     softmax = make_model("single", tiny_tokenizer, activation="softmax")
-    texts = tf.constant(["a good film", "dull"])
+    ids = model.preprocessor(["a good film", "dull"])
     found, expected = (
-        export_module.ClassifierSignatures(each).functions()["serving_default"](text=texts)
+        export_module.ClassifierSignatures(each)._predict_tokens(**ids)["scores"]
         for each in (softmax, model)
     )
-    np.testing.assert_allclose(found["scores"], expected["scores"], atol=1e-6)
-    np.testing.assert_allclose(np.sum(found["scores"], axis=1), 1.0, atol=1e-6)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(np.sum(found, axis=1), 1.0, atol=1e-6)
 
 
-def test_the_command(tmp_path, model, capsys):
+@pytest.fixture
+def run_command(monkeypatch, capsys):
+    """A function that runs `python -m serving.export`: exit status, stdout and stderr."""
+
+    def run(preset, output):
+        arguments = ["serving.export", f"--model={preset}", f"--output={output}"]
+        monkeypatch.setattr(sys, "argv", arguments)
+        with pytest.raises(SystemExit) as caught, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*found in sys.modules")
+            runpy.run_module("serving.export", run_name="__main__")
+        captured = capsys.readouterr()
+        return caught.value.code, captured.out, captured.err
+
+    return run
+
+
+def test_the_command(tmp_path, model, run_command):
     model.save_to_preset(tmp_path / "preset")
     output = tmp_path / "exports" / "sentiment"
-    assert main([f"--model={tmp_path / 'preset'}", f"--output={output}"]) == 0
-    assert capsys.readouterr().out == f"{output / '1'}\n"
+    status, stdout, _ = run_command(tmp_path / "preset", output)
+    assert (status, stdout) == (0, f"{output / '1'}\n")
     servable = Servable("sentiment", 1, output / "1")
     found = servable.predict("serving_default", tensor_protos(text=["a good film", "dull"]))
     expected = keras.ops.softmax(model.predict_on_batch(["a good film", "dull"]))
     np.testing.assert_allclose(found["scores"], expected, atol=1e-5, rtol=0)
 
 
-def test_the_command_without_a_model(tmp_path):
-    command = [sys.executable, "-m", "serving.export"]
-    command += [f"--model={tmp_path / 'nothing'}", f"--output={tmp_path / 'exports'}"]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (process.returncode, process.stdout) == (1, "")
-    expected = f"{tmp_path / 'nothing'} is no fine-tuned model: it has no task.json.\n"
-    assert process.stderr.endswith(expected)  # TensorFlow logs lines of its own before
-    assert "Traceback" not in process.stderr
+def test_the_command_without_a_model(tmp_path, run_command):
+    found = run_command(tmp_path / "nothing", tmp_path / "exports")
+    message = f"{tmp_path / 'nothing'} is no fine-tuned model: it has no task.json.\n"
+    assert found == (1, "", message)
     assert not list(tmp_path.iterdir())
 
 
@@ -427,11 +441,10 @@ def replace_by_language_model(preset):
 
 
 @pytest.mark.parametrize("spoil", [damage, replace_by_language_model])
-def test_the_command_with_a_bad_model(tmp_path, model, capsys, spoil):
+def test_the_command_with_a_bad_model(tmp_path, model, run_command, spoil):
     model.save_to_preset(tmp_path / "preset")
     spoil(tmp_path / "preset")
-    status = main([f"--model={tmp_path / 'preset'}", f"--output={tmp_path / 'exports'}"])
-    captured = capsys.readouterr()
-    assert (status, captured.out, captured.err.count("\n")) == (1, "", 1)
-    assert str(tmp_path / "preset") in captured.err
+    status, stdout, stderr = run_command(tmp_path / "preset", tmp_path / "exports")
+    assert (status, stdout, stderr.count("\n")) == (1, "", 1)
+    assert str(tmp_path / "preset") in stderr
     assert not (tmp_path / "exports").exists()
