@@ -1,7 +1,12 @@
 """The layers of the decoder, in keras.ops alone."""
 
+from functools import partial
+
 import keras
 from keras import ops
+
+from gpt1_keras.lean_ops import causal_attention
+from gpt1_keras.lean_ops import gelu as lean_gelu
 
 INITIALIZER_STDDEV = 0.02
 LAYER_NORM_EPSILON = 1e-5
@@ -10,11 +15,6 @@ LAYER_NORM_EPSILON = 1e-5
 def initializer():
     """N(0, 0.02), which the paper uses for every matrix (section 4.1)."""
     return keras.initializers.RandomNormal(stddev=INITIALIZER_STDDEV)
-
-
-def gelu(x):
-    """GELU in its tanh form: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
-    return keras.activations.gelu(x, approximate=True)
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -62,7 +62,9 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         Returns:
             float `[batch, length, hidden_dim]`.
         """
-        if token_ids.shape[1] is not None and token_ids.shape[1] > self.max_sequence_length:
+        # On the JAX backend, an open dimension is a symbol.
+        length = token_ids.shape[1]
+        if isinstance(length, int) and length > self.max_sequence_length:
             raise ValueError(
                 f"A sequence may have at most {self.max_sequence_length} tokens, the context of "
                 f"this model. Received token_ids of shape {tuple(token_ids.shape)}."
@@ -103,7 +105,7 @@ class CausalSelfAttention(keras.layers.Layer):
         self.head_dim = hidden_dim // self.num_heads
         self.qkv = _dense(3 * hidden_dim, self.dtype_policy, "qkv")
         self.output_projection = _dense(hidden_dim, self.dtype_policy, "output_projection")
-        self.probability_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.seed_generator = keras.random.SeedGenerator()
         self.qkv.build(input_shape)
         self.output_projection.build(input_shape)
         self.built = True
@@ -124,23 +126,22 @@ class CausalSelfAttention(keras.layers.Layer):
         qkv = ops.reshape(self.qkv(x), (batch, length, 3, self.num_heads, self.head_dim))
         qkv = ops.transpose(qkv, (2, 0, 3, 1, 4))  # (3, B, heads, T, head_dim)
         query, key, value = qkv[0], qkv[1], qkv[2]
-        if cache is not None:
-            update = ops.cast(ops.stack((key, value), axis=1), cache.dtype)
-            cache = ops.slice_update(cache, (0, 0, 0, cache_index, 0), update)
-            key, value = cache[:, 0], cache[:, 1]
-
-        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # (B, heads, T, S)
-        scores = ops.cast(scores, "float32") * self.head_dim**-0.5
-        positions = cache_index + ops.arange(length)
-        is_past = ops.arange(ops.shape(key)[2]) <= ops.expand_dims(positions, 1)  # (T, S)
-        scores = ops.where(is_past, scores, -1e9)
-        probabilities = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
-        probabilities = self.probability_dropout(probabilities, training=training)
-
-        x = ops.transpose(ops.matmul(probabilities, value), (0, 2, 1, 3))
-        x = ops.reshape(x, (batch, length, self.num_heads * self.head_dim))
+        if training:
+            x = causal_attention(query, key, value, self._keep(batch, length), 1.0 - self.dropout)
+        else:
+            x, cache = _cached_attention(query, key, value, cache, cache_index)
+        x = ops.reshape(
+            ops.transpose(x, (0, 2, 1, 3)), (batch, length, self.num_heads * self.head_dim)
+        )
         x = self.output_projection(x)
         return x if cache is None else (x, cache)
+
+    def _keep(self, batch, length):
+        """The probabilities that dropout keeps, bool `[batch, heads, length, length]`."""
+        if not self.dropout:
+            return None
+        shape = (batch, self.num_heads, length, length)
+        return keras.random.uniform(shape, seed=self.seed_generator) >= self.dropout
 
     def get_config(self):
         return {**super().get_config(), "num_heads": self.num_heads, "dropout": self.dropout}
@@ -168,7 +169,7 @@ class TransformerBlock(keras.layers.Layer):
             self.num_heads, self.dropout, dtype=dtype, name="attention"
         )
         self.attention_norm = _layer_norm(dtype, "attention_norm")
-        self.expand = _dense(self.intermediate_dim, dtype, "expand", activation=gelu)
+        self.expand = _dense(self.intermediate_dim, dtype, "expand")
         self.contract = _dense(hidden_dim, dtype, "contract")
         self.feedforward_norm = _layer_norm(dtype, "feedforward_norm")
         self.residual_dropout = keras.layers.Dropout(self.dropout, dtype=dtype)
@@ -183,7 +184,9 @@ class TransformerBlock(keras.layers.Layer):
         if cache is not None:
             attended, cache = attended
         x = self.attention_norm(x + self.residual_dropout(attended, training=training))
-        transformed = self.contract(self.expand(x))
+        # In inference the stock operation, as the lean one brings its gradient into exports.
+        activation = lean_gelu if training else partial(keras.activations.gelu, approximate=True)
+        transformed = self.contract(activation(self.expand(x)))
         x = self.feedforward_norm(x + self.residual_dropout(transformed, training=training))
         return x if cache is None else (x, cache)
 
@@ -196,10 +199,27 @@ class TransformerBlock(keras.layers.Layer):
         }
 
 
-def _dense(units, dtype, name, activation=None):
-    return keras.layers.Dense(
-        units, activation=activation, kernel_initializer=initializer(), dtype=dtype, name=name
-    )
+def _cached_attention(query, key, value, cache, cache_index):
+    """Attention without dropout, over earlier keys and values too.
+
+    Returns:
+        `(float [batch, heads, length, head_dim], updated cache)`.
+    """
+    if cache is not None:
+        update = ops.cast(ops.stack((key, value), axis=1), cache.dtype)
+        cache = ops.slice_update(cache, (0, 0, 0, cache_index, 0), update)
+        key, value = cache[:, 0], cache[:, 1]
+    scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # (B, heads, T, S)
+    scores = ops.cast(scores, "float32") * query.shape[-1] ** -0.5
+    positions = cache_index + ops.arange(ops.shape(query)[2])
+    is_past = ops.arange(ops.shape(key)[2]) <= ops.expand_dims(positions, 1)  # (T, S)
+    scores = ops.where(is_past, scores, -1e9)
+    probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
+    return ops.matmul(probabilities, value), cache
+
+
+def _dense(units, dtype, name):
+    return keras.layers.Dense(units, kernel_initializer=initializer(), dtype=dtype, name=name)
 
 
 def _layer_norm(dtype, name):

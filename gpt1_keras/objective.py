@@ -3,9 +3,33 @@
 import keras
 from keras import ops
 
+from gpt1_keras.linear_cross_entropy import linear_cross_entropy
 
-def language_modeling_loss(hidden_states, token_embedding, token_ids, padding_mask):
-    """L1 for each sequence: the mean cross-entropy of its next tokens.
+
+def next_token_loss(hidden_states, token_embedding, targets, weights, training):
+    """The weighted sum of the cross-entropies of next tokens.
+
+    Args:
+        hidden_states: float `[batch, length, hidden_dim]`.
+        token_embedding: `keras.layers.ReversibleEmbedding`, tied to the output.
+        targets: int `[batch, length]`, the token behind each position.
+        weights: float32 `[batch, length]`.
+        training: bool, whether a gradient will be asked for.
+
+    Returns:
+        float32 scalar, in nats.
+    """
+    return linear_cross_entropy(
+        ops.reshape(hidden_states, (-1, hidden_states.shape[-1])),
+        ops.cast(token_embedding.embeddings, hidden_states.dtype),
+        ops.cast(ops.reshape(targets, (-1,)), "int32"),
+        ops.reshape(weights, (-1,)),
+        training,
+    )
+
+
+def language_modeling_loss(hidden_states, token_embedding, token_ids, padding_mask, training=False):
+    """L1 of padded sequences: the mean over sequences of the mean over their next tokens.
 
     Every real token but the first is predicted, special tokens included.
 
@@ -14,18 +38,22 @@ def language_modeling_loss(hidden_states, token_embedding, token_ids, padding_ma
         token_embedding: `keras.layers.ReversibleEmbedding`, tied to the output.
         token_ids: int `[batch, length]`.
         padding_mask: `[batch, length]`, 1 where a token is.
+        training: bool, whether a gradient will be asked for.
 
     Returns:
-        float32 `[batch]`, in nats per token.
+        float32 scalar, in nats per token.
     """
-    logits = token_embedding(hidden_states[:, :-1], reverse=True)  # (B, T - 1, V)
-    losses = ops.sparse_categorical_crossentropy(
-        token_ids[:, 1:], ops.cast(logits, "float32"), from_logits=True
-    )
-    weights = ops.cast(padding_mask[:, 1:], "float32")
+    mask = ops.cast(padding_mask[:, 1:], "float32")
     # A sequence of one token predicts nothing, and costs nothing.
-    count = ops.maximum(ops.sum(weights, axis=1), 1.0)
-    return ops.sum(losses * weights, axis=1) / count
+    count = ops.maximum(ops.sum(mask, axis=1, keepdims=True), 1.0)
+    sequences = ops.cast(ops.shape(token_ids)[0], "float32")
+    return next_token_loss(
+        hidden_states[:, :-1],
+        token_embedding,
+        token_ids[:, 1:],
+        mask / count / sequences,
+        training,
+    )
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -45,8 +73,8 @@ class AuxiliaryLanguageModeling(keras.layers.Layer):
 
     def call(self, hidden_states, token_ids, padding_mask, training=None):
         if training and self.coefficient:
-            losses = language_modeling_loss(
-                hidden_states, self.token_embedding, token_ids, padding_mask
+            loss = language_modeling_loss(
+                hidden_states, self.token_embedding, token_ids, padding_mask, training
             )
-            self.add_loss(self.coefficient * ops.mean(losses))
+            self.add_loss(self.coefficient * loss)
         return hidden_states

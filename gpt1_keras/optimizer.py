@@ -5,6 +5,8 @@ import math
 import keras
 from keras import ops
 
+from gpt1_keras.lazy import tensorflow as tf
+
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
 class GPT1Adam(keras.optimizers.Adam):
@@ -33,7 +35,27 @@ class GPT1Adam(keras.optimizers.Adam):
                 / (1 - ops.power(ops.cast(self.beta_1, variable.dtype), step))
             )
             self.assign_sub(variable, corrected * self.decoupled_decay * variable)
-        super().update_step(gradient, variable, learning_rate)
+        if keras.backend.backend() == "tensorflow" and not self.amsgrad:
+            self._fused_update(gradient, variable, learning_rate)
+        else:
+            super().update_step(gradient, variable, learning_rate)
+
+    def _fused_update(self, gradient, variable, learning_rate):
+        """TensorFlow's kernel: one pass over the memory, where Keras's operations take a dozen."""
+        index = self._get_variable_index(variable)
+        step = ops.cast(self.iterations + 1, variable.dtype)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[index].value.handle,
+            v=self._velocities[index].value.handle,
+            beta1_power=ops.power(ops.cast(self.beta_1, variable.dtype), step),
+            beta2_power=ops.power(ops.cast(self.beta_2, variable.dtype), step),
+            lr=ops.cast(learning_rate, variable.dtype),
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
+            grad=tf.cast(gradient, variable.dtype),
+        )
 
     def get_config(self):
         return {**super().get_config(), "weight_decay": self.decoupled_decay}

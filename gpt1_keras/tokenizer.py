@@ -4,12 +4,12 @@ import os
 
 import keras
 import keras_hub
-import tensorflow as tf
 
 from gpt1_keras.backbone import GPT1Backbone
 from gpt1_keras.bpe.encoder import Encoder, find_normalizer
 from gpt1_keras.bpe.learning import learn_merges
 from gpt1_keras.bpe.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
+from gpt1_keras.lazy import tensorflow as tf
 
 VOCABULARY_FILE = "vocabulary.json"
 MERGES_FILE = "merges.txt"

@@ -1,6 +1,6 @@
 """The paper's input transformations (section 3.3): tokenized segments to framed, padded ids."""
 
-import tensorflow as tf
+from gpt1_keras.lazy import tensorflow as tf
 
 SMALLEST_BUCKET = 16
 

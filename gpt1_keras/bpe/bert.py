@@ -10,9 +10,9 @@ the newest of Unicode. Two such neighbours stay as typed, where Hugging Face may
 import os
 
 import numpy as np
-import tensorflow as tf
 
 from gpt1_keras.bpe.paged_table import PagedTable
+from gpt1_keras.lazy import tensorflow as tf
 
 TABLE_FILE = "bert_table.npz"
 

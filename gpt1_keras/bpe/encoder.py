@@ -1,12 +1,12 @@
 """Texts to token ids: normalisation, base symbols, merges, in core TensorFlow ops."""
 
 import numpy as np
-import tensorflow as tf
 
 from gpt1_keras.bpe.bert import BertNormalizer
 from gpt1_keras.bpe.merges import Merger
 from gpt1_keras.bpe.paged_table import CODE_POINTS, PagedTable
 from gpt1_keras.bpe.vocabulary import END_OF_WORD, UNKNOWN
+from gpt1_keras.lazy import tensorflow as tf
 
 _NORMALIZERS = {"bert": BertNormalizer}
 

@@ -1,9 +1,9 @@
 """Byte-pair merging of many words at once, on flat integer tensors."""
 
 import numpy as np
-import tensorflow as tf
 
 from gpt1_keras.bpe.pair_table import ABSENT, PairTable
+from gpt1_keras.lazy import tensorflow as tf
 
 # The value of a pair that no merge joins now, but whose symbols a later merge may bring together.
 _LATER = ABSENT - 1

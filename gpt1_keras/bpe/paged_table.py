@@ -1,7 +1,8 @@
 """A two-level lookup table over Unicode code points."""
 
 import numpy as np
-import tensorflow as tf
+
+from gpt1_keras.lazy import tensorflow as tf
 
 CODE_POINTS = 0x110000
 _PAGE_BITS = 7

@@ -1,7 +1,8 @@
 """A hash table from pairs of symbols to integers, as plain integer tensors."""
 
 import numpy as np
-import tensorflow as tf
+
+from gpt1_keras.lazy import tensorflow as tf
 
 ABSENT = np.int32(2**31 - 1)
 _MAX_ROUNDS = 500

@@ -5,6 +5,7 @@ import keras_hub
 from keras import ops
 
 from gpt1_keras.backbone import GPT1Backbone
+from gpt1_keras.objective import next_token_loss
 from gpt1_keras.optimizer import pretraining_optimizer
 from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
 from gpt1_keras.tasks.raw_text_task import RawTextTask
@@ -41,14 +42,52 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
     def compile(self, optimizer="auto", loss="auto", *, weighted_metrics="auto", **kwargs):
         """Configures training and generation, as `keras_hub.models.CausalLM.compile`.
 
-        `optimizer="auto"` is the paper's for pre-training (section 4.1).
+        Args:
+            optimizer: `"auto"` for the paper's for pre-training (section 4.1).
+            loss: `"auto"` for L1 (equation 1): the mean cross-entropy of next tokens, formed
+                without all logits at once. `fit` and `evaluate` report its perplexity too.
+            weighted_metrics: `"auto"` for none, as metrics need all logits.
+            **kwargs: see `keras_hub.models.CausalLM.compile`.
         """
+        if weighted_metrics == "auto":
+            weighted_metrics = None
+        # A loss or metrics of the user's are given all logits.
+        self._needs_logits = loss != "auto" or bool(weighted_metrics or kwargs.get("metrics"))
         super().compile(
             optimizer=pretraining_optimizer() if optimizer == "auto" else optimizer,
             loss=loss,
             weighted_metrics=weighted_metrics,
             **kwargs,
         )
+
+    def forward_loss(self, x, y, sample_weight, training):
+        if self._needs_logits:
+            return super().forward_loss(x, y, sample_weight, training)
+        hidden_states = self.backbone({"token_ids": x["token_ids"]}, training=training)
+        weights = self._weights(y, sample_weight)
+        loss = next_token_loss(
+            hidden_states,
+            self.backbone.token_embedding,
+            y,
+            weights / ops.maximum(ops.sum(weights), 1e-9),
+            training,
+        )
+        return (), loss  # nothing for metrics
+
+    def loss_count(self, x, y, sample_weight):
+        """The number of tokens that are predicted, float32 scalar."""
+        if self._needs_logits:
+            return super().loss_count(x, y, sample_weight)
+        return ops.sum(self._weights(y, sample_weight))
+
+    def _weights(self, y, sample_weight):
+        if sample_weight is None:
+            return ops.ones(ops.shape(y), "float32")
+        return ops.cast(sample_weight, "float32")
+
+    def get_metrics_result(self):
+        logs = super().get_metrics_result()
+        return logs if self._needs_logits else {**logs, "perplexity": ops.exp(logs["loss"])}
 
     def call_with_cache(self, token_ids, cache, cache_update_index):
         """A forward pass that reuses the keys and values of earlier positions.

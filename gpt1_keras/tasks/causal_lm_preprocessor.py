@@ -3,9 +3,9 @@
 import keras
 import keras_hub
 import numpy as np
-import tensorflow as tf
 
 from gpt1_keras.backbone import GPT1Backbone
+from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenizer import GPT1Tokenizer
 
 

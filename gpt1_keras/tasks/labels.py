@@ -1,6 +1,6 @@
 """Class labels, given as numbers or as names."""
 
-import tensorflow as tf
+from gpt1_keras.lazy import tensorflow as tf
 
 
 def encode_labels(labels, class_names):

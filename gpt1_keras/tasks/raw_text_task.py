@@ -2,10 +2,13 @@
 
 import math
 
-import tensorflow as tf
+import keras
+
+from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.step import TrainingStep
 
 
-class RawTextTask:
+class RawTextTask(TrainingStep):
     """Mixed into the `keras_hub.models.Task`s of this package."""
 
     def attach(self, backbone, preprocessor):
@@ -46,8 +49,12 @@ class RawTextTask:
 
         Strings and arrays are reshuffled each epoch (KerasHub would leave them in order); a
         dataset comes as its maker ordered it. A learning-rate schedule without `total_steps` is
-        stretched over all updates up to the end of this call.
+        stretched over all updates up to the end of this call. A `keras.utils.PyDataset` and a
+        `tf.distribute.DistributedDataset` hold ids and go to `keras.Model.fit` as they are.
         """
+        if isinstance(x, keras.utils.PyDataset) or _is_distributed(x):
+            self._span_schedule(x, kwargs)
+            return keras.Model.fit(self, x, shuffle=False, **kwargs)
         if not isinstance(x, tf.data.Dataset):
             data = tf.data.Dataset.from_tensor_slices(_pack(x, y, sample_weight))
             examples = len(data)
@@ -66,13 +73,19 @@ class RawTextTask:
         self._span_schedule(x, kwargs)
         return super().fit(x, y, batch_size, sample_weight, shuffle=False, **kwargs)
 
+    def evaluate(self, x=None, *args, **kwargs):
+        """As `keras.Model.evaluate`, on what `fit` takes."""
+        if isinstance(x, keras.utils.PyDataset) or _is_distributed(x):
+            return keras.Model.evaluate(self, x, *args, **kwargs)
+        return super().evaluate(x, *args, **kwargs)
+
     def _span_schedule(self, dataset, fit_arguments):
         # Under float16, Keras wraps the optimizer in one that scales the loss.
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         schedule = getattr(optimizer, "_learning_rate", None)
         if not getattr(schedule, "is_open", False):
             return
-        steps = fit_arguments.get("steps_per_epoch") or int(dataset.cardinality())
+        steps = fit_arguments.get("steps_per_epoch") or _cardinality(dataset)
         if steps < 0:
             raise ValueError(
                 "The learning-rate schedule spans the whole training, but the dataset does not "
@@ -90,3 +103,17 @@ def _pack(x, y, sample_weight):
     if y is None:
         return (x,)
     return (x, y) if sample_weight is None else (x, y, sample_weight)
+
+
+def _is_distributed(x):
+    return keras.backend.backend() == "tensorflow" and isinstance(
+        x, tf.distribute.DistributedDataset
+    )
+
+
+def _cardinality(dataset):
+    """The number of batches; negative if it is unknown or endless."""
+    try:
+        return len(dataset)
+    except TypeError:
+        return -1

@@ -2,9 +2,9 @@
 
 import keras
 import keras_hub
-import tensorflow as tf
 
 from gpt1_keras.backbone import GPT1Backbone
+from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenizer import GPT1Tokenizer
 from gpt1_keras.transforms import frame, pad
 

@@ -211,8 +211,7 @@ def test_fit_on_strings_lowers_the_loss(tiny_tokenizer):
     lm.compile(optimizer, run_eagerly=True)
     texts = ["a good film, and a lovely one", "a bad film, and a dull one"] * 4
     losses = lm.fit(texts, batch_size=4, epochs=4, verbose=0).history["loss"]
-    # As everywhere in Keras, the mean is over all positions; 7 of 12 have a next token.
-    assert losses[0] == pytest.approx(np.log(77) * 7 / 12, rel=0.1)
+    assert losses[0] == pytest.approx(np.log(77), rel=0.1)  # the mean over next tokens
     assert losses[-1] < 0.8 * losses[0]
     assert int(optimizer.iterations) == optimizer._learning_rate.total_steps == 8
 
