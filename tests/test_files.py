@@ -100,3 +100,23 @@ def test_a_path_in_the_working_directory(tmp_path, monkeypatch):
     with atomic_path("name") as temporary:
         write_file(temporary)
     assert_holds(tmp_path / "name", "new")
+
+
+@pytest.mark.parametrize("write", [write_file, write_folder])
+def test_content_reaches_the_disk_before_its_name(tmp_path, monkeypatch, write):
+    path = tmp_path / "path"
+    events = []
+
+    def sync(descriptor):
+        events.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+
+    def replace(source, target, rename=os.replace):
+        events.append("renamed")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", replace)
+    with atomic_path(path) as temporary:
+        write(temporary)
+    before = ["path"] if write is write_file else ["new", "path"]
+    assert events == [*before, "renamed", tmp_path.name]

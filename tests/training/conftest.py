@@ -1,0 +1,86 @@
+"""What the tests of the corpus share: a few documents, and the tokens that they must give."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from training.windows import Corpus
+
+STORIES = {
+    "train/b/second.txt": "A bad film.\r\nAnd a dull one,\n\n\nthe staff were kind",
+    "train/a.txt": "A good film, and a lovely one\n" * 40,
+    "train/empty.txt": "",
+    "train/z blank.txt": " \n\t\n",
+    "train/c.txt": "kind\x0bstaff \x85 a\u2028film\r" * 9,
+    "train/notes.md": "not a document",
+    "valid/one.txt": "the staff were dull",
+}
+
+
+@pytest.fixture(scope="session")
+def write_texts():
+    """Writes a dict from path to text into a folder, and returns the folder as a str."""
+
+    def write(folder, texts):
+        for name, text in texts.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode())
+        return str(folder)
+
+    return write
+
+
+@pytest.fixture
+def stories(tmp_path, write_texts):
+    """A folder of two splits."""
+    return write_texts(tmp_path / "stories", STORIES)
+
+
+@pytest.fixture
+def story_texts():
+    """The documents of `stories` by split, in order."""
+    names = ["a.txt", "b/second.txt", "c.txt", "empty.txt", "z blank.txt"]
+    train = [STORIES[f"train/{name}"] for name in names]
+    return {"train": train, "validation": [STORIES["valid/one.txt"]]}
+
+
+@pytest.fixture(scope="session")
+def tokenizer_dir(tiny_tokenizer, tmp_path_factory):
+    """The folder of `tiny_tokenizer`."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    tiny_tokenizer.save_to_preset(str(folder))
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def whole_documents():
+    """The tokens that documents must give: each encoded as one string, behind a `<start>`."""
+
+    def encode(tokenizer, texts):
+        rows = tokenizer(list(texts)).to_list()
+        return [token for row in rows if row for token in [tokenizer.start_token_id, *row]]
+
+    return encode
+
+
+@pytest.fixture(scope="session")
+def read_tokens():
+    """The tokens of a split of a corpus, shard after shard, as a list."""
+
+    def read(folder, split="train"):
+        return np.concatenate(Corpus(folder).split(split).shards).tolist()
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def read_files():
+    """The content of every file of a folder, a dict by its path."""
+
+    def read(folder):
+        files = [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+    return read

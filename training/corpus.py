@@ -1,0 +1,249 @@
+"""Turns text into a corpus of token ids for pre-training.
+
+    python -m training.corpus --input DIR --num-merges 40000 --output DIR
+
+The output holds `index.json`, shards of ids (`.npy`, read by `training.windows`) and the tokenizer.
+It is there whole or not at all, and its tokens depend on the input and the options alone, not on
+how many processes make it, or where. In every shard the documents follow one another, each behind
+a `<start>`.
+"""
+
+import argparse
+import dataclasses
+import functools
+import itertools
+import json
+import os
+import pathlib
+import sys
+import time
+
+import gpt1_keras
+from gpt1_keras.files import atomic_path
+from training.documents import find_units
+from training.shards import ShardError, shard_dtype, write_shard
+from training.tokenizers import describe_tokenizer, load_tokenizer
+from training.windows import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, Corpus
+from training.workers import run_in_beam, run_in_processes
+
+_COUNTS = ("tokens", "documents", "empty_documents", "bytes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What determines a corpus.
+
+    Raises:
+        ValueError: not one of `tokenizer` and `num_merges`, or a number below 1.
+    """
+
+    input: str
+    tokenizer: str | None = None
+    num_merges: int | None = None
+    validation_share: float = 0.0
+    field: str | None = None
+    shard_mb: float = 32.0
+
+    def __post_init__(self):
+        if (self.tokenizer is None) == (self.num_merges is None):
+            raise ValueError("Give either --tokenizer, or --num-merges to learn one.")
+        if self.num_merges is not None and self.num_merges < 1:
+            raise ValueError(f"num_merges must be at least 1. Received: {self.num_merges}.")
+
+
+def make_corpus(
+    options, output, data_dir=None, download=False, processes=1, runner=None, beam_flags=()
+):
+    """Makes a corpus.
+
+    Args:
+        options: `Options`.
+        output: path of the corpus's folder; it must not be there, or be empty.
+        data_dir: path of the prepared data sets.
+        download: bool, whether to fetch a data set that is not there.
+        processes: int, how many processes of this machine share the work.
+        runner: str, the name of an Apache Beam runner that does the work instead; `output` must
+            be reachable from all its workers under the same path, and so must the input.
+        beam_flags: list of str, options of Beam's.
+
+    Returns:
+        The index, a dict, as in `index.json`. For each split and shard it counts `tokens`, all ids;
+        `documents`, each of which has one `<start>` among the tokens; `empty_documents`, which are
+        left out; and `bytes`, of text read.
+
+    Raises:
+        FileNotFoundError: the input or the tokenizer is not there.
+        ValueError: the output is there already, or the input holds no text.
+        training.shards.ShardError: a shard could not be written.
+    """
+    if processes < 1:
+        raise ValueError(f"processes must be at least 1. Received: {processes}.")
+    _check_output(output, options.input)
+    units = find_units(
+        options.input,
+        int(options.shard_mb * 1e6),
+        options.validation_share,
+        data_dir,
+        download,
+        options.field,
+    )
+    processes = min(processes, len(units))
+    with atomic_path(output) as folder:
+        os.mkdir(folder)
+        tokenizer = _tokenizer(options, units)
+        tokenizer.save_to_preset(os.path.join(folder, TOKENIZER_FOLDER))
+        header = {
+            "format": FORMAT,
+            "dtype": shard_dtype(tokenizer.vocabulary_size()),
+            "tokenizer": describe_tokenizer(tokenizer),
+            "options": dataclasses.asdict(options),
+        }
+        write = functools.partial(write_shard, folder=folder)
+        finish = functools.partial(_write_index, folder=folder, header=header)
+        started = time.monotonic()
+        if runner is None:
+            finish(run_in_processes(write, units, processes))
+        else:
+            run_in_beam(write, finish, units, runner, processes, beam_flags)
+        seconds = time.monotonic() - started
+        index = Corpus(folder).index
+        for name, split in index["splits"].items():
+            if not split["tokens"]:
+                raise ValueError(f"The split {name!r} of {options.input} holds no token.")
+    _report(index, seconds)
+    return index
+
+
+def _check_output(output, source):
+    """Keeps a corpus from overwriting anything, and from becoming its own input."""
+    output, source = pathlib.Path(output).resolve(), pathlib.Path(source).resolve()
+    if (output / INDEX_FILE).exists():
+        raise ValueError(f"{output} already holds a corpus. Choose another --output.")
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        raise ValueError(f"{output} is there already, and no empty folder.")
+    if source in output.parents:
+        raise ValueError(f"The output {output} must not lie within the input {source}.")
+
+
+def _tokenizer(options, units):
+    """The tokenizer of a folder, or one learned from the training documents."""
+    if options.tokenizer is not None:
+        return load_tokenizer(options.tokenizer)
+    training = [unit for unit in units if unit.split == "train"]
+    if not training:
+        raise ValueError(f"{options.input} has no split 'train' to learn a tokenizer from.")
+    print(f"Learning {options.num_merges:,} merges", flush=True)
+    started = time.monotonic()
+    tokenizer = gpt1_keras.GPT1Tokenizer.learn(_Lines(training), options.num_merges)
+    print(f"Learned them in {time.monotonic() - started:.1f} s", flush=True)
+    return tokenizer
+
+
+class _Lines:
+    """All lines of units as strings; it may be iterated more than once."""
+
+    def __init__(self, units):
+        self._units = units
+
+    def __iter__(self):
+        for unit in self._units:
+            for line in itertools.chain.from_iterable(unit.documents):
+                yield line.decode("utf-8", "replace")
+
+
+def _write_index(shards, folder, header):
+    """Writes the index, given what `write_shard` returned for each shard, in any order."""
+    splits = {}
+    for shard in sorted(shards, key=lambda shard: shard["file"]):
+        shard = dict(shard)
+        splits.setdefault(shard.pop("split"), []).append(shard)
+    index = {
+        **header,
+        "splits": {
+            name: {**{key: sum(shard[key] for shard in split) for key in _COUNTS}, "shards": split}
+            for name, split in splits.items()
+        },
+    }
+    with atomic_path(os.path.join(folder, INDEX_FILE)) as temporary:
+        pathlib.Path(temporary).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def _report(index, seconds):
+    for name, split in index["splits"].items():
+        print(
+            f"{name}: {split['tokens']:,} tokens, of which {split['documents']:,} <start>; "
+            f"{len(split['shards'])} shard(s); {split['empty_documents']} empty documents left out"
+        )
+    megabytes = sum(split["bytes"] for split in index["splits"].values()) / 1e6
+    print(f"Tokenized {megabytes:.1f} MB in {seconds:.1f} s ({megabytes / seconds:.2f} MB/s)")
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="python -m training.corpus",
+        description="Turn text into a corpus of token ids for pre-training.",
+        epilog="With --runner, all other options go to Apache Beam. Its workers must reach the "
+        "input and the output's parent folder under the same paths as this machine.",
+        allow_abbrev=False,  # a beginning of an option may be one of Beam's
+    )
+    add = parser.add_argument
+    add(
+        "--input",
+        required=True,
+        help="a text file; a folder of .txt files, each a document, where subfolders called train, "
+        "valid (or validation) and test are splits; or tfds:NAME, such as tfds:pg19, tfds:lm1b, "
+        "tfds:wiki40b/en, a data set of TensorFlow Datasets with its own splits",
+    )
+    add("--output", required=True, help="folder of the corpus: index.json, shards, tokenizer/")
+    tokenizer = parser.add_argument_group("the tokenizer (one of both)")
+    tokenizer.add_argument(
+        "--tokenizer", help="folder of a tokenizer, a preset or vocabulary files"
+    )
+    tokenizer.add_argument("--num-merges", type=int, help="learn this many merges from train")
+    add(
+        "--validation-share",
+        type=float,
+        help="share of a folder's documents that becomes the split validation, where the folder "
+        "has no splits (default: %(default)s)",
+    )
+    add("--shard-mb", type=float, help="MB of text in a shard, about (default: %(default)s)")
+    add("--field", help="with tfds:NAME: the feature that holds the text (default: it is found)")
+    add("--data-dir", help="folder of prepared TensorFlow Datasets (default: TFDS's own)")
+    add("--download", action="store_true", help="fetch and prepare the data set if it is missing")
+    add(
+        "--processes",
+        type=int,
+        default=os.cpu_count(),
+        help="processes of this machine that share the work (default: one a core)",
+    )
+    add(
+        "--runner",
+        help="have Apache Beam do the work: FnApiRunner on this machine, or FlinkRunner, "
+        "SparkRunner, ... (default: without Beam, on this machine)",
+    )
+    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
+    parser.set_defaults(**{name: defaults[name] for name in defaults if name != "input"})
+    return parser
+
+
+def main(arguments=None):
+    parser = _parser()
+    namespace, beam_flags = parser.parse_known_args(arguments)
+    if beam_flags and namespace.runner is None:
+        parser.error(f"unrecognized arguments: {' '.join(beam_flags)}")
+    options = vars(namespace)
+    names = ("output", "data_dir", "download", "processes", "runner")
+    elsewhere = {name: options.pop(name) for name in names}
+    try:
+        make_corpus(Options(**options), **elsewhere, beam_flags=beam_flags)
+    except (OSError, ValueError, ShardError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted; there is no corpus.", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

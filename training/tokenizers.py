@@ -1,0 +1,76 @@
+"""Tokenizers from a folder, and what tells them apart."""
+
+import hashlib
+import json
+import pathlib
+import tempfile
+
+import keras
+
+from gpt1_keras import GPT1Tokenizer
+from gpt1_keras.tokenizer import MERGES_FILE, VOCABULARY_FILE
+
+_PRESET_FILE = "tokenizer.json"
+_PRESET_ASSETS = pathlib.Path("assets", "tokenizer")
+_ORIGINAL_FILES = ("encoder_bpe_40000.json", "vocab_40000.bpe")
+
+
+def load_tokenizer(folder):
+    """Loads the tokenizer that a folder holds.
+
+    Args:
+        folder: path of a preset or of what `GPT1Tokenizer.save_to_preset` wrote (`tokenizer.json`);
+            or of `vocabulary.json` and `merges.txt`; or of the published vocabulary,
+            `encoder_bpe_40000.json` and `vocab_40000.bpe`.
+
+    Returns:
+        `GPT1Tokenizer`.
+
+    Raises:
+        FileNotFoundError: the folder holds none of these, or one file of two.
+        ValueError: a file is damaged, or the tokenizer is of another kind.
+    """
+    folder = pathlib.Path(folder)
+    if (folder / _PRESET_FILE).is_file():
+        return _load_preset(folder)
+    for names in ((VOCABULARY_FILE, MERGES_FILE), _ORIGINAL_FILES):
+        vocabulary, merges = (str(folder / name) for name in names)
+        if pathlib.Path(vocabulary).is_file():
+            return GPT1Tokenizer(vocabulary, merges)
+    raise FileNotFoundError(
+        f"The vocabulary file {str(folder / VOCABULARY_FILE)!r} does not exist. A tokenizer's "
+        f"folder holds {_PRESET_FILE}, or {VOCABULARY_FILE} and {MERGES_FILE}, or "
+        f"{' and '.join(_ORIGINAL_FILES)}."
+    )
+
+
+def describe_tokenizer(tokenizer):
+    """What the ids that a tokenizer gives depend on.
+
+    Returns:
+        dict: `fingerprint`, a SHA-256 over vocabulary, merges and normalisation; `normalization`;
+        `vocabulary_size`, special tokens included.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save_assets(folder)
+        merges = pathlib.Path(folder, MERGES_FILE).read_text(encoding="utf-8")
+    content = [tokenizer.get_vocabulary(), merges, tokenizer.normalization]
+    return {
+        "fingerprint": hashlib.sha256(json.dumps(content).encode()).hexdigest(),
+        "normalization": tokenizer.normalization,
+        "vocabulary_size": tokenizer.vocabulary_size(),
+    }
+
+
+def _load_preset(folder):
+    path = folder / _PRESET_FILE
+    try:
+        # KerasHub's own loader wants a backbone beside the tokenizer.
+        config = json.loads(path.read_text(encoding="utf-8"))
+        tokenizer = keras.saving.deserialize_keras_object(config)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} does not describe a tokenizer: {error}.") from None
+    if not isinstance(tokenizer, GPT1Tokenizer):
+        raise ValueError(f"{path} must describe a GPT1Tokenizer. Received: {type(tokenizer)}.")
+    tokenizer.load_assets(folder / _PRESET_ASSETS)
+    return tokenizer
