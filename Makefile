@@ -24,6 +24,8 @@ lint: $(VENV)/installed-test
 bench: $(VENV)/installed-test
 	$(BIN)/python -m benchmarks.tokenizer $(ARGS)
 	$(BIN)/python -m benchmarks.import_time
+	$(BIN)/python -m benchmarks.training_step
+	$(BIN)/python -m benchmarks.generation
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
