@@ -13,13 +13,18 @@ import sys
 import time
 
 import keras
+import tensorflow as tf
 
 import gpt1_keras
+from gpt1_keras.files import atomic_path
 from gpt1_keras.presets import CONFIGURATIONS, configuration
 from training.data import batch_order, count_tokens, load_examples, make_batches
 from training.metrics import METRICS
 from training.run import Run
 from training.tasks import TASKS, find_task
+from training.tokenizers import load_tokenizer
+
+_BATCHES_PER_CHECKPOINT = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,9 +81,10 @@ def finetune(options, output, data_dir=None, download=False, verbose="auto"):
         FileNotFoundError: the data set is not there.
         ValueError: `output` holds a run with other options, or a damaged checkpoint.
     """
-    run = Run(output, dataclasses.asdict(options))
+    run = Run(output, dataclasses.asdict(options), keep=1)
     if run.result:
         return run.result
+    run.start()
     task = find_task(options.task)
     load = {"data_dir": data_dir, "download": download, "seed": options.seed}
     train, class_names = load_examples(task, "train", limit=options.limit_examples, **load)
@@ -93,7 +99,7 @@ def finetune(options, output, data_dir=None, download=False, verbose="auto"):
         gpt1_keras.optimizer.finetuning_optimizer(options.learning_rate, steps * options.epochs),
         lm_coefficient=options.lm_coefficient,
     )
-    run.restore(classifier)
+    run.checkpoints.restore(classifier)
     for epoch in range(len(run.history), options.epochs):
         order = batch_order(lengths, options.batch_size, options.seed, epoch)
         order = order[int(classifier.optimizer.iterations) - epoch * steps :]
@@ -104,23 +110,52 @@ def finetune(options, output, data_dir=None, download=False, verbose="auto"):
                 initial_epoch=epoch,
                 callbacks=[
                     keras.callbacks.TensorBoard(run.folder / "logs"),
-                    keras.callbacks.LambdaCallback(on_train_batch_end=run.checkpointer(classifier)),
+                    keras.callbacks.LambdaCallback(on_train_batch_end=_saver(run, classifier)),
                 ],
                 verbose=verbose,
             )
         score = _score(classifier, validation, task.metric, verbose)
-        run.finish_epoch(classifier, score)
+        _finish_epoch(run, classifier, score)
         print(f"Epoch {epoch + 1}: validation {task.metric} {score:.4f}")
+    best = max(run.history, key=lambda past: past["score"])
     return run.finish(
         {
+            "score": best["score"],
+            "best_epoch": best["epoch"],
             "metric": task.metric,
             "class_names": class_names,
             "train_examples": len(train),
             "validation_examples": len(validation),
             "parameters": classifier.count_params(),
             "seconds": round(time.monotonic() - started, 1),
+            "tensorflow": tf.__version__,
         }
     )
+
+
+def _saver(run, classifier):
+    """A callback that saves a checkpoint every so many batches."""
+
+    def on_batch_end(batch, logs=None):
+        if (batch + 1) % _BATCHES_PER_CHECKPOINT == 0:
+            run.checkpoints.save(classifier, int(classifier.optimizer.iterations))
+
+    return on_batch_end
+
+
+def _finish_epoch(run, classifier, score):
+    """Keeps a checkpoint, the model if it is the best so far, and last the epoch's score.
+
+    So wherever this is cut off, a resumed run scores the epoch again.
+    """
+    run.checkpoints.save(classifier, int(classifier.optimizer.iterations))
+    if score > max((past["score"] for past in run.history), default=float("-inf")):
+        with atomic_path(run.folder / "best") as temporary:
+            classifier.save_to_preset(temporary)
+    epoch = len(run.history)
+    with tf.summary.create_file_writer(str(run.folder / "logs" / "validation")).as_default():
+        tf.summary.scalar("epoch_score", score, step=epoch)
+    run.add({"epoch": epoch + 1, "score": score})
 
 
 def _build_classifier(options, task, train, class_names):
@@ -149,9 +184,7 @@ def _tokenizer(options, train):
             text.decode("utf-8", "replace") for column in train.texts.values() for text in column
         )
         return gpt1_keras.GPT1Tokenizer.learn(texts, options.num_merges)
-    tokenizer = gpt1_keras.GPT1Tokenizer()
-    tokenizer.load_assets(options.tokenizer)
-    return tokenizer
+    return load_tokenizer(options.tokenizer)
 
 
 def _score(classifier, examples, metric, verbose):
@@ -175,7 +208,7 @@ def _parser():
     start = parser.add_argument_group("what to start from (one of --preset and --config)")
     start.add_argument("--preset", help="directory of a pre-trained model")
     start.add_argument("--config", help=f"a fresh decoder: one of {', '.join(CONFIGURATIONS)}")
-    start.add_argument("--tokenizer", help="with --config: folder of vocabulary.json, merges.txt")
+    start.add_argument("--tokenizer", help="with --config: folder of a tokenizer or preset")
     start.add_argument(
         "--num-merges",
         type=int,

@@ -2,34 +2,35 @@
 
 import json
 import pathlib
-import zipfile
-
-import keras
-import numpy as np
-import tensorflow as tf
 
 import gpt1_keras
 from gpt1_keras.files import atomic_path
-
-_BATCHES_PER_CHECKPOINT = 200
+from training.checkpoints import Checkpoints
 
 
 class Run:
-    """The folder of a run: its options, checkpoint, history, best model and result.
+    """The folder of a run: its options, checkpoints, history and result.
 
     Args:
         folder: path; made if it is not there.
         options: dict of what determines the run.
+        keep: int, how many checkpoints to keep.
+
+    Attributes:
+        history: list of dicts, the scores so far.
+        result: dict, once the run has finished.
+        checkpoints: `Checkpoints`.
 
     Raises:
         ValueError: the folder holds a run with other options.
     """
 
-    def __init__(self, folder, options):
+    def __init__(self, folder, options, keep=3):
         self.folder = pathlib.Path(folder)
         self.options = options
         self.history = self._read("history.json", [])
         self.result = self._read("result.json", None)
+        self.checkpoints = Checkpoints(self.folder / "checkpoints", options, keep)
         before = self._read("options.json", self.options)
         changed = {
             name: (before.get(name), value)
@@ -42,70 +43,28 @@ class Run:
                 + ", ".join(f"{name} was {old}, not {new}" for name, (old, new) in changed.items())
                 + ". Choose another --output, or the same options."
             )
+
+    def start(self):
+        """Writes down the options, and removes what a killed process was writing."""
         self._write("options.json", self.options)
-        self._checkpoint = self.folder / "checkpoint.npz"
+        self.checkpoints.remove_leftovers()
 
-    def restore(self, classifier):
-        """Loads the last checkpoint, if there is one.
-
-        Raises:
-            ValueError: the checkpoint is damaged, or of another model.
-        """
-        if not self._checkpoint.is_file():
-            return
-        variables = _state(classifier)
-        try:
-            with np.load(self._checkpoint, allow_pickle=False) as arrays:
-                values = [arrays[f"arr_{i}"] for i in range(len(variables))]
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-            raise ValueError(f"The checkpoint {self._checkpoint} is damaged: {error}.") from None
-        for variable, value in zip(variables, values):
-            variable.assign(value)
-
-    def checkpointer(self, classifier):
-        """A callback that saves a checkpoint every so many batches."""
-
-        def on_batch_end(batch, logs=None):
-            if (batch + 1) % _BATCHES_PER_CHECKPOINT == 0:
-                self._save_checkpoint(classifier)
-
-        return on_batch_end
-
-    def finish_epoch(self, classifier, score):
-        """Keeps a checkpoint, the model if it is the best so far, and last the epoch's score.
-
-        So wherever this is cut off, a resumed run scores the epoch again.
-        """
-        self._save_checkpoint(classifier)
-        if score > max((past["score"] for past in self.history), default=float("-inf")):
-            with atomic_path(self.folder / "best") as temporary:
-                classifier.save_to_preset(temporary)
-        epoch = len(self.history)
-        with tf.summary.create_file_writer(str(self.folder / "logs" / "validation")).as_default():
-            tf.summary.scalar("epoch_score", score, step=epoch)
-        self.history.append({"epoch": epoch + 1, "score": score})
+    def add(self, entry):
+        """Adds an entry, a dict, to the history."""
+        self.history.append(entry)
         self._write("history.json", self.history)
 
     def finish(self, facts):
-        """Writes and returns the result."""
-        best = max(self.history, key=lambda past: past["score"])
+        """Writes and returns the result, a dict, and deletes the checkpoints."""
         self.result = {
             **self.options,
             **facts,
-            "score": best["score"],
-            "best_epoch": best["epoch"],
             "history": self.history,
             "gpt1_keras": gpt1_keras.__version__,
-            "tensorflow": tf.__version__,
         }
         self._write("result.json", self.result)
-        self._checkpoint.unlink(missing_ok=True)
+        self.checkpoints.clear()
         return self.result
-
-    def _save_checkpoint(self, classifier):
-        arrays = [keras.ops.convert_to_numpy(variable) for variable in _state(classifier)]
-        with atomic_path(self._checkpoint) as temporary:
-            np.savez(temporary, *arrays)
 
     def _read(self, name, default):
         path = self.folder / name
@@ -114,9 +73,3 @@ class Run:
     def _write(self, name, content):
         with atomic_path(self.folder / name) as temporary:
             pathlib.Path(temporary).write_text(json.dumps(content, indent=2) + "\n")
-
-
-def _state(classifier):
-    """All that training changes: weights, the optimizer's state, and that of random numbers."""
-    classifier.optimizer.build(classifier.trainable_variables)
-    return [*classifier.variables, *classifier.optimizer.variables]

@@ -51,13 +51,12 @@ def deterministic_ops():
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(
     tfds_dir, tmp_path, monkeypatch, deterministic_ops
 ):
-    monkeypatch.setattr(run_module, "_BATCHES_PER_CHECKPOINT", 2)
+    monkeypatch.setattr(program, "_BATCHES_PER_CHECKPOINT", 2)
     options = Options("rte", epochs=2, **{**SMALL, "limit_examples": 128})
     expected = finetune(options, tmp_path / "whole", tfds_dir, verbose=0)
 
-    def interrupt_history(run, name, content):
-        if name == "history.json":
-            raise KeyboardInterrupt
+    def interrupt(run, entry):
+        raise KeyboardInterrupt
 
     class Interrupt(keras.callbacks.Callback):
         def __init__(self, *_):
@@ -72,10 +71,10 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
         with pytest.raises(KeyboardInterrupt):
             finetune(options, tmp_path / "cut", tfds_dir, verbose=0)
     with monkeypatch.context() as context:  # and again, before the second epoch's score is kept
-        context.setattr(run_module.Run, "_write", interrupt_history)
+        context.setattr(run_module.Run, "add", interrupt)
         with pytest.raises(KeyboardInterrupt):
             finetune(options, tmp_path / "cut", tfds_dir, verbose=0)
-    assert (tmp_path / "cut" / "checkpoint.npz").exists()
+    assert list((tmp_path / "cut" / "checkpoints").glob("*.npz"))
     result = finetune(options, tmp_path / "cut", tfds_dir, verbose=0)
 
     assert [epoch["score"] for epoch in result["history"]] == [
@@ -128,17 +127,9 @@ def test_bad_arguments_are_one_clear_line(arguments, message, tfds_dir, tmp_path
 
 def test_a_run_with_other_options_is_refused(tmp_path, capsys):
     options = Options("rte", config="gpt1_micro", num_merges=200)
-    run_module.Run(tmp_path, dataclasses.asdict(options))
+    run_module.Run(tmp_path, dataclasses.asdict(options)).start()
     status, error = run_main(
         capsys, "--task", "rte", "--config", "gpt1_micro", "--output", str(tmp_path)
     )
     assert status == 1
     assert "holds a run with other options: num_merges was 200, not 8000" in error
-
-
-def test_a_damaged_checkpoint_is_refused_and_kept(tmp_path, tiny_backbone):
-    run = run_module.Run(tmp_path, {})
-    (tmp_path / "checkpoint.npz").write_bytes(b"PK not a checkpoint")
-    with pytest.raises(ValueError, match="checkpoint.npz is damaged"):
-        run.restore(gpt1_keras.GPT1TextClassifier(tiny_backbone, num_classes=2))
-    assert (tmp_path / "checkpoint.npz").exists()

@@ -1,0 +1,108 @@
+"""Checkpoints of a training: whole or not there, the last few kept, read on any backend."""
+
+import json
+import pathlib
+import re
+import shutil
+import zipfile
+
+import keras
+import numpy as np
+
+from gpt1_keras.files import atomic_path
+
+_NAME = re.compile(r"step-(\d{8})\.npz")
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Each holds all that training changes (weights, the optimizer's state and that of the random
+    numbers), the number of updates so far, and the options of the run.
+
+    Args:
+        folder: path; made when the first checkpoint is saved.
+        options: dict, kept with each checkpoint.
+        keep: int, how many to keep; older ones are deleted once a newer one is whole.
+    """
+
+    def __init__(self, folder, options, keep=3):
+        self.folder = pathlib.Path(folder)
+        self.options = options
+        self.keep = keep
+
+    def save(self, model, step):
+        """Saves a checkpoint of a compiled `keras.Model` after `step` updates.
+
+        Raises:
+            OSError: it could not be written, as when the disk is full. Earlier ones stay.
+        """
+        arrays = [keras.ops.convert_to_numpy(variable) for variable in _state(model)]
+        header = json.dumps({"step": step, "options": self.options})
+        path = self.folder / f"step-{step:08d}.npz"
+        try:
+            with atomic_path(path) as temporary:
+                np.savez(temporary, *arrays, header=np.frombuffer(header.encode(), np.uint8))
+        except OSError as error:
+            last = max(self._paths(), default=None)
+            raise OSError(
+                f"Could not save the checkpoint {path}: {error.strerror or error}. "
+                f"The last good one is {last}; the same command goes on from it."
+            ) from error
+        for old in sorted(self._paths())[: -self.keep]:
+            old.unlink()
+
+    def restore(self, model):
+        """Loads the newest checkpoint into a compiled `keras.Model`.
+
+        Returns:
+            int, its number of updates; 0 if there is no checkpoint.
+
+        Raises:
+            ValueError: the checkpoint is damaged, or of another model.
+        """
+        paths = sorted(self._paths())
+        if not paths:
+            return 0
+        variables = _state(model)
+        try:
+            with np.load(paths[-1], allow_pickle=False) as arrays:
+                header = json.loads(arrays["header"].tobytes())
+                values = [arrays[f"arr_{i}"] for i in range(len(arrays.files) - 1)]
+        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            before = f"{paths[-2]} before it may be good: " if paths[1:] else ""
+            raise ValueError(
+                f"The checkpoint {paths[-1]} is damaged: {error}. {before}delete the damaged one "
+                f"to go on from {'there' if before else 'the start'}."
+            ) from None
+        shapes = [value.shape for value in values]
+        expected = [tuple(variable.shape) for variable in variables]
+        if shapes != expected:
+            different = next(
+                (pair for pair in zip(shapes, expected) if pair[0] != pair[1]),
+                (f"{len(shapes)} arrays", len(expected)),
+            )
+            raise ValueError(
+                f"The checkpoint {paths[-1]} is of another model: it has {different[0]} where "
+                f"{different[1]} was expected."
+            )
+        for variable, value in zip(variables, values):
+            variable.assign(value)
+        return header["step"]
+
+    def remove_leftovers(self):
+        """Removes what a killed process was writing."""
+        for path in self.folder.glob(".tmp-*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def clear(self):
+        """Deletes all checkpoints."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _paths(self):
+        return [path for path in self.folder.glob("*.npz") if _NAME.fullmatch(path.name)]
+
+
+def _state(model):
+    model.optimizer.build(model.trainable_variables)
+    return [*model.variables, *model.optimizer.variables]

@@ -1,0 +1,309 @@
+"""Pre-trains a decoder on a corpus of tokens (section 4.1 of the paper).
+
+    python -m training.pretrain --corpus DIR --config gpt1_tiny --steps 10000 --output DIR
+
+Interrupted or killed, the same command goes on from the last checkpoint as if nothing had happened:
+minibatches are a function of the seed and the step. DIR/preset is the model, DIR/history.json its
+losses and perplexities, DIR/result.json all there is to know.
+
+With `--strategy multi_worker`, start it on every worker, with TF_CONFIG set and DIR on a file
+system that all share. With KERAS_BACKEND=jax it runs without TensorFlow, on one device; the same
+command on a machine with TensorFlow then writes the preset.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import importlib.util
+import sys
+import time
+
+import keras
+import numpy as np
+
+import gpt1_keras
+from gpt1_keras.files import atomic_path
+from gpt1_keras.layers import INITIALIZER_STDDEV
+from gpt1_keras.optimizer import GPT1Adam, PretrainingSchedule
+from gpt1_keras.presets import CONFIGURATIONS, configuration
+from training.batches import training_batches, validation_batches
+from training.run import Run
+from training.throughput import flops_per_token, measure_peak
+from training.windows import Corpus, Windows, count_sequential_batches
+
+STRATEGIES = ("none", "mirrored", "multi_worker")
+DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What determines a run; a run goes on only under the same options.
+
+    Raises:
+        ValueError: an unknown configuration or dtype, or a number out of its range.
+    """
+
+    config: str
+    steps: int
+    batch_size: int = 64
+    sequence_length: int | None = None
+    learning_rate: float = 2.5e-4
+    warmup_steps: int = 2000
+    clip_norm: float | None = None
+    dropout: float | None = None
+    dtype: str = "float32"
+    accumulation_steps: int = 1
+    seed: int = 0
+
+    def __post_init__(self):
+        context = configuration(self.config).get("max_sequence_length", 512)
+        if self.sequence_length is None:
+            object.__setattr__(self, "sequence_length", context)
+        for name in ("steps", "batch_size", "sequence_length", "accumulation_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1. Received: {getattr(self, name)}.")
+        if self.sequence_length > context:
+            raise ValueError(
+                f"sequence_length must be at most {context}, the context of {self.config}. "
+                f"Received: {self.sequence_length}."
+            )
+        if self.dtype not in DTYPES:
+            raise ValueError(f"Unknown dtype {self.dtype!r}; expected one of {list(DTYPES)}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """When to keep and to look: changes nothing in the model that comes out."""
+
+    checkpoint_every: int = 500
+    keep: int = 3
+    validation_batches: int | None = None
+
+
+def pretrain(options, corpus, output, strategy="none", jit_compile="auto", pace=None, verbose=1):
+    """Runs, or goes on with, a pre-training.
+
+    Args:
+        options: `Options`.
+        corpus: path of a corpus that `training.corpus` wrote.
+        output: path of the run's folder.
+        strategy: one of `STRATEGIES`.
+        jit_compile: as in `keras.Model.compile`.
+        pace: `Pace`.
+        verbose: progress bars, as in `keras.Model.fit`.
+
+    Returns:
+        The result, a dict, as in `result.json`.
+
+    Raises:
+        FileNotFoundError: the corpus is not there.
+        ValueError: `output` holds a run with other options or on another corpus, or a damaged
+            checkpoint.
+        OSError: a checkpoint could not be written.
+    """
+    pace = pace or Pace()
+    strategy, is_chief = _strategy(strategy)
+    corpus = Corpus(corpus)
+    facts = {**dataclasses.asdict(options), "corpus": corpus.fingerprint}
+    run = Run(output, facts, pace.keep)
+    if is_chief:
+        run.start()
+    train = Windows(
+        corpus.split("train"), options.sequence_length, options.batch_size, options.seed
+    )
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        model = build_model(options, corpus.vocabulary_size, jit_compile)
+        step = run.checkpoints.restore(model)
+    run.history = [entry for entry in run.history if entry["step"] <= step]
+    peak = measure_peak("float32" if options.dtype == "float32" else options.dtype[6:])
+    flops = (
+        options.batch_size
+        * options.sequence_length
+        * flops_per_token(model.backbone, options.sequence_length)
+    )
+    while step < options.steps:
+        steps = min(pace.checkpoint_every - step % pace.checkpoint_every, options.steps - step)
+        started = time.monotonic()
+        losses = model.fit(
+            training_batches(train, step, steps, strategy),
+            steps_per_epoch=steps,
+            verbose=verbose,
+            shuffle=False,
+        )
+        seconds = time.monotonic() - started
+        step += steps
+        entry = {
+            "step": step,
+            "loss": losses.history["loss"][0],
+            "seconds": round(seconds, 2),
+            "tokens_per_second": round(
+                steps * options.batch_size * options.sequence_length / seconds
+            ),
+            "share_of_peak": round(steps * flops / seconds / peak, 4),
+        }
+        if "validation" in corpus.splits:
+            entry |= _validate(model, corpus, options, strategy, pace.validation_batches)
+        if is_chief:
+            run.add(entry)
+            run.checkpoints.save(model, step)
+            print(_line(entry), flush=True)
+    return _finish(run, model, corpus, options, strategy, is_chief)
+
+
+def build_model(options, vocabulary_size, jit_compile="auto"):
+    """A fresh, compiled `GPT1CausalLM`.
+
+    Its weights are drawn by numpy, and so are the same on every backend and under every strategy.
+    """
+    keras.utils.set_random_seed(options.seed)  # dropout's
+    changes = {} if options.dropout is None else {"dropout": options.dropout}
+    backbone = gpt1_keras.GPT1Backbone(
+        vocabulary_size, dtype=options.dtype, **{**configuration(options.config), **changes}
+    )
+    random = np.random.default_rng(options.seed)
+    for variable in backbone.trainable_variables:
+        if len(variable.shape) > 1:
+            variable.assign(random.normal(0.0, INITIALIZER_STDDEV, variable.shape))
+    model = gpt1_keras.GPT1CausalLM(backbone)
+    schedule = PretrainingSchedule(options.learning_rate, options.steps, options.warmup_steps)
+    model.compile(
+        GPT1Adam(schedule, global_clipnorm=options.clip_norm),
+        jit_compile=jit_compile,
+        accumulation_steps=options.accumulation_steps,
+    )
+    return model
+
+
+def _validate(model, corpus, options, strategy, limit=None):
+    arguments = corpus.split("validation"), options.sequence_length, options.batch_size
+    steps = min(count_sequential_batches(*arguments), limit or sys.maxsize)
+    batches = validation_batches(*arguments, steps, strategy)
+    logs = model.evaluate(batches, steps=steps, verbose=0, return_dict=True)
+    return {"validation_loss": logs["loss"], "validation_perplexity": logs["perplexity"]}
+
+
+def _finish(run, model, corpus, options, strategy, is_chief):
+    """Scores the model on the whole validation split, and writes the preset and the result."""
+    facts = {"parameters": model.count_params(), "train_tokens": corpus.split("train").tokens}
+    if "validation" in corpus.splits:
+        facts |= _validate(model, corpus, options, strategy)
+    if not is_chief:
+        return facts
+    if importlib.util.find_spec("tensorflow") is None:
+        print("The preset needs TensorFlow: run the same command where it is installed.")
+        return facts
+    from training.tokenizers import load_tokenizer
+
+    tokenizer = load_tokenizer(corpus.tokenizer_folder)
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tokenizer, options.sequence_length)
+    with atomic_path(run.folder / "preset") as temporary:
+        gpt1_keras.GPT1CausalLM(model.backbone, preprocessor).save_to_preset(temporary)
+    return run.finish(facts)
+
+
+def _strategy(name):
+    """The strategy of that name, or None, and whether this process writes the files."""
+    if name not in STRATEGIES:
+        raise ValueError(f"Unknown strategy {name!r}; expected one of {list(STRATEGIES)}.")
+    if name == "none":
+        return None, True
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            f"The strategy {name!r} needs Keras's TensorFlow backend. Received: "
+            f"{keras.backend.backend()!r}."
+        )
+    import tensorflow as tf
+
+    if name == "mirrored":
+        devices = [device.name.replace("/physical_device:", "") for device in _accelerators(tf)]
+        return tf.distribute.MirroredStrategy(devices), True
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    return strategy, strategy.cluster_resolver.task_id in (None, 0)
+
+
+def _accelerators(tf):
+    return tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+
+
+def _line(entry):
+    """A line of the history for people to read."""
+    parts = [
+        f"step {entry['step']}: loss {entry['loss']:.4f}",
+        f"perplexity {np.exp(entry['loss']):.2f}",
+        f"{entry['tokens_per_second']} tokens/s",
+        f"{entry['share_of_peak']:.0%} of peak",
+    ]
+    if "validation_perplexity" in entry:
+        parts.insert(2, f"validation perplexity {entry['validation_perplexity']:.2f}")
+    return ", ".join(parts)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="python -m training.pretrain",
+        description="Pre-train a decoder on a corpus of tokens.",
+        epilog="Interrupted or killed, the same command goes on from the last checkpoint.",
+    )
+    add = parser.add_argument
+    add("--corpus", required=True, help="folder that training.corpus wrote")
+    add("--output", required=True, help="folder of the run: preset/, history.json, result.json")
+    add("--config", required=True, help=f"the decoder: one of {', '.join(CONFIGURATIONS)}")
+    add("--steps", type=int, required=True, help="updates in all")
+    add("--batch-size", type=int, help="windows an update, on all replicas (default: %(default)s)")
+    add("--sequence-length", type=int, help="tokens a window (default: the model's context)")
+    add("--learning-rate", type=float, help="the schedule's peak (default: %(default)s)")
+    add("--warmup-steps", type=int, help="updates to warm up over (default: %(default)s)")
+    add("--clip-norm", type=float, help="global norm to clip gradients to (default: none)")
+    add("--dropout", type=float, help="the decoder's dropout (default: 0.1)")
+    add("--dtype", help=f"one of {', '.join(DTYPES)} (default: %(default)s)")
+    add("--accumulation-steps", type=int, help="slices of a batch (default: %(default)s)")
+    add("--seed", type=int, help="of weights, windows and dropout (default: %(default)s)")
+    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
+    parser.set_defaults(**{n: v for n, v in defaults.items() if n not in ("config", "steps")})
+    how = parser.add_argument_group("how to run (not part of what determines the model)")
+    add = how.add_argument
+    add("--strategy", default="none", help=f"one of {', '.join(STRATEGIES)} (default: %(default)s)")
+    add(
+        "--jit-compile",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="XLA; auto: on accelerators (default: %(default)s)",
+    )
+    add("--deterministic", action="store_true", help="the same bits on every run, some time lost")
+    add("--checkpoint-every", type=int, default=500, help="updates (default: %(default)s)")
+    add("--keep", type=int, default=3, help="checkpoints to keep (default: %(default)s)")
+    add("--validation-batches", type=int, help="to look at each time (default: all)")
+    return parser
+
+
+def main(arguments=None):
+    namespace = vars(_parser().parse_args(arguments))
+    place = {name: namespace.pop(name) for name in ("corpus", "output", "strategy")}
+    jit_compile = {"auto": "auto", "on": True, "off": False}[namespace.pop("jit_compile")]
+    pace = {
+        name: namespace.pop(name) for name in ("checkpoint_every", "keep", "validation_batches")
+    }
+    if namespace.pop("deterministic"):
+        _make_deterministic()
+    try:
+        result = pretrain(Options(**namespace), **place, jit_compile=jit_compile, pace=Pace(**pace))
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted; the same command goes on from the last checkpoint.", file=sys.stderr)
+        return 130
+    if "validation_perplexity" in result:
+        print(f"Validation perplexity: {result['validation_perplexity']:.3f}")
+    return 0
+
+
+def _make_deterministic():
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
