@@ -14,7 +14,7 @@ quickstart: $(VENV)/installed
 	$(BIN)/python -m examples.quickstart $(ARGS)
 
 test: lint $(VENV)/installed-test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .

@@ -31,12 +31,23 @@ setup(
         "tokenizers",
         "tensorboard",
         "tqdm",
+        "matplotlib",
     ],
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
         "beam": ["apache-beam"],
         # The peers that tests and benchmarks compare with. This version of torch has a CPU build.
         "bench": ["torch==2.13.0", "transformers>=5"],
-        "test": ["torch==2.13.0", "transformers>=5", "apache-beam", "pytest", "ruff", "mypy"],
+        "test": [
+            "torch==2.13.0",
+            "transformers>=5",
+            "jax",
+            "apache-beam",
+            "kubernetes-validate",
+            "pytest",
+            "pytest-xdist",
+            "ruff",
+            "mypy",
+        ],
     },
 )

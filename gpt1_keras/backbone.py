@@ -3,7 +3,7 @@
 import keras
 import keras_hub
 
-from gpt1_keras.layers import TokenAndPositionEmbedding, TransformerBlock
+from gpt1_keras.layers import Dropout, TokenAndPositionEmbedding, TransformerBlock
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -53,9 +53,7 @@ class GPT1Backbone(keras_hub.models.Backbone):
         self.embedding = TokenAndPositionEmbedding(
             vocabulary_size, max_sequence_length, hidden_dim, dtype=dtype, name="embedding"
         )
-        self.embedding_dropout = keras.layers.Dropout(
-            dropout, dtype=dtype, name="embedding_dropout"
-        )
+        self.embedding_dropout = Dropout(dropout, dtype=dtype, name="embedding_dropout")
         self.blocks = [
             TransformerBlock(num_heads, intermediate_dim, dropout, dtype=dtype, name=f"block_{i}")
             for i in range(num_layers)

@@ -1,9 +1,12 @@
 """Files that are written whole or not at all."""
 
 import contextlib
+import glob
 import os
 import shutil
 import tempfile
+
+_PREFIX = ".tmp-"
 
 
 @contextlib.contextmanager
@@ -18,7 +21,7 @@ def atomic_path(path):
     path = os.path.abspath(path)
     parent, name = os.path.split(path)
     os.makedirs(parent, exist_ok=True)
-    folder = tempfile.mkdtemp(prefix=".tmp-", dir=parent)
+    folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
     temporary = os.path.join(folder, name)
     try:
         yield temporary
@@ -30,6 +33,12 @@ def atomic_path(path):
         _sync(parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_leftovers(folder):
+    """Removes what processes that were killed had begun to write into the folder."""
+    for path in glob.glob(os.path.join(glob.escape(folder), _PREFIX + "*")):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _sync_tree(path):

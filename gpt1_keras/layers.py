@@ -1,12 +1,14 @@
-"""The layers of the decoder, in keras.ops alone."""
+"""The layers of the decoder, in keras.ops alone.
 
-from functools import partial
+In training they take `lean_ops`; in inference stock operations, as the lean ones would bring their
+gradients into exports.
+"""
 
 import keras
 from keras import ops
 
-from gpt1_keras.lean_ops import causal_attention
-from gpt1_keras.lean_ops import gelu as lean_gelu
+from gpt1_keras import lean_ops
+from gpt1_keras.random_mask import random_mask
 
 INITIALIZER_STDDEV = 0.02
 LAYER_NORM_EPSILON = 1e-5
@@ -125,26 +127,32 @@ class CausalSelfAttention(keras.layers.Layer):
         batch, length = ops.shape(x)[0], ops.shape(x)[1]
         qkv = ops.reshape(self.qkv(x), (batch, length, 3, self.num_heads, self.head_dim))
         qkv = ops.transpose(qkv, (2, 0, 3, 1, 4))  # (3, B, heads, T, head_dim)
-        query, key, value = qkv[0], qkv[1], qkv[2]
+        qkv = ops.unstack(qkv, 3)  # each (B, heads, T, head_dim)
         if training:
-            x = causal_attention(query, key, value, self._keep(batch, length), 1.0 - self.dropout)
+            draw = self._draw_kept if self.dropout else None
+            x = lean_ops.causal_attention(*qkv, draw, 1.0 - self.dropout)
         else:
-            x, cache = _cached_attention(query, key, value, cache, cache_index)
-        x = ops.reshape(
-            ops.transpose(x, (0, 2, 1, 3)), (batch, length, self.num_heads * self.head_dim)
-        )
+            x, cache = _cached_attention(*qkv, cache, cache_index)
+        x = ops.reshape(x, (batch, length, self.num_heads * self.head_dim))
         x = self.output_projection(x)
         return x if cache is None else (x, cache)
 
-    def _keep(self, batch, length):
-        """The probabilities that dropout keeps, bool `[batch, heads, length, length]`."""
-        if not self.dropout:
-            return None
-        shape = (batch, self.num_heads, length, length)
-        return keras.random.uniform(shape, seed=self.seed_generator) >= self.dropout
+    def _draw_kept(self, shape):
+        return random_mask(shape, 1.0 - self.dropout, self.seed_generator)
 
     def get_config(self):
         return {**super().get_config(), "num_heads": self.num_heads, "dropout": self.dropout}
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
+class Dropout(keras.layers.Dropout):
+    """Keras's, by random numbers that cost less."""
+
+    def call(self, x, training=False):
+        if not training or not self.rate:
+            return x
+        kept = random_mask(ops.shape(x), 1.0 - self.rate, self.seed_generator)
+        return ops.where(kept, x / (1.0 - self.rate), ops.zeros((), x.dtype))
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -172,7 +180,7 @@ class TransformerBlock(keras.layers.Layer):
         self.expand = _dense(self.intermediate_dim, dtype, "expand")
         self.contract = _dense(hidden_dim, dtype, "contract")
         self.feedforward_norm = _layer_norm(dtype, "feedforward_norm")
-        self.residual_dropout = keras.layers.Dropout(self.dropout, dtype=dtype)
+        self.residual_dropout = Dropout(self.dropout, dtype=dtype)
         for layer in (self.attention, self.attention_norm, self.expand, self.feedforward_norm):
             layer.build(input_shape)
         self.contract.build((*input_shape[:-1], self.intermediate_dim))
@@ -183,11 +191,11 @@ class TransformerBlock(keras.layers.Layer):
         attended = self.attention(x, cache=cache, cache_index=cache_index, training=training)
         if cache is not None:
             attended, cache = attended
-        x = self.attention_norm(x + self.residual_dropout(attended, training=training))
-        # In inference the stock operation, as the lean one brings its gradient into exports.
-        activation = lean_gelu if training else partial(keras.activations.gelu, approximate=True)
-        transformed = self.contract(activation(self.expand(x)))
-        x = self.feedforward_norm(x + self.residual_dropout(transformed, training=training))
+        x = x + self.residual_dropout(attended, training=training)
+        x = _normalize(self.attention_norm, x, training)
+        transformed = _activate(self.contract, self.expand(x), training)
+        x = x + self.residual_dropout(transformed, training=training)
+        x = _normalize(self.feedforward_norm, x, training)
         return x if cache is None else (x, cache)
 
     def get_config(self):
@@ -203,7 +211,7 @@ def _cached_attention(query, key, value, cache, cache_index):
     """Attention without dropout, over earlier keys and values too.
 
     Returns:
-        `(float [batch, heads, length, head_dim], updated cache)`.
+        `(float [batch, length, heads, head_dim], updated cache)`.
     """
     if cache is not None:
         update = ops.cast(ops.stack((key, value), axis=1), cache.dtype)
@@ -215,7 +223,26 @@ def _cached_attention(query, key, value, cache, cache_index):
     is_past = ops.arange(ops.shape(key)[2]) <= ops.expand_dims(positions, 1)  # (T, S)
     scores = ops.where(is_past, scores, -1e9)
     probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
-    return ops.matmul(probabilities, value), cache
+    return ops.transpose(ops.matmul(probabilities, value), (0, 2, 1, 3)), cache
+
+
+def _normalize(norm, x, training):
+    if training:
+        gain, bias = _tensors(norm.gamma, norm.beta)
+        return lean_ops.layer_norm(x, gain, bias, norm.epsilon)
+    return norm(x)
+
+
+def _activate(dense, x, training):
+    """The dense layer of GELU(x)."""
+    if training:
+        return lean_ops.gelu_dense(x, *_tensors(dense.kernel, dense.bias))
+    return dense(keras.activations.gelu(x, approximate=True))
+
+
+def _tensors(*variables):
+    """The variables' values, in the dtype that the calling layer computes in."""
+    return [ops.copy(variable) for variable in variables]
 
 
 def _dense(units, dtype, name):

@@ -1,101 +1,177 @@
-"""GELU and causal attention that keep little between the forward and the backward pass.
+"""GELU, layer normalisation and causal attention that keep little for the backward pass.
 
-What is cheap to compute, and large, is formed again for the gradient instead of being kept.
+Each makes its gradient by hand: it takes fewer passes over the memory than what automatic
+differentiation makes of the same formula, and keeps fewer tensors.
 """
 
 from keras import ops
 
+from gpt1_keras.scheduling import zero_after
+
 _QUERIES = 128  # that are taken together
 _SLOPE, _CURVE = 1.5957691216057308, 0.0713548162726009  # 2 sqrt(2 / pi), and 0.044715 times it
+_HIDDEN = -1e9  # the score of what comes later
 
 
-def gelu(x):
-    """GELU in its tanh form, 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+def gelu_dense(x, kernel, bias):
+    """GELU(x) kernel + bias, with GELU in its tanh form.
 
-    That is x sigmoid(y) with y = 2 sqrt(2 / pi) (x + 0.044715 x^3). Only x is kept.
+    0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) is x sigmoid(y) with
+    y = 2 sqrt(2 / pi) (x + 0.044715 x^3). Of all this only x is kept.
 
     Args:
-        x: float, of any shape.
+        x: float `[..., in]`.
+        kernel: float `[in, out]`.
+        bias: float `[out]`.
 
     Returns:
-        float, of the same shape and dtype.
+        float `[..., out]`.
     """
 
-    def gate(x):
-        return ops.sigmoid(x * (_SLOPE + _CURVE * x * x))
+    def gate_of(x):
+        y = x * (_SLOPE + _CURVE * ops.square(x))
+        return ops.sigmoid(y), y
 
     @ops.custom_gradient
-    def apply(x):
+    def apply(x, kernel, bias):
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
-            s = gate(x)
-            return upstream * (s + x * s * (1.0 - s) * (_SLOPE + 3.0 * _CURVE * x * x))
+            late_x = x + zero_after(upstream)
+            gate, y = gate_of(late_x)
+            # gate + x gate' with x y' = 3 y - 2 x _SLOPE
+            slope = gate * (1.0 + (1.0 - gate) * (3.0 * y - (2.0 * _SLOPE) * late_x))
+            activated = ops.reshape(late_x * gate, (-1, kernel.shape[0]))
+            rows = ops.reshape(upstream, (-1, kernel.shape[1]))
+            return (
+                ops.matmul(upstream, ops.transpose(kernel)) * slope,
+                ops.matmul(ops.transpose(activated), rows),
+                ops.sum(rows, axis=0),
+            )
 
-        return x * gate(x), gradient
+        return ops.matmul(x * gate_of(x)[0], kernel) + bias, gradient
 
-    return apply(x)
+    return apply(x, kernel, bias)
 
 
-def causal_attention(query, key, value, keep=None, keep_probability=1.0):
+def layer_norm(x, gain, bias, epsilon):
+    """gain (x - mean) / sqrt(variance + epsilon) + bias, over the last axis, in float32.
+
+    Args:
+        x: float `[..., width]`.
+        gain, bias: float `[width]`.
+        epsilon: float.
+
+    Returns:
+        float, of the shape and dtype of x.
+    """
+    width = x.shape[-1]
+    per_column = tuple(range(len(x.shape) - 1))
+
+    def mean(x):
+        return ops.mean(x, axis=-1, keepdims=True)
+
+    @ops.custom_gradient
+    def normalize(x, gain, bias):
+        centred = ops.cast(x, "float32")
+        centred -= mean(centred)
+        scale = ops.rsqrt(mean(ops.square(centred)) + epsilon)
+        normal = centred * scale
+        wide_gain = ops.cast(gain, "float32")
+
+        def gradient(*args, upstream=None):
+            upstream = ops.cast(args[0] if upstream is None else upstream, "float32")
+            product = upstream * normal
+            # Means over a row, weighed by the gains, as products with a vector.
+            row_mean = ops.matmul(upstream, wide_gain[:, None] / width)
+            row_slope = ops.matmul(product, wide_gain[:, None] / width)
+            x_gradient = (upstream * wide_gain - row_mean - normal * row_slope) * scale
+            return (
+                ops.cast(x_gradient, x.dtype),
+                ops.cast(ops.sum(product, axis=per_column), gain.dtype),
+                ops.cast(ops.sum(upstream, axis=per_column), bias.dtype),
+            )
+
+        return ops.cast(normal * wide_gain + ops.cast(bias, "float32"), x.dtype), gradient
+
+    return normalize(x, gain, bias)
+
+
+def causal_attention(query, key, value, draw_kept=None, keep_probability=1.0):
     """softmax(q k^T / sqrt(d)) v, where each position sees itself and those before it.
 
-    Only query, key, value, the normalisers and the dropout mask are kept. Queries are taken in
-    blocks, so that most of what the causal mask would hide is never computed.
+    Only query, key, value, output, the normalisers and the dropout masks are kept. Queries are
+    taken in blocks, so that most of what the causal mask would hide is never computed.
 
     Args:
         query, key, value: float `[batch, heads, length, head_dim]`.
-        keep: optional bool `[batch, heads, length, length]`, the probabilities that dropout keeps.
+        draw_kept: optional function from the shape of a block of probabilities,
+            `[batch, heads, queries, keys]`, to a bool tensor: those that dropout keeps. The
+            queries are the last of the keys.
         keep_probability: float, the share that it keeps.
 
     Returns:
-        float `[batch, heads, length, head_dim]`.
+        float `[batch, length, heads, head_dim]`.
     """
-    scale = query.shape[-1] ** -0.5
+    batch, heads, length, head_dim = ops.shape(query)
+    dtype, scale = query.dtype, query.shape[-1] ** -0.5
     blocks = _blocks(query.shape[2])
+    kept = [None] * len(blocks)
+    if draw_kept is not None:
+        ends = [length if stop is None else stop for _, stop in blocks]
+        kept = [
+            draw_kept((batch, heads, end - start, end)) for (start, _), end in zip(blocks, ends)
+        ]
 
-    def block_scores(query, key, start, stop):
-        scores = ops.matmul(query[:, :, start:stop], _transpose(key[:, :, :stop]))
-        scores = ops.cast(scores, "float32") * scale  # (B, heads, queries, keys)
-        rows = start + ops.arange(ops.shape(scores)[2])
-        is_past = ops.arange(ops.shape(scores)[3]) <= ops.expand_dims(rows, 1)
-        return ops.where(is_past, scores, -1e9)
+    def scores_of(query, key):
+        """float32 `[batch, heads, queries, keys]`"""
+        scores = ops.cast(ops.matmul(query, _transpose(key)), "float32")
+        queries, keys = ops.shape(scores)[2:]
+        is_past = ops.arange(keys) <= ops.arange(queries)[:, None] + (keys - queries)
+        return ops.where(is_past, scores, _HIDDEN)
 
-    def drop(x, start, stop):
-        if keep is None:
-            return x
-        return ops.where(keep[:, :, start:stop, :stop], x / keep_probability, 0.0)
+    def drop(x, kept):
+        return x if kept is None else ops.where(kept, x, ops.zeros((), x.dtype))
 
     @ops.custom_gradient
     def attend(query, key, value):
         outputs, normalizers = [], []
-        for start, stop in blocks:
-            scores = block_scores(query, key, start, stop)
-            probabilities = ops.softmax(scores)
-            # log sum exp = max - log(softmax at the max), as the largest term of the sum is 1.
-            normalizers.append(
-                ops.max(scores, axis=-1, keepdims=True)
-                - ops.log(ops.max(probabilities, axis=-1, keepdims=True))
-            )
-            probabilities = ops.cast(drop(probabilities, start, stop), value.dtype)
-            outputs.append(ops.matmul(probabilities, value[:, :, :stop]))
+        for (start, stop), block_kept in zip(blocks, kept):
+            scores = scores_of(query[:, :, start:stop] * scale, key[:, :, :stop])
+            largest = ops.max(scores, axis=-1, keepdims=True)
+            weights = ops.exp(scores - largest)
+            total = ops.sum(weights, axis=-1, keepdims=True)
+            normalizers.append(largest + ops.log(total))
+            output = ops.matmul(ops.cast(drop(weights, block_kept), dtype), value[:, :, :stop])
+            outputs.append(output / ops.cast(total * keep_probability, dtype))
+        output = ops.transpose(ops.concatenate(outputs, axis=2), (0, 2, 1, 3))
 
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
+            late = zero_after(upstream)
+            inputs = (query + late) * scale, key + late, value + late
+            # The mean slope of a row of probabilities, of which the softmax takes it off.
+            means = ops.sum(ops.cast(upstream, "float32") * ops.cast(output, "float32"), axis=-1)
+            means = ops.transpose(means, (0, 2, 1))[..., None]
+            upstream = ops.transpose(upstream, (0, 2, 1, 3))
             query_gradients, key_gradient, value_gradient = [], 0.0, 0.0
-            for (start, stop), normalizer in zip(blocks, normalizers):
-                probabilities = ops.exp(block_scores(query, key, start, stop) - normalizer)
-                output = upstream[:, :, start:stop]
-                dropped = ops.cast(drop(probabilities, start, stop), value.dtype)
-                value_gradient += _pad(ops.matmul(_transpose(dropped), output), query)
-                slope = ops.matmul(output, _transpose(value[:, :, :stop]))
-                slope = drop(ops.cast(slope, "float32"), start, stop)
-                slope -= ops.sum(slope * probabilities, axis=-1, keepdims=True)
-                slope = ops.cast(slope * probabilities * scale, query.dtype)
-                query_gradients.append(ops.matmul(slope, key[:, :, :stop]))
-                key_gradient += _pad(ops.matmul(_transpose(slope), query[:, :, start:stop]), query)
-            return ops.concatenate(query_gradients, axis=2), key_gradient, value_gradient
+            for (start, stop), block_kept, normalizer in zip(blocks, kept, normalizers):
+                block_query, (block_key, block_value) = (
+                    inputs[0][:, :, start:stop],
+                    (x[:, :, :stop] for x in inputs[1:]),
+                )
+                block_upstream = upstream[:, :, start:stop] / keep_probability
+                weights = ops.exp(scores_of(block_query, block_key) - normalizer)
+                dropped = ops.cast(drop(weights, block_kept), dtype)
+                slope = ops.matmul(block_upstream, _transpose(block_value))
+                slope = drop(ops.cast(slope, "float32"), block_kept) - means[:, :, start:stop]
+                slope = ops.cast(slope * weights, dtype)
+                query_gradients.append(ops.matmul(slope, block_key))
+                key_gradient += _pad(ops.matmul(_transpose(slope), block_query), length)
+                value_gradient += _pad(ops.matmul(_transpose(dropped), block_upstream), length)
+            query_gradient = ops.concatenate(query_gradients, axis=2) * scale
+            return query_gradient, key_gradient, value_gradient
 
-        return ops.concatenate(outputs, axis=2), gradient
+        return output, gradient
 
     return attend(query, key, value)
 
@@ -107,10 +183,9 @@ def _blocks(length):
     return [(start, min(start + _QUERIES, length)) for start in range(0, length, _QUERIES)]
 
 
-def _pad(x, like):
+def _pad(x, length):
     """Adds zeros for the keys that a block does not reach."""
-    missing = ops.shape(like)[2] - ops.shape(x)[2]
-    return ops.pad(x, ((0, 0), (0, 0), (0, missing), (0, 0)))
+    return ops.pad(x, ((0, 0), (0, 0), (0, length - ops.shape(x)[2]), (0, 0)))
 
 
 def _transpose(x):

@@ -4,15 +4,19 @@ import keras
 from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.scheduling import zero_after
 
-MAX_LOGITS = 2**24  # in memory at a time: 64 MiB in float32
+# In memory at a time: 32 MiB in float32, or this share of all, which is more if the batch is large.
+MAX_LOGITS = 2**23
+_MAX_CHUNKS = 16
 
 
 def linear_cross_entropy(states, table, targets, weights, training=False):
     """The weighted sum of -log softmax(states table^T)[target].
 
     The logits are formed chunk by chunk, and in training each chunk's gradient is formed with its
-    loss. So no more than `MAX_LOGITS` of them are ever in memory, and nothing is computed twice.
+    loss. So no more than `MAX_LOGITS` or a 16th of them are ever in memory, and nothing is computed
+    twice.
 
     Args:
         states: float `[rows, width]`.
@@ -28,21 +32,24 @@ def linear_cross_entropy(states, table, targets, weights, training=False):
     if not training:
         return _sum_over_chunks(states, table, targets, weights, chunks, training)[0]
 
+    # Gradients are of weights up to 1, so that float16 does not round those of a mean to 0.
+    largest = ops.max(weights, initial=1e-30)
+
     @ops.custom_gradient
     def loss_with_gradient(states, table):
         loss, states_gradient, table_gradient = _sum_over_chunks(
-            states, table, targets, weights, chunks, training
+            states, table, targets, weights / largest, chunks, training
         )
 
         def gradient(*args, upstream=None):
             # float32 up to here, so that a float16 loss scale comes before the rounding.
-            upstream = args[0] if upstream is None else upstream
+            upstream = largest * (args[0] if upstream is None else upstream)
             return (
                 ops.cast(upstream * states_gradient, states.dtype),
                 ops.cast(upstream * table_gradient, table.dtype),
             )
 
-        return loss, gradient
+        return largest * loss, gradient
 
     return loss_with_gradient(states, table)
 
@@ -50,8 +57,9 @@ def linear_cross_entropy(states, table, targets, weights, training=False):
 def _pad_to_chunks(states, table, targets, weights):
     """Adds rows of weight 0 until a whole number of equal chunks holds all rows."""
     rows = ops.shape(states)[0]
-    max_rows = max(1, MAX_LOGITS // table.shape[0])
-    chunks = (rows + max_rows - 1) // max_rows
+    largest = max if isinstance(rows, int) else ops.maximum
+    max_rows = largest(max(1, MAX_LOGITS // table.shape[0]), -(-rows // _MAX_CHUNKS))
+    chunks = largest(1, -(-rows // max_rows))
     missing = -rows % chunks
     states = ops.pad(states, ((0, missing), (0, 0)))
     return states, ops.pad(targets, ((0, missing),)), ops.pad(weights, ((0, missing),)), chunks
@@ -76,17 +84,18 @@ def _sum_over_chunks(states, table, targets, weights, chunks, training):
         if not training:
             return index + 1, loss
         states_gradient, table_gradient = gradients
-        # Divided by the largest weight, so that float16 does not round a mean's gradients to 0.
-        slope = ops.cast(slope * (weight / largest)[:, None], state.dtype)
-        state_gradient = ops.cast(ops.matmul(slope, table), "float32") * largest
+        slope, weight = ops.cast(slope, state.dtype), weight[:, None]
+        state_gradient = ops.cast(ops.matmul(slope, table), "float32") * weight
         states_gradient = ops.slice_update(states_gradient, (start, 0), state_gradient)
-        table_gradient += ops.cast(ops.matmul(ops.transpose(slope), state), "float32") * largest
+        state *= ops.cast(weight, state.dtype)
+        table_gradient += ops.cast(ops.matmul(ops.transpose(slope), state), "float32")
         return index + 1, loss, states_gradient, table_gradient
 
-    largest = ops.maximum(ops.max(weights), 1e-30)
     carried = [0, ops.zeros(())]
     if training:
-        carried += [ops.zeros(ops.shape(states), "float32"), ops.zeros(table.shape, "float32")]
+        # Not constants, which TensorFlow would keep in the graph for good.
+        zero = ops.cast(zero_after(table), "float32")
+        carried += [ops.full(ops.shape(states), zero), ops.full(table.shape, zero)]
     _, *results = ops.while_loop(lambda index, *_: index < chunks, add_chunk, carried)
     return results
 

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.scheduling import after
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -34,7 +35,9 @@ class GPT1Adam(keras.optimizers.Adam):
                 * ops.sqrt(1 - ops.power(ops.cast(self.beta_2, variable.dtype), step))
                 / (1 - ops.power(ops.cast(self.beta_1, variable.dtype), step))
             )
-            self.assign_sub(variable, corrected * self.decoupled_decay * variable)
+            # Not before the gradient is there: else it would lie in memory all along.
+            with after(gradient):
+                self.assign_sub(variable, corrected * self.decoupled_decay * variable)
         if keras.backend.backend() == "tensorflow" and not self.amsgrad:
             self._fused_update(gradient, variable, learning_rate)
         else:

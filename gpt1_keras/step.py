@@ -184,9 +184,11 @@ class TensorFlowStep(StatelessLoss):
 
     def make_train_function(self, force=False):
         if self.train_function is None or force:
-            self._compiled_gradients = tf.function(
-                self._gradients, jit_compile=self.jit_compile, autograph=False
-            )
+            self._compiled_gradients = self._gradients
+            if not self.run_eagerly:
+                self._compiled_gradients = tf.function(
+                    self._gradients, jit_compile=self.jit_compile, autograph=False
+                )
             with self._no_outer_jit():
                 super().make_train_function(force)
 

@@ -1,12 +1,15 @@
 """What all tests share: where the data lies, small models, and a run in the C++ runtime."""
 
+import contextlib
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 
 import keras
+import numpy as np
 import pytest
 
 import gpt1_keras
@@ -76,8 +79,72 @@ def run_cpp():
         command += ["--signature", signature]
         for name, value in inputs.items():
             command += ["--input", f"{name}={json.dumps(value)}"]
-        process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert process.returncode == 0, process.stderr
         return json.loads(process.stdout)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def free_ports():
+    """A function that gives as many free ports as one asks for."""
+
+    def find(count):
+        with contextlib.ExitStack() as stack:
+            sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+            for opened in sockets:
+                opened.bind(("localhost", 0))
+            return [opened.getsockname()[1] for opened in sockets]
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def value_and_gradients():
+    """A function's value, and its gradients by its first arguments, on either backend.
+
+    The modes are `"eager"`, `"xla"` and, on TensorFlow, `"graph"` and `"open"`, a graph that does
+    not know how long the `open_axes` of each argument are.
+    """
+
+    def on_tensorflow(function, arguments, count, upstream, mode, open_axes):
+        import tensorflow as tf
+
+        def run(*tensors):
+            with tf.GradientTape() as tape:
+                tape.watch(tensors[:count])
+                value = function(*tensors)
+            return value, tape.gradient(value, tensors[:count], output_gradients=upstream)
+
+        if mode != "eager":
+            run = tf.function(run, jit_compile=mode == "xla")
+        if mode == "open":
+            shapes = [
+                [None if axis in axes else size for axis, size in enumerate(tensor.shape)]
+                for tensor, axes in zip(arguments, open_axes, strict=True)
+            ]
+            run = run.get_concrete_function(
+                *[tf.TensorSpec(shape, tensor.dtype) for shape, tensor in zip(shapes, arguments)]
+            )
+        return run(*arguments)
+
+    def on_jax(function, arguments, count, upstream, mode, open_axes):
+        import jax
+
+        def run(*arrays):
+            value, pull = jax.vjp(lambda *first: function(*first, *arrays[count:]), *arrays[:count])
+            return value, pull(jax.numpy.ones_like(value) if upstream is None else upstream)
+
+        return (jax.jit(run) if mode == "xla" else run)(*arguments)
+
+    def compute(function, arguments, count, upstream=None, mode="eager", open_axes=()):
+        run = on_jax if keras.backend.backend() == "jax" else on_tensorflow
+        arguments = [keras.ops.convert_to_tensor(argument) for argument in arguments]
+        upstream = None if upstream is None else keras.ops.convert_to_tensor(upstream)
+        value, gradients = run(function, arguments, count, upstream, mode, open_axes)
+        for argument, gradient in zip(arguments, gradients):
+            assert gradient.dtype == argument.dtype
+        return [np.array(keras.ops.cast(x, "float32"), np.float64) for x in (value, *gradients)]
+
+    return compute

@@ -1,10 +1,12 @@
 """Files that are written whole or not at all."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
-from gpt1_keras.files import atomic_path
+from gpt1_keras.files import atomic_path, remove_leftovers
 
 
 def write_file(path, content="new"):
@@ -120,3 +122,24 @@ def test_content_reaches_the_disk_before_its_name(tmp_path, monkeypatch, write):
         write(temporary)
     before = ["path"] if write is write_file else ["new", "path"]
     assert events == [*before, "renamed", tmp_path.name]
+
+
+def test_what_a_killed_process_left_is_removed_and_no_more(tmp_path):
+    folder = tmp_path / "[a] folder"
+    with atomic_path(folder / "whole") as temporary:
+        write_file(temporary)
+    killed = subprocess.run(
+        [
+            sys.executable, "-c",
+            "import os, sys; from gpt1_keras.files import atomic_path\n"
+            "with atomic_path(sys.argv[1]) as path:\n"
+            "    open(path, 'w').write('half'); os.kill(os.getpid(), 9)",
+            str(folder / "other"),
+        ],
+        start_new_session=True,
+    )  # fmt: skip
+    assert killed.returncode == -9
+    assert len(list(folder.iterdir())) == 2
+    remove_leftovers(folder)
+    assert [path.name for path in folder.iterdir()] == ["whole"]
+    remove_leftovers(tmp_path / "nowhere")

@@ -90,11 +90,6 @@ class Checkpoints:
             variable.assign(value)
         return header["step"]
 
-    def remove_leftovers(self):
-        """Removes what a killed process was writing."""
-        for path in self.folder.glob(".tmp-*"):
-            shutil.rmtree(path, ignore_errors=True)
-
     def clear(self):
         """Deletes all checkpoints."""
         shutil.rmtree(self.folder, ignore_errors=True)

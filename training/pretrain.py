@@ -14,7 +14,6 @@ command on a machine with TensorFlow then writes the preset.
 import argparse
 import contextlib
 import dataclasses
-import importlib.util
 import sys
 import time
 
@@ -28,10 +27,10 @@ from gpt1_keras.optimizer import GPT1Adam, PretrainingSchedule
 from gpt1_keras.presets import CONFIGURATIONS, configuration
 from training.batches import training_batches, validation_batches
 from training.run import Run
+from training.strategies import STRATEGIES, find_strategy
 from training.throughput import flops_per_token, measure_peak
 from training.windows import Corpus, Windows, count_sequential_batches
 
-STRATEGIES = ("none", "mirrored", "multi_worker")
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -59,9 +58,15 @@ class Options:
         context = configuration(self.config).get("max_sequence_length", 512)
         if self.sequence_length is None:
             object.__setattr__(self, "sequence_length", context)
-        for name in ("steps", "batch_size", "sequence_length", "accumulation_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1. Received: {getattr(self, name)}.")
+        _check_counts(self, "steps", "batch_size", "sequence_length", "accumulation_steps")
+        for name, is_right, expected in (
+            ("learning_rate", lambda value: value > 0, "above 0"),
+            ("clip_norm", lambda value: value is None or value > 0, "above 0"),
+            ("warmup_steps", lambda value: value >= 0, "at least 0"),
+            ("dropout", lambda value: value is None or 0 <= value < 1, "at least 0 and below 1"),
+        ):
+            if not is_right(getattr(self, name)):
+                raise ValueError(f"{name} must be {expected}. Received: {getattr(self, name)}.")
         if self.sequence_length > context:
             raise ValueError(
                 f"sequence_length must be at most {context}, the context of {self.config}. "
@@ -73,11 +78,25 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class Pace:
-    """When to keep and to look: changes nothing in the model that comes out."""
+    """When to keep and to look: changes nothing in the model that comes out.
+
+    Raises:
+        ValueError: a number below 1.
+    """
 
     checkpoint_every: int = 500
     keep: int = 3
     validation_batches: int | None = None
+
+    def __post_init__(self):
+        _check_counts(self, "checkpoint_every", "keep", "validation_batches")
+
+
+def _check_counts(options, *names):
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1. Received: {value}.")
 
 
 def pretrain(options, corpus, output, strategy="none", jit_compile="auto", pace=None, verbose=1):
@@ -102,10 +121,13 @@ def pretrain(options, corpus, output, strategy="none", jit_compile="auto", pace=
         OSError: a checkpoint could not be written.
     """
     pace = pace or Pace()
-    strategy, is_chief = _strategy(strategy)
+    strategy, is_chief = find_strategy(strategy)
     corpus = Corpus(corpus)
-    facts = {**dataclasses.asdict(options), "corpus": corpus.fingerprint}
+    corpus.verify()
+    facts = {**dataclasses.asdict(options), "corpus_fingerprint": corpus.fingerprint}
     run = Run(output, facts, pace.keep)
+    if run.result:
+        return run.result
     if is_chief:
         run.start()
     train = Windows(
@@ -189,7 +211,7 @@ def _finish(run, model, corpus, options, strategy, is_chief):
         facts |= _validate(model, corpus, options, strategy)
     if not is_chief:
         return facts
-    if importlib.util.find_spec("tensorflow") is None:
+    if not _has_tensorflow():
         print("The preset needs TensorFlow: run the same command where it is installed.")
         return facts
     from training.tokenizers import load_tokenizer
@@ -201,28 +223,12 @@ def _finish(run, model, corpus, options, strategy, is_chief):
     return run.finish(facts)
 
 
-def _strategy(name):
-    """The strategy of that name, or None, and whether this process writes the files."""
-    if name not in STRATEGIES:
-        raise ValueError(f"Unknown strategy {name!r}; expected one of {list(STRATEGIES)}.")
-    if name == "none":
-        return None, True
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(
-            f"The strategy {name!r} needs Keras's TensorFlow backend. Received: "
-            f"{keras.backend.backend()!r}."
-        )
-    import tensorflow as tf
-
-    if name == "mirrored":
-        devices = [device.name.replace("/physical_device:", "") for device in _accelerators(tf)]
-        return tf.distribute.MirroredStrategy(devices), True
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    return strategy, strategy.cluster_resolver.task_id in (None, 0)
-
-
-def _accelerators(tf):
-    return tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+def _has_tensorflow():
+    try:
+        import tensorflow  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def _line(entry):
@@ -286,7 +292,8 @@ def main(arguments=None):
     if namespace.pop("deterministic"):
         _make_deterministic()
     try:
-        result = pretrain(Options(**namespace), **place, jit_compile=jit_compile, pace=Pace(**pace))
+        options, pace = Options(**namespace), Pace(**pace)
+        result = pretrain(options, **place, jit_compile=jit_compile, pace=pace)
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

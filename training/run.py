@@ -4,7 +4,7 @@ import json
 import pathlib
 
 import gpt1_keras
-from gpt1_keras.files import atomic_path
+from gpt1_keras.files import atomic_path, remove_leftovers
 from training.checkpoints import Checkpoints
 
 
@@ -46,8 +46,9 @@ class Run:
 
     def start(self):
         """Writes down the options, and removes what a killed process was writing."""
+        for folder in (self.folder, self.checkpoints.folder):
+            remove_leftovers(str(folder))
         self._write("options.json", self.options)
-        self.checkpoints.remove_leftovers()
 
     def add(self, entry):
         """Adds an entry, a dict, to the history."""

@@ -46,8 +46,8 @@ class Corpus:
         folder: `pathlib.Path`.
         index: dict, the content of `index.json`.
         vocabulary_size: int, the number of ids, special tokens included.
-        fingerprint: str, a SHA-256 that changes if and only if the tokens, their order or the
-            tokenizer changes.
+        fingerprint: str, 16 hexadecimal digits that change if and only if the tokens, their order
+            or the tokenizer changes.
         splits: dict from name to `Split`.
 
     Raises:
@@ -256,7 +256,7 @@ def _fingerprint(index):
             for name, split in index["splits"].items()
         },
     }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _check_positive(**numbers):

@@ -5,6 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from training.corpus import Options, make_corpus
 from training.windows import Corpus
 
 STORIES = {
@@ -84,3 +85,19 @@ def read_files():
         return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
     return read
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory, write_texts, tokenizer_dir):
+    """A corpus of 2,000 tokens and a validation split."""
+    random = np.random.default_rng(0)
+    words = "a good film and a bad one, the staff were kind, lovely, dull".split()
+
+    def text(count):
+        return " ".join(random.choice(words, count))
+
+    folder = tmp_path_factory.mktemp("corpus")
+    texts = {"train/a.txt": text(1500), "train/b.txt": text(500), "valid/c.txt": text(200)}
+    options = Options(write_texts(folder / "texts", texts), tokenizer=tokenizer_dir)
+    make_corpus(options, folder / "corpus")
+    return folder / "corpus"

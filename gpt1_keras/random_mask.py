@@ -1,0 +1,35 @@
+"""Random booleans, for dropout."""
+
+import math
+
+import keras
+from keras import ops
+
+from gpt1_keras.lazy import tensorflow as tf
+
+_VALUES = 2**16
+
+
+def random_mask(shape, probability, seed_generator):
+    """Booleans that are true with a probability, rounded to a multiple of 2^-16.
+
+    On TensorFlow four of them come from each random number of 64 bits. A uniform float for each, as
+    in Keras's dropout, takes twice as long in a graph and 70 times as long in XLA on a CPU.
+
+    Args:
+        shape: tuple of ints or scalars.
+        probability: float.
+        seed_generator: `keras.random.SeedGenerator`.
+
+    Returns:
+        bool of that shape.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return keras.random.uniform(shape, seed=seed_generator) < probability
+    size = math.prod(shape)
+    words = tf.random.stateless_uniform(
+        [-(-size // 4)], seed_generator.next(), minval=None, maxval=None, dtype="uint64"
+    )
+    numbers = ops.reshape(tf.bitcast(words, "uint16"), (-1,))[:size]
+    last = min(round(probability * _VALUES), _VALUES) - 1
+    return ops.reshape(numbers <= tf.constant(last, "uint16"), shape)

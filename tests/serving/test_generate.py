@@ -1,0 +1,151 @@
+"""The program that continues texts: each sampler, both ways to give prompts, and its errors."""
+
+import io
+import sys
+
+import keras
+import keras_hub
+import numpy as np
+import pytest
+
+import gpt1_keras
+from serving import generate
+
+PROMPTS = ["a good film, and", "the"]
+LENGTH = 12
+CONTEXT = 16
+
+
+@pytest.fixture(scope="module")
+def lm(tiny_tokenizer):
+    """A model of weights that make it write many different tokens."""
+    keras.utils.set_random_seed(0)
+    backbone = gpt1_keras.GPT1Backbone(
+        tiny_tokenizer.vocabulary_size(),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=32,
+        intermediate_dim=64,
+        max_sequence_length=CONTEXT,
+    )
+    random = np.random.default_rng(5)
+    for variable in backbone.weights:
+        variable.assign(variable + random.normal(0.0, 0.6, variable.shape))
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, sequence_length=LENGTH)
+    return gpt1_keras.GPT1CausalLM(backbone, preprocessor)
+
+
+@pytest.fixture(scope="module")
+def preset(lm, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("lm") / "preset")
+    lm.save_to_preset(folder)
+    return folder
+
+
+@pytest.fixture
+def run(preset, capsys):
+    """A function that runs the program and returns its exit status, output and error output."""
+
+    def run(*arguments, model=preset):
+        status = generate.main([f"--model={model}", *arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def expect(lm, prompts, sampler, **arguments):
+    """What the program must print."""
+    lm.compile(sampler=sampler, jit_compile=False)
+    return "".join(lm.generate([prompt], **arguments)[0] + "\n" for prompt in prompts)
+
+
+def test_greedy(run, lm):
+    expected = expect(lm, PROMPTS, "greedy")
+    assert run("--sampler=greedy", *PROMPTS) == (0, expected, "")
+    assert [line[:3] for line in expected.splitlines()] == [prompt[:3] for prompt in PROMPTS]
+
+
+def test_lines_of_the_standard_input_and_a_max_length(run, lm, monkeypatch):
+    text = "\r\n".join([*PROMPTS, "k\xefnd"]).encode() + b" \xff\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    prompts = [*PROMPTS, "k\xefnd \ufffd"]
+    expected = expect(lm, prompts, "greedy", max_length=CONTEXT)
+    assert run("--sampler=greedy", f"--max-length={CONTEXT}") == (0, expected, "")
+
+
+def test_beams(run, lm):
+    sampler = keras_hub.samplers.BeamSampler(num_beams=3)
+    expected = expect(lm, PROMPTS, sampler)
+    assert run("--sampler=beam", "--beams=3", *PROMPTS) == (0, expected, "")
+    assert expected != expect(lm, PROMPTS, "greedy")
+
+
+def test_a_seed_gives_the_same_texts_and_another_seed_others(run):
+    options = ("--sampler=top_p", "--p=0.99", "--temperature=2", *PROMPTS)
+    first, second, other = (run(*options, f"--seed={seed}") for seed in (3, 3, 4))
+    assert first == second and first[0] == 0
+    assert first[1] != other[1]
+
+
+def test_cold_or_narrow_sampling_is_greedy(run, lm):
+    expected = expect(lm, PROMPTS[:1], "greedy")
+    for options in (("--k=1",), ("--sampler=random", "--temperature=1e-4")):
+        assert run(*options, PROMPTS[0]) == (0, expected, "")
+
+
+def test_samplers_have_the_options_that_they_are_given():
+    sampler = generate.make_sampler("top_k", k=7, temperature=0.5, seed=1)
+    assert isinstance(sampler, keras_hub.samplers.TopKSampler)
+    assert (sampler.k, sampler.temperature, sampler.seed) == (7, 0.5, 1)
+    assert generate.make_sampler("top_p", p=0.3).p == 0.3
+    assert generate.make_sampler("beam", k=None, beams=2).num_beams == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["a", ""], "Prompt 2 is empty; a text goes on from at least one token."),
+        ([" \n"], "Prompt 1 is empty; "),
+        (["the", "a" * 90], "Prompt 2 has 90 tokens, and max_length is 12: there is no room to go"),
+        (["a", "--max-length=17"], "max_length must be from 1 to 16, the model's context. Receiv"),
+        (["a", "--max-length=0"], "max_length must be from 1 to 16, the model's context. Received"),
+        (["a", "--k=99"], "k must be at most 77, the model's tokens. Received: 99."),
+        (["a", "--k=0"], "k must be at least 1. Received: 0."),
+        (["a", "--sampler=top_p", "--p=1.1"], "p must be above 0 and at most 1. Received: 1.1."),
+        (["a", "--sampler=beam", "--beams=0"], "beams must be at least 1. Received: 0."),
+        (["a", "--temperature=0"], "temperature must be above 0. Received: 0.0."),
+        (["a", "--temperature=nan"], "temperature must be above 0. Received: nan."),
+        (["a", "--p=0.5"], "The sampler 'top_k' takes no p. Received: 0.5."),
+        (["a", "--sampler=greedy", "--seed=0"], "The sampler 'greedy' takes no seed. Received: 0."),
+        (["a", "--sampler=best"], "Unknown sampler 'best'; expected one of ['greedy', 'random', "),
+    ],
+)
+def test_errors_are_one_line(run, arguments, error):
+    status, out, err = run(*arguments)
+    assert (status, out) == (1, "")
+    assert err.startswith(f"error: {error}") and err.count("\n") == 1
+
+
+def test_no_prompt(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    error = "error: There is no prompt, neither an argument nor a line of standard input.\n"
+    assert run() == (1, "", error)
+
+
+def test_what_is_no_language_model(run, lm, tiny_tokenizer, tmp_path):
+    folder = str(tmp_path / "none")
+    error = f"error: {folder} is no preset of a language model: it has no task.json.\n"
+    assert run("a", model=folder) == (1, "", error)
+
+    folder = str(tmp_path / "classifier")
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, CONTEXT)
+    classifier = gpt1_keras.GPT1TextClassifier(lm.backbone, 2, preprocessor=preprocessor)
+    classifier.save_to_preset(folder)
+    error = f"error: {folder} is a preset of a GPT1TextClassifier; expected a GPT1CausalLM.\n"
+    assert run("a", model=folder) == (1, "", error)
+
+    folder = str(tmp_path / "bare")
+    gpt1_keras.GPT1CausalLM(lm.backbone).save_to_preset(folder)
+    error = f"error: {folder} has no preprocessor, and so no tokenizer for prompts.\n"
+    assert run("a", model=folder) == (1, "", error)

@@ -1,0 +1,24 @@
+"""What needs no TensorFlow, tested where there is none."""
+
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+TESTS = pathlib.Path(__file__).parent
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
+def test_the_lean_operations_are_the_same_on_jax():
+    files = [str(TESTS / name) for name in ("test_linear_cross_entropy.py", "test_lean_ops.py")]
+    process = subprocess.run(
+        [sys.executable, str(TESTS / "without_tensorflow.py"), "pytest", "-q", *files],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=TESTS.parent,
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert " passed" in process.stdout

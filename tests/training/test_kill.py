@@ -1,0 +1,222 @@
+"""Real processes that are killed, and go on as if nothing had happened, bit for bit.
+
+Processes are forked from one that has imported all, so that they start in no time.
+"""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from gpt1_keras import GPT1CausalLM
+from training.pretrain import main
+
+STEPS = 30
+# With dropout, so that the state of the random numbers counts too.
+COMMAND = [
+    "--config", "gpt1_micro", "--steps", STEPS, "--batch-size", 4, "--sequence-length", 32,
+    "--warmup-steps", 5, "--learning-rate", 3e-3, "--checkpoint-every", 3, "--deterministic",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def context():
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tensorflow", "keras_hub", "training.pretrain"])
+    return context
+
+
+def run(arguments, log, environment, fault):
+    """What a process does; `fault` is called first."""
+    os.environ.update(environment)
+    with open(log, "a") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+        if fault:
+            fault()
+        raise SystemExit(main([str(argument) for argument in arguments]))
+
+
+@pytest.fixture
+def start(context, corpus, tmp_path):
+    """Starts the program, which writes into `name`."""
+    processes = []
+
+    def start(name, fault=None, environment=None, *more):
+        arguments = ["--corpus", corpus, "--output", tmp_path / name, *COMMAND, *more]
+        log = tmp_path / f"{name}.log"
+        process = context.Process(target=run, args=(arguments, log, environment or {}, fault))
+        process.start()
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.join()
+
+
+@pytest.fixture
+def finish(start, tmp_path):
+    def finish(name, *arguments, **keywords):
+        process = start(name, *arguments, **keywords)
+        process.join(300)
+        assert process.exitcode == 0, (tmp_path / f"{name}.log").read_text()
+
+    return finish
+
+
+@pytest.fixture
+def whole(finish, tmp_path):
+    """The folder of a run that nobody killed."""
+    finish("whole")
+    return tmp_path / "whole"
+
+
+def assert_same_run(found, expected):
+    """The same losses, and the same weights, bit for bit."""
+    curves = []
+    for folder in (found, expected):
+        entries = json.loads((folder / "history.json").read_text())
+        names = ("step", "loss", "validation_loss", "validation_perplexity")
+        curves.append([[entry[name] for name in names] for entry in entries])
+    assert curves[0] == curves[1]
+    assert [entry[0] for entry in curves[0]] == list(range(3, STEPS + 1, 3))
+    models = [GPT1CausalLM.from_preset(str(folder / "preset")) for folder in (found, expected)]
+    for ours, theirs in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    names = sorted(path.name for path in expected.iterdir())
+    assert sorted(path.name for path in found.iterdir()) == names
+
+
+def newest(folder):
+    steps = [int(path.stem[5:]) for path in (folder / "checkpoints").glob("step-*.npz")]
+    return max(steps, default=0)
+
+
+def test_killed_at_random_moments(whole, start, finish, tmp_path):
+    """Each time a little later, as a start takes some seconds."""
+    moments = random.Random(0)
+    kills, seen = 0, set()
+    while newest(tmp_path / "killed") < STEPS and not (tmp_path / "killed/result.json").exists():
+        process = start("killed")
+        before = newest(tmp_path / "killed")
+        # Somewhere between the start and the third checkpoint from here.
+        end = before + moments.choice([0, 3, 6])
+        while process.is_alive() and newest(tmp_path / "killed") < end:
+            time.sleep(0.005)
+        process.join(moments.uniform(0.0, 0.4 if end > before else 4.0))
+        if process.exitcode is None:
+            process.kill()
+            kills += 1
+        process.join()
+        assert process.exitcode in (0, -signal.SIGKILL), (tmp_path / "killed.log").read_text()
+        seen.add(newest(tmp_path / "killed"))
+        assert newest(tmp_path / "killed") >= before or process.exitcode == 0
+    finish("killed")
+    assert kills >= 6
+    assert_same_run(tmp_path / "killed", whole)
+
+
+class KillWhileSaving:
+    """Writes a part of a file, and dies."""
+
+    def __init__(self, count, share):
+        self.count, self.share = count, share
+
+    def __call__(self):
+        save = np.savez
+
+        def savez(path, *arrays, **named):
+            save(path, *arrays, **named)
+            self.count -= 1
+            if self.count == 0:
+                os.truncate(path, int(self.share * os.path.getsize(path)))
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        np.savez = savez
+
+
+class KillBefore:
+    """Dies right before the count-th time that a file gets its name."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __call__(self):
+        replace = os.replace
+
+        def replace_or_die(source, target):
+            self.count -= 1
+            if self.count == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            replace(source, target)
+
+        os.replace = replace_or_die
+
+
+def test_killed_while_it_writes(whole, start, finish, tmp_path):
+    """A checkpoint cut short, a history without its checkpoint, a preset not yet in place."""
+    faults = [
+        KillBefore(1),  # the options
+        KillWhileSaving(1, 0.0),
+        KillWhileSaving(2, 0.5),
+        KillWhileSaving(1, 1.0),
+        *(KillBefore(count) for count in (2, 3, 4, 5)),  # options, history, checkpoint, history
+    ]
+    for fault in faults:
+        process = start("cut", fault)
+        process.join(300)
+        assert process.exitcode == -signal.SIGKILL, (tmp_path / "cut.log").read_text()
+    finish("cut")
+    assert_same_run(tmp_path / "cut", whole)
+
+
+def test_killed_at_the_end(whole, start, finish, tmp_path):
+    """When the model is trained, but the preset or the result is not there."""
+    names = 2 * STEPS // 3  # a history and a checkpoint each; before them the options
+    for count in (names + 2, 3):
+        process = start("end", KillBefore(count))
+        process.join(300)
+        assert process.exitcode == -signal.SIGKILL, (tmp_path / "end.log").read_text()
+    finish("end")
+    assert_same_run(tmp_path / "end", whole)
+
+
+def cluster(index, ports):
+    workers = [f"localhost:{port}" for port in ports]
+    task = {"type": "worker", "index": index}
+    return {"TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": task})}
+
+
+@pytest.mark.slow
+def test_a_killed_worker(start, free_ports, tmp_path):
+    """Whichever dies, all are started again."""
+
+    def start_both(name):
+        ports = free_ports(2)
+        more = ("--strategy", "multi_worker")
+        return [start(name, None, cluster(index, ports), *more) for index in range(2)]
+
+    def finish_both(name):
+        for process in start_both(name):
+            process.join(300)
+            assert process.exitcode == 0, (tmp_path / f"{name}.log").read_text()
+
+    finish_both("whole")
+    for victim, end in ((1, 6), (0, 15)):
+        workers = start_both("killed")
+        while newest(tmp_path / "killed") < end:
+            time.sleep(0.01)
+            assert all(worker.exitcode in (None, 0) for worker in workers)
+        workers[victim].kill()
+        time.sleep(0.5)
+        workers[1 - victim].kill()  # it waits for the other, and the scheduler ends it
+        for worker in workers:
+            worker.join()
+    finish_both("killed")
+    assert_same_run(tmp_path / "killed", tmp_path / "whole")

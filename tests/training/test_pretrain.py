@@ -1,0 +1,256 @@
+"""The pre-training program: what it writes, what it refuses, and a run without TensorFlow."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from transformers import OpenAIGPTLMHeadModel
+
+import gpt1_keras
+from training.pretrain import Options, Pace, build_model, main, pretrain
+from training.windows import Corpus, sequential_windows
+
+TESTS = pathlib.Path(__file__).parents[1]
+SMALL = Options(
+    "gpt1_micro", steps=6, batch_size=4, sequence_length=32, learning_rate=3e-3, warmup_steps=2
+)
+PACE = Pace(checkpoint_every=2, keep=2)
+
+
+@pytest.fixture(scope="session")
+def whole_run(corpus, tmp_path_factory):
+    """A finished run."""
+    folder = tmp_path_factory.mktemp("run")
+    return folder, pretrain(SMALL, corpus, folder, pace=PACE, verbose=0)
+
+
+def test_a_run_writes_its_model_history_and_result(whole_run, corpus):
+    folder, result = whole_run
+    assert json.loads((folder / "result.json").read_text()) == result
+    history = json.loads((folder / "history.json").read_text())
+    assert result["history"] == history
+    assert [entry["step"] for entry in history] == [2, 4, 6]
+    for entry in history:
+        assert entry["tokens_per_second"] > 0 and 0 < entry["share_of_peak"] < 1.5
+        perplexity = np.exp(entry["validation_loss"])
+        assert entry["validation_perplexity"] == pytest.approx(perplexity, rel=1e-5)
+    assert history[-1]["validation_loss"] < history[0]["validation_loss"]
+    assert dataclasses.asdict(SMALL).items() <= result.items()
+    assert result["corpus_fingerprint"] == Corpus(corpus).fingerprint
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "history.json", "options.json", "preset", "result.json"
+    ]  # fmt: skip
+
+
+def test_the_preset_has_the_perplexity_that_is_reported(whole_run, corpus, tmp_path):
+    """By Hugging Face's model, over every token of the validation split but the first."""
+    folder, result = whole_run
+    lm = gpt1_keras.GPT1CausalLM.from_preset(str(folder / "preset"))
+    gpt1_keras.convert.save_hugging_face(lm, tmp_path)
+    torch_lm = OpenAIGPTLMHeadModel.from_pretrained(tmp_path).eval()
+    losses = []
+    for tokens, weights in sequential_windows(Corpus(corpus).split("validation"), 32, 4):
+        ids = torch.tensor(tokens.astype("int64"))
+        with torch.no_grad():
+            logits = torch_lm(ids[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(logits.mT, ids[:, 1:], reduction="none")
+        losses.append(loss.numpy()[weights > 0])
+    losses = np.concatenate(losses)
+    assert len(losses) == Corpus(corpus).split("validation").tokens - 1
+    assert result["validation_loss"] == pytest.approx(losses.mean(), abs=1e-4)
+
+
+def test_the_same_command_returns_what_is_finished(whole_run, corpus):
+    folder, result = whole_run
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    assert pretrain(SMALL, corpus, folder, pace=PACE) == result
+    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def test_the_pace_changes_nothing_in_the_model(whole_run, corpus, tmp_path):
+    pretrain(
+        SMALL, corpus, tmp_path, pace=Pace(checkpoint_every=5, validation_batches=1), verbose=0
+    )
+    models = [
+        gpt1_keras.GPT1CausalLM.from_preset(str(folder / "preset"))
+        for folder in (whole_run[0], tmp_path)
+    ]
+    for ours, theirs in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_weights_are_the_paper_s(corpus):
+    model = build_model(Options("gpt1_small", steps=1), 8000)
+    for variable in model.backbone.trainable_variables:
+        value = np.array(variable)
+        if value.ndim > 1:
+            assert abs(value.mean()) < 1e-3 and abs(value.std() - 0.02) < 1e-3
+        else:
+            assert set(np.unique(value)) <= {0.0, 1.0}
+
+
+def cut_short(options, corpus, folder, steps):
+    """Goes as far as those steps, and no further."""
+    from training.run import Run
+
+    class Cut(Exception):
+        pass
+
+    original = Run.add
+
+    def add(run, entry):
+        if entry["step"] > steps:
+            raise Cut
+        original(run, entry)
+
+    Run.add = add
+    try:
+        with pytest.raises(Cut):
+            pretrain(options, corpus, folder, pace=PACE, verbose=0)
+    finally:
+        Run.add = original
+
+
+def test_a_corpus_that_changed_since(corpus, tmp_path):
+    cut_short(SMALL, corpus, tmp_path / "run", 2)
+    changed = tmp_path / "corpus"
+    shutil.copytree(corpus, changed)
+    shard = next(changed.glob("train-*.npy"))
+    tokens = np.load(shard)
+    tokens[7] += 1
+    np.save(shard, tokens)
+    with pytest.raises(ValueError, match="has changed: its SHA-256 is"):
+        pretrain(SMALL, changed, tmp_path / "run", pace=PACE)
+
+    other = tmp_path / "other"
+    index = json.loads((corpus / "index.json").read_text())
+    shutil.copytree(corpus, other)
+    index["splits"]["train"]["shards"].reverse()
+    index["tokenizer"]["fingerprint"] = "0"
+    (other / "index.json").write_text(json.dumps(index))
+    with pytest.raises(ValueError, match="other options: corpus_fingerprint was .*, not "):
+        pretrain(SMALL, other, tmp_path / "run", pace=PACE)
+    assert list((tmp_path / "run" / "checkpoints").glob("*.npz"))
+
+
+def test_a_truncated_checkpoint(corpus, whole_run, tmp_path):
+    cut_short(SMALL, corpus, tmp_path, 4)
+    newest = max((tmp_path / "checkpoints").glob("*.npz"))
+    newest.write_bytes(newest.read_bytes()[:1000])
+    with pytest.raises(ValueError, match="step-00000004.npz is damaged"):
+        pretrain(SMALL, corpus, tmp_path, pace=PACE, verbose=0)
+    newest.unlink()
+    result = pretrain(SMALL, corpus, tmp_path, pace=PACE, verbose=0)
+    assert result["validation_loss"] == pytest.approx(whole_run[1]["validation_loss"], abs=1e-5)
+
+
+def test_a_full_disk(corpus, tmp_path, capsys):
+    """The limit on the size of a file stands for it: the system refuses to write more."""
+    cut_short(SMALL, corpus, tmp_path, 2)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(OSError, match="step-00000004.npz: .* The last good one is .*00002.npz"):
+            pretrain(SMALL, corpus, tmp_path, pace=PACE, verbose=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002.npz"]
+    assert pretrain(SMALL, corpus, tmp_path, pace=PACE, verbose=0)["history"][-1]["step"] == 6
+
+
+def test_other_options(whole_run, corpus):
+    other = dataclasses.replace(SMALL, seed=1, batch_size=8)
+    with pytest.raises(ValueError, match="batch_size was 4, not 8, seed was 0, not 1. Choose"):
+        pretrain(other, corpus, whole_run[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"config": "huge"}, "Unknown configuration 'huge'"),
+        ({"steps": 0}, "steps must be at least 1. Received: 0."),
+        ({"batch-size": 0}, "batch_size must be at least 1. Received: 0."),
+        ({"accumulation-steps": 0}, "accumulation_steps must be at least 1. Received: 0."),
+        ({"sequence-length": 129}, "sequence_length must be at most 128, the context of gpt1_mi"),
+        ({"sequence-length": 0}, "sequence_length must be at least 1. Received: 0."),
+        ({"dtype": "int8"}, "Unknown dtype 'int8'; expected one of ['float32', 'mixed_bfloat16'"),
+        ({"dropout": 1.5}, "dropout must be at least 0 and below 1. Received: 1.5."),
+        ({"learning-rate": 0}, "learning_rate must be above 0. Received: 0.0."),
+        ({"clip-norm": -1}, "clip_norm must be above 0. Received: -1.0."),
+        ({"warmup-steps": -1}, "warmup_steps must be at least 0. Received: -1."),
+        ({"strategy": "tpu"}, "Unknown strategy 'tpu'; expected one of ['none', 'mirrored', 'mu"),
+        ({"checkpoint-every": 0}, "checkpoint_every must be at least 1. Received: 0."),
+        ({"keep": 0}, "keep must be at least 1. Received: 0."),
+        ({"validation-batches": 0}, "validation_batches must be at least 1. Received: 0."),
+        ({"corpus": "nowhere"}, "nowhere"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_one_clear_line(changes, message, corpus, tmp_path, capsys):
+    given = {"corpus": corpus, "config": "gpt1_micro", "steps": 2, "output": tmp_path / "run"}
+    arguments = [
+        str(part) for name, value in (given | changes).items() for part in (f"--{name}", value)
+    ]
+    assert main(arguments) == 1
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: ") and message in error and "\n" not in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_batches_that_the_replicas_cannot_share(corpus, tmp_path):
+    process = subprocess.run(
+        [
+            sys.executable, "-c",
+            "import sys, tensorflow as tf; from training.pretrain import main\n"
+            "cpu = tf.config.list_physical_devices('CPU')[0]\n"
+            "two = [tf.config.LogicalDeviceConfiguration()] * 2\n"
+            "tf.config.set_logical_device_configuration(cpu, two)\n"
+            "sys.exit(main(sys.argv[1:]))",
+            "--corpus", corpus, "--config", "gpt1_micro", "--steps", "2", "--batch-size", "3",
+            "--strategy", "mirrored", "--output", tmp_path / "run",
+        ],
+        capture_output=True, text=True, cwd=TESTS.parent,
+    )  # fmt: skip
+    assert process.returncode == 1
+    assert "error: A batch of 3 windows cannot be shared by 2 wor" in process.stderr
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
+def test_where_there_is_no_tensorflow(corpus, tmp_path):
+    """The same batches and losses; TensorFlow then writes the preset from the checkpoint."""
+    arguments = [
+        "--corpus", corpus, "--config", "gpt1_micro", "--steps", "6", "--batch-size", "4",
+        "--sequence-length", "32", "--dropout", "0", "--checkpoint-every", "2",
+        "--output", tmp_path / "jax",
+    ]  # fmt: skip
+    arguments = [str(argument) for argument in arguments]
+    process = subprocess.run(
+        [sys.executable, str(TESTS / "without_tensorflow.py"), "training.pretrain", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=TESTS.parent,
+        env={**os.environ, "PYTHONPATH": str(TESTS.parent)},
+    )
+    assert process.returncode == 0, process.stderr
+    assert "The preset needs TensorFlow" in process.stdout
+    history = json.loads((tmp_path / "jax" / "history.json").read_text())
+
+    assert main(arguments) == 0
+    lm = gpt1_keras.GPT1CausalLM.from_preset(str(tmp_path / "jax" / "preset"))
+    options = Options("gpt1_micro", steps=6, batch_size=4, sequence_length=32, dropout=0.0)
+    result = pretrain(options, corpus, tmp_path / "tf", pace=PACE, verbose=0)
+    for ours, theirs in zip(result["history"], history, strict=True):
+        for name in ("loss", "validation_loss"):
+            assert ours[name] == pytest.approx(theirs[name], abs=1e-4)
+    other = gpt1_keras.GPT1CausalLM.from_preset(str(tmp_path / "tf" / "preset"))
+    for ours, theirs in zip(lm.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)

@@ -1,0 +1,147 @@
+"""Draws the perplexity of a pre-training run against its updates.
+
+    python -m training.draw --run DIR --ngrams FILE.json --output FILE.svg
+
+DIR is what `training.pretrain` keeps, finished or still running, and FILE.json what
+`training.ngrams` writes. One version of matplotlib draws the same files the same, byte for byte.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+import matplotlib
+import matplotlib.ticker
+import numpy as np
+from matplotlib.figure import Figure
+
+from gpt1_keras.files import atomic_path
+
+_FORMATS = (".svg", ".png")
+# Of Okabe and Ito's colours, which people who see colours differently tell apart too.
+_BLUE, _ORANGE, _GREEN = "#0072B2", "#E69F00", "#009E73"
+
+
+def draw(run, output, ngrams=None):
+    """Draws a run.
+
+    Args:
+        run: path of the folder of a pre-training.
+        output: path of the picture, which ends in `.svg` or `.png`.
+        ngrams: optional path of the scores of n-gram models on the same corpus.
+
+    Raises:
+        FileNotFoundError: the run has no history yet, or the scores are not there.
+        ValueError: an unknown format, a damaged file, or scores on another corpus.
+    """
+    suffix = pathlib.Path(output).suffix
+    if suffix not in _FORMATS:
+        raise ValueError(f"The output must end in one of {list(_FORMATS)}. Received: {output}.")
+    history, options = _read_run(pathlib.Path(run))
+    baselines = {} if ngrams is None else _read_ngrams(ngrams, options["corpus_fingerprint"])
+    figure = make_figure(history, baselines, options["config"])
+    # Without the salt and with the date, each drawing of the same files would differ.
+    with matplotlib.rc_context({"svg.hashsalt": "gpt1_keras"}), atomic_path(output) as temporary:
+        metadata = {"Date": None} if suffix == ".svg" else None
+        figure.savefig(temporary, dpi=150, metadata=metadata)
+
+
+def make_figure(history, baselines, title):
+    """The picture, a `matplotlib.figure.Figure`.
+
+    Args:
+        history: list of dicts of `step`, `loss` and, where it was scored, `validation_perplexity`.
+        baselines: dict from up to two models' names to their perplexities.
+        title: str.
+    """
+    figure = Figure(figsize=(8, 5), layout="constrained", facecolor="white")
+    axes = figure.add_subplot()
+    steps = np.array([entry["step"] for entry in history])
+    training = np.exp([entry["loss"] for entry in history])
+    # A loss is the mean over the updates since the entry before, and so belongs to their middle.
+    axes.plot(
+        (steps + np.append(0, steps[:-1])) / 2,
+        training,
+        color=_ORANGE,
+        marker="s",
+        markersize=4,
+        label=f"training (last: {training[-1]:,.1f})",
+    )
+    scored = [entry for entry in history if "validation_perplexity" in entry]
+    if scored:
+        axes.plot(
+            [entry["step"] for entry in scored],
+            [entry["validation_perplexity"] for entry in scored],
+            color=_BLUE,
+            marker="o",
+            markersize=4,
+            label=f"validation (last: {scored[-1]['validation_perplexity']:,.1f})",
+        )
+    for (name, perplexity), style, color in zip(
+        baselines.items(), ((0, (6, 3)), (0, (1, 1.5))), (_GREEN, "black")
+    ):
+        axes.axhline(perplexity, linestyle=style, color=color, label=f"{name} ({perplexity:,.1f})")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:,.0f}"))
+    axes.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+    axes.set_xlim(left=0)
+    axes.set(xlabel="updates", ylabel="perplexity of a token (log scale)", title=title)
+    axes.grid(color="0.9")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(edgecolor="none")
+    return figure
+
+
+def _read_run(folder):
+    """The history and the options of a run."""
+    path = folder / "history.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} has no history.json, so no pre-training to draw.")
+    history, options = _read(path), _read(folder / "options.json")
+    if not history or not all({"step", "loss"} <= entry.keys() for entry in history):
+        raise ValueError(f"{path} holds no pre-training: expected entries with `step` and `loss`.")
+    return history, options
+
+
+def _read_ngrams(path, corpus):
+    """The perplexities to draw as lines, by the models' names."""
+    scores = _read(pathlib.Path(path))
+    names = {"unigram_perplexity": "unigram", "trigram_perplexity": "trigram, Kneser-Ney"}
+    if not {"corpus_fingerprint", *names} <= scores.keys():
+        raise ValueError(f"{path} holds no scores of n-grams, as training.ngrams writes.")
+    if scores["corpus_fingerprint"] != corpus:
+        raise ValueError(
+            f"{path} scores the corpus {scores['corpus_fingerprint']}, and the run is on {corpus}."
+        )
+    return {name: scores[key] for key, name in names.items()}
+
+
+def _read(path):
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}.") from None
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        prog="python -m training.draw",
+        description="Draw the perplexity of a pre-training run against its updates.",
+    )
+    parser.add_argument("--run", required=True, help="folder of a run of training.pretrain")
+    parser.add_argument("--ngrams", help="scores of training.ngrams, to draw as lines")
+    parser.add_argument("--output", required=True, help="the picture: FILE.svg or FILE.png")
+    options = parser.parse_args(arguments)
+    try:
+        draw(options.run, options.output, options.ngrams)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

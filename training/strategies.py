@@ -1,0 +1,37 @@
+"""The `tf.distribute` strategies by the names that the programs give them."""
+
+import keras
+
+STRATEGIES = ("none", "mirrored", "multi_worker")
+
+
+def find_strategy(name):
+    """The strategy of a name.
+
+    Args:
+        name: str, `"none"`; `"mirrored"`, for all accelerators of this machine; or
+            `"multi_worker"`, for the workers that the environment variable TF_CONFIG lists.
+
+    Returns:
+        `(strategy, is_chief)`: a `tf.distribute.Strategy` or None; whether this process writes the
+        files.
+
+    Raises:
+        ValueError: an unknown name, or a backend other than TensorFlow.
+    """
+    if name not in STRATEGIES:
+        raise ValueError(f"Unknown strategy {name!r}; expected one of {list(STRATEGIES)}.")
+    if name == "none":
+        return None, True
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            f"The strategy {name!r} needs Keras's TensorFlow backend. Received: "
+            f"{keras.backend.backend()!r}."
+        )
+    import tensorflow as tf
+
+    if name == "mirrored":
+        devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        return tf.distribute.MirroredStrategy([device.name for device in devices]), True
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    return strategy, not strategy.cluster_resolver.task_id
