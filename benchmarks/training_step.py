@@ -239,9 +239,8 @@ _NOTES = """\
 - Peak GB is the largest resident memory of the process, which does nothing else; "less imports"
   takes off what it was after the imports. "s to first step" has imports, building and compiling.
 - All train with dropout 0.1, AdamW (ours: the paper's Adam), gradients clipped to norm 1, on random
-  ids. Ours is compiled with its default loss and metrics, KerasHub's and the plain one without
-  metrics. Hugging Face's is eager torch with the fused AdamW; its bfloat16 is autocast's, the
-  others' is `mixed_bfloat16`. On a CPU, graph is what Keras takes by default.
+  ids, and without metrics. Hugging Face's is eager torch with the fused AdamW; its bfloat16 is
+  autocast's, the others' is `mixed_bfloat16`. On a CPU, graph is what Keras takes by default.
 - KerasHub's is GPT-2 of the same size; ratios are to its faster mode. "plain" is
   `benchmarks/plain_gpt1.py`, the same decoder of stock Keras layers, in the same mode as ours."""
 
