@@ -13,7 +13,7 @@ import torch
 from gpt1_keras.lean_ops import causal_attention, gelu_dense, layer_norm
 
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
-MODES = ["eager", "xla", "graph", "open"] if IS_TENSORFLOW else ["eager", "xla"]
+MODES = ["eager", "xla", "graph", "open"] if IS_TENSORFLOW else ["xla"]
 KEEP = 0.7
 
 
