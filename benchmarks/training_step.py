@@ -20,6 +20,7 @@ import sys
 from benchmarks.competitors import COMPETITORS, WARMUP_STEPS
 from benchmarks.matrix_product import FRAMEWORKS
 from benchmarks.setting import SIZES, describe, table
+from training.throughput import flops_per_token
 
 _KERAS_HUB = ("keras_hub_xla", "keras_hub_graph")
 _KERAS_HUB_BFLOAT16 = ("keras_hub_xla_bfloat16", "keras_hub_graph_bfloat16")
@@ -130,17 +131,6 @@ def _run(module, *arguments):
     return json.loads(process.stdout.splitlines()[-1])
 
 
-def flops_per_token(size, length):
-    """Multiplications and additions, forward and backward, that a step needs for one token."""
-    width, layers = size["hidden_dim"], size["num_layers"]
-    # Attention has four square matrices, the feed-forward layers two oblong ones; the rest are
-    # biases and gains.
-    block = 4 * width**2 + 2 * width * size["intermediate_dim"] + 9 * width
-    block += size["intermediate_dim"]
-    parameters = layers * block + size["vocabulary_size"] * width
-    return 6 * parameters + 12 * layers * width * length
-
-
 def _report(medians, products, options):
     peaks = {
         dtype: max(run[framework][dtype] for run in products for framework in run)
@@ -231,7 +221,7 @@ def _product_table(products):
 
 
 _NOTES = """\
-- GFLOP/s are the model's: per token 6 (parameters of the blocks + vocabulary x width)
+- GFLOP/s are the model's: per token 6 (weights of the blocks' matrices + vocabulary x width)
   + 12 layers x width x length. The last term is attention's two products, without credit for the
   half that causality makes needless. Work done twice to save memory does not count.
 - "of product" is their share of the best matrix product of that dtype in this run, of either

@@ -20,6 +20,7 @@ import time
 
 import gpt1_keras
 from gpt1_keras.files import atomic_path
+from training.checks import check_counts
 from training.documents import find_units
 from training.shards import ShardError, shard_dtype, write_shard
 from training.tokenizers import describe_tokenizer, load_tokenizer
@@ -47,8 +48,7 @@ class Options:
     def __post_init__(self):
         if (self.tokenizer is None) == (self.num_merges is None):
             raise ValueError("Give either --tokenizer, or --num-merges to learn one.")
-        if self.num_merges is not None and self.num_merges < 1:
-            raise ValueError(f"num_merges must be at least 1. Received: {self.num_merges}.")
+        check_counts(self, "num_merges")
 
 
 def make_corpus(

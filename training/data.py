@@ -6,6 +6,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from training.tfds_builders import prepared_builder
+
 _POOL = 64  # batches whose examples are sorted by length together
 
 
@@ -48,14 +50,7 @@ def load_examples(task, split, data_dir=None, download=False, limit=None, seed=0
         FileNotFoundError: the data set is not on disk.
         ValueError: the data set has no such split.
     """
-    builder = tfds.builder(task.dataset, data_dir=data_dir)
-    if not builder.is_prepared():
-        if not download:
-            raise FileNotFoundError(
-                f"The data set {task.dataset} is not in {builder.data_dir}. Give the folder that "
-                "holds it with --data-dir, or add --download to fetch it."
-            )
-        builder.download_and_prepare()
+    builder = prepared_builder(task.dataset, data_dir, download)
     if split not in builder.info.splits:
         raise ValueError(
             f"{task.dataset} in {builder.data_dir} has no split {split!r}; it has "

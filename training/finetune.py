@@ -18,6 +18,7 @@ import tensorflow as tf
 import gpt1_keras
 from gpt1_keras.files import atomic_path
 from gpt1_keras.presets import CONFIGURATIONS, configuration
+from training.checks import check_counts
 from training.data import batch_order, count_tokens, load_examples, make_batches
 from training.metrics import METRICS
 from training.run import Run
@@ -52,10 +53,7 @@ class Options:
 
     def __post_init__(self):
         find_task(self.task)
-        for name in ("num_merges", "epochs", "batch_size", "limit_examples"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1. Received: {value}.")
+        check_counts(self, "num_merges", "epochs", "batch_size", "limit_examples")
         if (self.preset is None) == (self.config is None):
             raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")
         if self.config is not None:

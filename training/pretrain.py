@@ -26,6 +26,7 @@ from gpt1_keras.layers import INITIALIZER_STDDEV
 from gpt1_keras.optimizer import GPT1Adam, PretrainingSchedule
 from gpt1_keras.presets import CONFIGURATIONS, configuration
 from training.batches import training_batches, validation_batches
+from training.checks import check_counts
 from training.run import Run
 from training.strategies import STRATEGIES, find_strategy
 from training.throughput import flops_per_token, measure_peak
@@ -58,7 +59,7 @@ class Options:
         context = configuration(self.config).get("max_sequence_length", 512)
         if self.sequence_length is None:
             object.__setattr__(self, "sequence_length", context)
-        _check_counts(self, "steps", "batch_size", "sequence_length", "accumulation_steps")
+        check_counts(self, "steps", "batch_size", "sequence_length", "accumulation_steps")
         for name, is_right, expected in (
             ("learning_rate", lambda value: value > 0, "above 0"),
             ("clip_norm", lambda value: value is None or value > 0, "above 0"),
@@ -89,14 +90,7 @@ class Pace:
     validation_batches: int | None = None
 
     def __post_init__(self):
-        _check_counts(self, "checkpoint_every", "keep", "validation_batches")
-
-
-def _check_counts(options, *names):
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1. Received: {value}.")
+        check_counts(self, "checkpoint_every", "keep", "validation_batches")
 
 
 def pretrain(options, corpus, output, strategy="none", jit_compile="auto", pace=None, verbose=1):
@@ -141,7 +135,7 @@ def pretrain(options, corpus, output, strategy="none", jit_compile="auto", pace=
     flops = (
         options.batch_size
         * options.sequence_length
-        * flops_per_token(model.backbone, options.sequence_length)
+        * flops_per_token(model.backbone.get_config(), options.sequence_length)
     )
     while step < options.steps:
         steps = min(pace.checkpoint_every - step % pace.checkpoint_every, options.steps - step)

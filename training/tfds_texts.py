@@ -6,6 +6,8 @@ import re
 import numpy as np
 import tensorflow_datasets as tfds
 
+from training.tfds_builders import prepared_builder
+
 _BATCH_SIZE = 64  # examples that are read at once; one at a time takes longer than its tokens do
 
 
@@ -74,7 +76,7 @@ def find_groups(name, group_bytes, data_dir=None, download=False, field=None):
         FileNotFoundError: the data set is not on disk.
         ValueError: there is no such data set, or not one feature to take.
     """
-    builder = _prepared_builder(name, data_dir, download)
+    builder = prepared_builder(name, data_dir, download)
     texts = _find_texts(name, builder, field)
     groups = {}
     for split, info in builder.info.splits.items():
@@ -90,23 +92,6 @@ def find_groups(name, group_bytes, data_dir=None, download=False, field=None):
     if not groups:
         raise ValueError(f"The data set {name} in {builder.data_dir} holds no example.")
     return groups
-
-
-def _prepared_builder(name, data_dir, download):
-    try:
-        builder = tfds.builder(name, data_dir=data_dir)
-    except ValueError as error:  # its message goes on with the names of all data sets there are
-        raise ValueError(
-            f"TensorFlow Datasets has no data set {name!r}: {str(error).splitlines()[0]}"
-        ) from None
-    if not builder.is_prepared():
-        if not download:
-            raise FileNotFoundError(
-                f"The data set {name} is not in {builder.data_dir}. Give the folder that holds it "
-                "with --data-dir, or add --download to fetch it."
-            )
-        builder.download_and_prepare()
-    return builder
 
 
 def _find_texts(name, builder, field):

@@ -6,15 +6,19 @@ import keras
 from keras import ops
 
 
-def flops_per_token(backbone, length):
+def flops_per_token(config, length):
     """FLOPs of a training step for one token, forward and backward.
 
     Six for each weight of the blocks' matrices and of the output, and 12 layers width length for
     attention, without credit for the half that the causal mask hides.
+
+    Args:
+        config: a `GPT1Backbone`'s configuration, a dict.
+        length: int, tokens in a window.
     """
-    width, layers = backbone.hidden_dim, backbone.num_layers
-    block = 4 * width * width + 2 * width * backbone.intermediate_dim
-    weights = layers * block + backbone.vocabulary_size * width
+    width, layers = config["hidden_dim"], config["num_layers"]
+    block = 4 * width * width + 2 * width * config["intermediate_dim"]
+    weights = layers * block + config["vocabulary_size"] * width
     return 6 * weights + 12 * layers * width * length
 
 

@@ -52,7 +52,7 @@ class RawTextTask(TrainingStep):
         stretched over all updates up to the end of this call. A `keras.utils.PyDataset` and a
         `tf.distribute.DistributedDataset` hold ids and go to `keras.Model.fit` as they are.
         """
-        if isinstance(x, keras.utils.PyDataset) or _is_distributed(x):
+        if _holds_ids(x):
             self._span_schedule(x, kwargs)
             return keras.Model.fit(self, x, shuffle=False, **kwargs)
         if not isinstance(x, tf.data.Dataset):
@@ -75,7 +75,7 @@ class RawTextTask(TrainingStep):
 
     def evaluate(self, x=None, *args, **kwargs):
         """As `keras.Model.evaluate`, on what `fit` takes."""
-        if isinstance(x, keras.utils.PyDataset) or _is_distributed(x):
+        if _holds_ids(x):
             return keras.Model.evaluate(self, x, *args, **kwargs)
         return super().evaluate(x, *args, **kwargs)
 
@@ -105,10 +105,11 @@ def _pack(x, y, sample_weight):
     return (x, y) if sample_weight is None else (x, y, sample_weight)
 
 
-def _is_distributed(x):
-    return keras.backend.backend() == "tensorflow" and isinstance(
-        x, tf.distribute.DistributedDataset
-    )
+def _holds_ids(x):
+    """Whether the data is of a kind that is not preprocessed."""
+    if keras.backend.backend() == "tensorflow" and isinstance(x, tf.distribute.DistributedDataset):
+        return True
+    return isinstance(x, keras.utils.PyDataset)
 
 
 def _cardinality(dataset):

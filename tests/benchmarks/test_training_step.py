@@ -11,7 +11,6 @@ import pytest
 import gpt1_keras
 from benchmarks.plain_gpt1 import plain_gpt1
 from benchmarks.setting import SIZES
-from benchmarks.training_step import flops_per_token
 from gpt1_keras.convert.weights import block_variables
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -95,11 +94,3 @@ def test_the_plain_model_is_the_same_decoder():
     expected = np.array(gpt1_keras.GPT1CausalLM(backbone)(ids))
     assert np.abs(expected).max() > 1
     np.testing.assert_allclose(plain(ids), expected, atol=2e-5, rtol=0)
-
-
-def test_operations_are_counted_for_all_parameters_but_positions():
-    size = SIZES["micro"]
-    parameters = gpt1_keras.GPT1Backbone(**size).count_params()
-    parameters -= size["max_sequence_length"] * size["hidden_dim"]
-    attention = 3 * 2 * 2 * 32 * size["hidden_dim"] * size["num_layers"]
-    assert flops_per_token(size, length=32) == 6 * parameters + attention
