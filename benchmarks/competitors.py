@@ -1,25 +1,21 @@
 """What `benchmarks.training_step` compares, each run in a process of its own.
 
-    python -m benchmarks.competitors NAME --size paper --batch 8 --length 128 --steps 5
+    python -m benchmarks.competitors NAME --size paper --batch 8 --length 128 --steps 7
 
-The last line printed is a JSON object: the seconds of each step after the warm-up, those up to the
-end of the first step with imports, the mean loss, and the peak of the process's memory, in all and
-as it was after the imports, in bytes. Imports are inside the functions, so that no process pays for
-another's framework.
+Each step is a turn, as `benchmarks.turns` says. The summary has the peak of the process's memory,
+in all and as it was after the imports, in bytes. Imports are inside the functions, so that no
+process pays for another's framework.
 """
 
 import argparse
 import dataclasses
 import functools
-import json
 import resource
-import time
 from collections.abc import Callable
 
 from benchmarks.setting import SIZES, cores, hugging_face_config
+from benchmarks.turns import Turns, tell
 
-# The first step traces and compiles, the second fills caches and arenas.
-WARMUP_STEPS = 2
 _LEARNING_RATE = 2.5e-4
 _WEIGHT_DECAY = 0.01
 _CLIP_NORM = 1.0
@@ -27,7 +23,7 @@ _CLIP_NORM = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Competitor:
-    """One row of the table: `train(job, dtype)` returns a `Run`."""
+    """`train(job, dtype)` takes the job's steps in turns, and returns the bytes of imports."""
 
     label: str
     dtype: str
@@ -36,7 +32,7 @@ class Competitor:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What to train: sizes of the model, shape of a batch, steps with those of the warm-up."""
+    """What to train: sizes of the model, shape of a batch, number of steps."""
 
     size: dict
     batch: int
@@ -52,15 +48,6 @@ class Job:
         return random.integers(0, self.size["vocabulary_size"], shape, dtype="int32")
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """What came of it: when each step ended, the mean loss, and the memory that imports took."""
-
-    step_ends: list
-    mean_loss: float
-    import_memory: int
-
-
 def _train_ours(job, dtype, jit_compile):
     import keras
 
@@ -72,7 +59,8 @@ def _train_ours(job, dtype, jit_compile):
     model = gpt1_keras.GPT1CausalLM(gpt1_keras.GPT1Backbone(**job.size, dropout=0.1))
     optimizer = GPT1Adam(_LEARNING_RATE, weight_decay=_WEIGHT_DECAY, global_clipnorm=_CLIP_NORM)
     model.compile(optimizer=optimizer, jit_compile=jit_compile)
-    return _fit(model, job, import_memory)
+    _fit(model, job)
+    return import_memory
 
 
 def _train_plain(job, dtype, jit_compile):
@@ -84,7 +72,8 @@ def _train_plain(job, dtype, jit_compile):
     keras.config.set_dtype_policy(_keras_policy(dtype))
     model = plain_gpt1(**job.size)
     _compile_stock(model, jit_compile)
-    return _fit(model, job, import_memory)
+    _fit(model, job)
+    return import_memory
 
 
 def _train_keras_hub(job, dtype, jit_compile):
@@ -98,7 +87,8 @@ def _train_keras_hub(job, dtype, jit_compile):
     )
     # Its default metric would only cost it time.
     _compile_stock(model, jit_compile, weighted_metrics=None)
-    return _fit(model, job, import_memory, padding_mask=True)
+    _fit(model, job, padding_mask=True)
+    return import_memory
 
 
 def _compile_stock(model, jit_compile, **kwargs):
@@ -114,7 +104,7 @@ def _compile_stock(model, jit_compile, **kwargs):
     )
 
 
-def _fit(model, job, import_memory, padding_mask=False):
+def _fit(model, job, padding_mask=False):
     import keras
     import numpy as np
     import tensorflow as tf
@@ -124,15 +114,13 @@ def _fit(model, job, import_memory, padding_mask=False):
     if padding_mask:
         x["padding_mask"] = np.ones_like(x["token_ids"])
     data = tf.data.Dataset.from_tensor_slices((x, ids[:, :, 1:]))
-    step_ends = []
-
-    def end_step(_, logs):
-        float(logs["loss"])  # waits for the step to end
-        step_ends.append(time.perf_counter())
-
-    callback = keras.callbacks.LambdaCallback(on_train_batch_end=end_step)
-    history = model.fit(data, verbose=0, callbacks=[callback])
-    return Run(step_ends, history.history["loss"][0], import_memory)
+    turns = Turns()
+    callback = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: turns.begin(),
+        # Reading the loss waits for the step to end.
+        on_train_batch_end=lambda batch, logs: turns.end(loss=float(logs["loss"])),
+    )
+    model.fit(data, verbose=0, callbacks=[callback])
 
 
 def _train_hugging_face(job, dtype):
@@ -145,17 +133,17 @@ def _train_hugging_face(job, dtype):
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY, fused=True
     )
-    step_ends, losses = [], []
+    turns = Turns()
     for ids in torch.tensor(job.random_ids(), dtype=torch.int64):
+        turns.begin()
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bfloat16"):
             loss = model(input_ids=ids, labels=ids).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), _CLIP_NORM)
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(loss.item())
-        step_ends.append(time.perf_counter())
-    return Run(step_ends, sum(losses) / len(losses), import_memory)
+        turns.end(loss=loss.item())
+    return import_memory
 
 
 def _keras_policy(dtype):
@@ -192,23 +180,13 @@ def main():
     parser.add_argument("--size", choices=SIZES, required=True)
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--length", type=int, required=True)
-    parser.add_argument("--steps", type=int, required=True, help="steps after the warm-up")
+    parser.add_argument("--steps", type=int, required=True)
     options = parser.parse_args()
 
-    steps = WARMUP_STEPS + options.steps
-    job = Job(SIZES[options.size], options.batch, options.length, steps)
+    job = Job(SIZES[options.size], options.batch, options.length, options.steps)
     competitor = COMPETITORS[options.name]
-    started = time.perf_counter()
-    run = competitor.train(job, competitor.dtype)
-    ends = run.step_ends[WARMUP_STEPS - 1 :]
-    result = {
-        "step_seconds": [end - begin for begin, end in zip(ends, ends[1:])],
-        "first_step_seconds": run.step_ends[0] - started,
-        "mean_loss": run.mean_loss,
-        "peak_memory": _peak_memory(),
-        "import_memory": run.import_memory,
-    }
-    print(json.dumps(result))
+    import_memory = competitor.train(job, competitor.dtype)
+    tell(peak_memory=_peak_memory(), import_memory=import_memory)
 
 
 if __name__ == "__main__":

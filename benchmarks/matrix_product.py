@@ -1,17 +1,15 @@
 """The fastest matrix product of a framework: what a training step can be measured against.
 
-    python -m benchmarks.matrix_product tensorflow --dtypes float32,bfloat16 --size paper
+    python -m benchmarks.matrix_product tensorflow --dtype float32 --size paper --turns 7
 
-The last line printed is a JSON object: for each dtype the best GFLOP/s over the shapes.
+It takes turns, as `benchmarks.turns` says; in each, every shape is multiplied once.
 """
 
 import argparse
-import json
 import time
 
 from benchmarks.setting import SIZES, cores
-
-_REPEATS = 5
+from benchmarks.turns import Turns, tell
 
 
 def shapes(size):
@@ -44,31 +42,27 @@ def _torch(dtype):
 FRAMEWORKS = {"tensorflow": _tensorflow, "torch": _torch}
 
 
-def best(framework, dtype, size):
-    """The best GFLOP/s of one framework in one dtype."""
-    make, product = FRAMEWORKS[framework](dtype)
-    return max(_speed(make, product, *shape) for shape in shapes(size))
-
-
-def _speed(make, product, m, k, n):
-    a, b = make((m, k)), make((k, n))
-    product(a, b)  # the first call prepares
-    seconds = []
-    for _ in range(_REPEATS):
-        started = time.perf_counter()
-        product(a, b)
-        seconds.append(time.perf_counter() - started)
-    return 2e-9 * m * k * n / min(seconds)
-
-
 def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.matrix_product")
     parser.add_argument("framework", choices=FRAMEWORKS)
-    parser.add_argument("--dtypes", required=True)
+    parser.add_argument("--dtype", required=True)
     parser.add_argument("--size", choices=SIZES, required=True)
+    parser.add_argument("--turns", type=int, required=True)
     options = parser.parse_args()
-    dtypes = options.dtypes.split(",")
-    print(json.dumps({d: best(options.framework, d, SIZES[options.size]) for d in dtypes}))
+    make, product = FRAMEWORKS[options.framework](options.dtype)
+    factors = [(make((m, k)), make((k, n))) for m, k, n in shapes(SIZES[options.size])]
+    turns = Turns()
+    for _ in range(options.turns):
+        turns.begin()
+        turns.end(gigaflops=max(_speed(product, a, b) for a, b in factors))
+    tell()
+
+
+def _speed(product, a, b):
+    """GFLOP/s."""
+    started = time.perf_counter()
+    product(a, b)
+    return 2e-9 * a.shape[0] * a.shape[1] * b.shape[1] / (time.perf_counter() - started)
 
 
 if __name__ == "__main__":

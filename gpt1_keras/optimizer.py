@@ -27,6 +27,12 @@ class GPT1Adam(keras.optimizers.Adam):
         super().__init__(learning_rate, epsilon=epsilon, **kwargs)
         self.decoupled_decay = weight_decay
 
+    def _clip_gradients(self, grads):
+        if keras.backend.backend() == "tensorflow" and self.global_clipnorm:
+            # Its norm takes one pass over the memory, where Keras's squares take three.
+            return tf.clip_by_global_norm(grads, self.global_clipnorm)[0]
+        return super()._clip_gradients(grads)
+
     def update_step(self, gradient, variable, learning_rate):
         if self.decoupled_decay and len(variable.shape) > 1:
             step = ops.cast(self.iterations + 1, variable.dtype)

@@ -11,7 +11,10 @@ import pytest
 import gpt1_keras
 from benchmarks.plain_gpt1 import plain_gpt1
 from benchmarks.setting import SIZES
+from benchmarks.training_step import Duel
+from benchmarks.turns import Worker
 from gpt1_keras.convert.weights import block_variables
+from training.throughput import flops_per_token
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -41,23 +44,52 @@ def test_tables_of_the_training_step(tmp_path):
     assert process.returncode == 0, process.stderr
     assert report.read_text() in process.stdout
 
-    # Untrained models of 1,000 tokens, whatever they are made of.
-    losses = re.findall(r"mean loss (\S+)", process.stdout)
-    assert [float(loss) for loss in losses] == pytest.approx([np.log(1000)] * 2, rel=0.05)
+    rows = [row for row in rows_of(report.read_text()) if row[0] == "2 x 32"]
+    assert [row[:3] for row in rows] == [
+        ["2 x 32", "float32", "gpt1_keras, graph"],
+        ["2 x 32", "float32", "plain Keras, graph"],
+        ["2 x 32", "float32", "gpt1_keras, graph / plain Keras, graph"],
+    ]
+    ours, plain, ratios = rows
+    for row in ours, plain:
+        assert float(row[3]) * float(row[4].replace(",", "")) == pytest.approx(64, rel=0.02)
+        assert 0 < float(row[5].rstrip("%")) < 100
+    expected = float(ours[6]) / float(plain[6])
+    assert float(ratios[4].rstrip("%")) == pytest.approx(100 * expected, abs=2)
 
-    rows = rows_of(report.read_text())
-    speeds = {row[2]: row for row in rows if row[0] == "2 x 32" and len(row) == 10}
-    assert list(speeds) == ["gpt1_keras, graph", "plain Keras, graph"]
-    for row in speeds.values():
-        tokens_per_second, seconds = float(row[3].replace(",", "")), float(row[4])
-        assert tokens_per_second * seconds == pytest.approx(64, rel=0.02)
-        assert 0 < float(row[7]) < float(row[6])
-    ratios = next(row for row in rows if row[0] == "2 x 32" and len(row) == 8)
-    assert ratios[2:5] == ["gpt1_keras, graph", "", ""]
-    ours, plain = speeds.values()
-    assert float(ratios[5]) == pytest.approx(float(plain[4]) / float(ours[4]), rel=0.05)
-    products = [row[:2] for row in rows if row[0] in ("tensorflow", "torch")]
-    assert products == [["tensorflow", "float32"], ["torch", "float32"]]
+
+def test_a_duel_s_figures():
+    summaries = ({"peak_memory": 3e9, "import_memory": 1e9},) * 2
+    seconds = ([1.0, 2.0, 4.0], [1.5, 4.0, 4.0])  # ratios 1.5, 2 and 1
+    duel = Duel(2, 32, ("ours_graph", "plain_graph"), seconds, [5.0, 10.0, 2.5], summaries)
+    assert duel.speedup() == 1.5
+    gigaflops = 1e-9 * 64 * flops_per_token(SIZES["micro"], 32)
+    ours, plain = gigaflops / 10, gigaflops / 10  # medians of 5, 20, 10 and 7.5, 40, 10
+    assert duel.shares(SIZES["micro"]) == pytest.approx((ours, plain))
+
+
+@pytest.mark.slow
+def test_competitors_train_the_same():
+    """Untrained models of 1,000 tokens, whatever they are made of."""
+    for name in ("ours_graph", "plain_graph", "hugging_face", "keras_hub_graph"):
+        arguments = ["--size", "micro", "--batch", 2, "--length", 32, "--steps", 2]
+        worker = Worker("competitors", name, *arguments)
+        try:
+            losses = [worker.turn()["loss"] for _ in range(2)]
+            summary = worker.summary()
+        finally:
+            worker.stop()
+        assert losses == pytest.approx([np.log(1000)] * 2, rel=0.1)
+        assert 0 < summary["import_memory"] <= summary["peak_memory"]
+
+
+def test_a_worker_that_dies_says_why():
+    worker = Worker("competitors", "nobody")
+    try:
+        with pytest.raises(RuntimeError, match="(?s)exit status 2.*invalid choice: 'nobody'"):
+            worker.turn()
+    finally:
+        worker.stop()
 
 
 def test_an_unknown_competitor():
