@@ -1,6 +1,7 @@
 """Runs a function over units of work, in processes of this machine or with Apache Beam."""
 
 import concurrent.futures
+import contextlib
 import multiprocessing
 import os
 import re
@@ -11,6 +12,8 @@ import tensorflow as tf
 import tqdm
 
 from training.shards import ShardError
+
+_PATIENCE = 0.2  # seconds between looks at whether Ctrl-C was pressed
 
 
 def run_in_processes(function, units, processes):
@@ -42,12 +45,21 @@ def _run_in_pool(function, units, processes, progress):
     # TensorFlow does not survive a fork.
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
-    with concurrent.futures.ProcessPoolExecutor(processes, context, _set_up_worker) as pool:
-        futures = [pool.submit(function, unit) for unit in units]
+    with (
+        _late_interrupts() as interrupted,
+        concurrent.futures.ProcessPoolExecutor(processes, context, _set_up_worker) as pool,
+    ):
+        futures = pending = [pool.submit(function, unit) for unit in units]
         try:
-            for future in concurrent.futures.as_completed(futures):
-                future.result()
-                progress.update()
+            while pending:
+                done, pending = concurrent.futures.wait(
+                    pending, _PATIENCE, concurrent.futures.FIRST_COMPLETED
+                )
+                for future in done:
+                    future.result()
+                    progress.update()
+                if interrupted.is_set():
+                    raise KeyboardInterrupt
         except BaseException as error:
             # Units may take minutes; whoever waits for the error, or has pressed Ctrl-C, need not.
             for process in set(multiprocessing.active_children()) - others:
@@ -58,6 +70,20 @@ def _run_in_pool(function, units, processes, progress):
                 ) from None
             raise
         return [future.result() for future in futures]
+
+
+@contextlib.contextmanager
+def _late_interrupts():
+    """Ctrl-C sets an event: inside the pool's code it could leave a lock taken, for ever."""
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted  # which gets no signals
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _set_up_worker():
