@@ -39,7 +39,10 @@ def draw(run, output, ngrams=None):
     if suffix not in _FORMATS:
         raise ValueError(f"The output must end in one of {list(_FORMATS)}. Received: {output}.")
     history, options = _read_run(pathlib.Path(run))
-    baselines = {} if ngrams is None else _read_ngrams(ngrams, options["corpus_fingerprint"])
+    baselines = {}
+    if ngrams is not None:
+        expected = {"corpus_fingerprint": options["corpus_fingerprint"]}
+        baselines = _read_ngrams(ngrams, expected | _scored_tokens(history))
     figure = make_figure(history, baselines, options["config"])
     # Without the salt and with the date, each drawing of the same files would differ.
     with matplotlib.rc_context({"svg.hashsalt": "gpt1_keras"}), atomic_path(output) as temporary:
@@ -106,16 +109,21 @@ def _read_run(folder):
     return history, options
 
 
-def _read_ngrams(path, corpus):
+def _scored_tokens(history):
+    """How many tokens of the validation split a run looked at, where it did."""
+    key = "validation_tokens"
+    return {key: history[-1][key]} if key in history[-1] else {}
+
+
+def _read_ngrams(path, expected):
     """The perplexities to draw as lines, by the models' names."""
     scores = _read(pathlib.Path(path))
     names = {"unigram_perplexity": "unigram", "trigram_perplexity": "trigram, Kneser-Ney"}
-    if not {"corpus_fingerprint", *names} <= scores.keys():
+    if not {*expected, *names} <= scores.keys():
         raise ValueError(f"{path} holds no scores of n-grams, as training.ngrams writes.")
-    if scores["corpus_fingerprint"] != corpus:
-        raise ValueError(
-            f"{path} scores the corpus {scores['corpus_fingerprint']}, and the run is on {corpus}."
-        )
+    for key, value in expected.items():
+        if scores[key] != value:
+            raise ValueError(f"{path} has the {key} {scores[key]}, and the run has {value}.")
     return {name: scores[key] for key, name in names.items()}
 
 

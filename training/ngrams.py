@@ -3,7 +3,8 @@
     python -m training.ngrams --corpus DIR --output FILE.json
 
 It counts the train split and scores every token of the validation split but the first of each
-shard, exactly those that `training.windows.sequential_windows` scores. The unigram is smoothed by
+shard, exactly those that `training.windows.sequential_windows` scores; or with `--tokens` the first
+of them, as many as a run with `--validation-batches` looks at. The unigram is smoothed by
 adding one; the trigram by interpolated modified Kneser-Ney (Chen & Goodman 1998), the best that
 counting alone is known to do. No n-gram crosses shards. About 50 bytes of memory a token.
 """
@@ -17,7 +18,7 @@ import time
 import numpy as np
 
 from gpt1_keras.files import atomic_path
-from training.windows import Corpus
+from training.windows import Corpus, Split
 
 ORDER = 3
 # Where no discounts can be estimated, as in a corpus so small that nothing occurs four times.
@@ -175,28 +176,44 @@ def perplexity(model, split):
     return float(np.exp(-np.mean(np.concatenate(logarithms))))
 
 
-def score(corpus):
+def score(corpus, tokens=None):
     """Counts the train split of a corpus and scores its validation split.
 
     Args:
         corpus: `training.windows.Corpus`.
+        tokens: int, how many to score, the first ones; all by default.
 
     Returns:
-        dict of `corpus_fingerprint`, `unigram_perplexity`, `trigram_perplexity`, and the
-        trigram's `discounts`, a list for each order.
+        dict of `corpus_fingerprint`, `validation_tokens`, `unigram_perplexity`,
+        `trigram_perplexity`, and the trigram's `discounts`, a list for each order.
 
     Raises:
         ValueError: the corpus lacks one of the splits, or there is nothing to score in it.
     """
-    train, validation = corpus.split("train"), corpus.split("validation")
+    train, validation = corpus.split("train"), _first(corpus.split("validation"), tokens)
     unigram = Unigram(train, corpus.vocabulary_size)
     trigram = KneserNey(train, corpus.vocabulary_size)
     return {
         "corpus_fingerprint": corpus.fingerprint,
+        "validation_tokens": sum(max(0, len(shard) - 1) for shard in validation.shards),
         "unigram_perplexity": perplexity(unigram, validation),
         "trigram_perplexity": perplexity(trigram, validation),
         "discounts": [level.discounts.tolist() for level in trigram.levels],
     }
+
+
+def _first(split, tokens):
+    """The beginning of a split, in which so many tokens stand behind another."""
+    if tokens is None:
+        return split
+    if tokens < 1:
+        raise ValueError(f"tokens must be at least 1. Received: {tokens}.")
+    shards = []
+    for shard in split.shards:
+        if tokens > 0:
+            shards.append(shard[: tokens + 1])
+            tokens -= max(0, len(shard) - 1)
+    return Split(split.name, tuple(shards))
 
 
 def _keys(shard, length, base):
@@ -224,10 +241,11 @@ def main(arguments=None):
     )
     parser.add_argument("--corpus", required=True, help="folder that training.corpus wrote")
     parser.add_argument("--output", help="JSON file for the scores, as training.draw takes it")
+    parser.add_argument("--tokens", type=int, help="score only the first (default: all)")
     options = parser.parse_args(arguments)
     started = time.monotonic()
     try:
-        scores = score(Corpus(options.corpus))
+        scores = score(Corpus(options.corpus), options.tokens)
         if options.output:
             with atomic_path(options.output) as temporary:
                 pathlib.Path(temporary).write_text(json.dumps(scores, indent=2) + "\n")

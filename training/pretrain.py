@@ -30,7 +30,12 @@ from training.checks import check_counts
 from training.run import Run
 from training.strategies import STRATEGIES, find_strategy
 from training.throughput import flops_per_token, measure_peak
-from training.windows import Corpus, Windows, count_sequential_batches
+from training.windows import (
+    Corpus,
+    Windows,
+    count_sequential_batches,
+    count_sequential_tokens,
+)
 
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
 
@@ -195,7 +200,11 @@ def _validate(model, corpus, options, strategy, limit=None):
     steps = min(count_sequential_batches(*arguments), limit or sys.maxsize)
     batches = validation_batches(*arguments, steps, strategy)
     logs = model.evaluate(batches, steps=steps, verbose=0, return_dict=True)
-    return {"validation_loss": logs["loss"], "validation_perplexity": logs["perplexity"]}
+    return {
+        "validation_loss": logs["loss"],
+        "validation_perplexity": logs["perplexity"],
+        "validation_tokens": count_sequential_tokens(*arguments, steps),
+    }
 
 
 def _finish(run, model, corpus, options, strategy, is_chief):

@@ -231,6 +231,15 @@ def count_sequential_batches(split, length, batch_size):
     return -(-windows // batch_size)
 
 
+def count_sequential_tokens(split, length, batch_size, batches):
+    """The number of tokens that are predicted in the first batches, int."""
+    windows, tokens = batches * batch_size, 0
+    for shard in split.shards:
+        tokens += min(windows * length, max(0, len(shard) - 1))
+        windows = max(0, windows - len(range(0, len(shard) - 1, length)))
+    return tokens
+
+
 def _read_index(folder):
     path = folder / INDEX_FILE
     if not path.is_file():

@@ -11,10 +11,21 @@ from training import draw
 HISTORY = [
     {"step": 200, "loss": 6.0, "validation_loss": 5.0, "validation_perplexity": 148.4},
     {"step": 400, "loss": 5.0, "validation_loss": 4.0, "validation_perplexity": 54.6},
-    {"step": 500, "loss": 4.5, "validation_loss": 3.9, "validation_perplexity": 49.4},
+    {
+        "step": 500,
+        "loss": 4.5,
+        "validation_loss": 3.9,
+        "validation_perplexity": 49.4,
+        "validation_tokens": 640,
+    },
 ]
 OPTIONS = {"config": "gpt1_tiny", "corpus_fingerprint": "abc"}
-SCORES = {"corpus_fingerprint": "abc", "unigram_perplexity": 725.76, "trigram_perplexity": 90.898}
+SCORES = {
+    "corpus_fingerprint": "abc",
+    "validation_tokens": 640,
+    "unigram_perplexity": 725.76,
+    "trigram_perplexity": 90.898,
+}
 
 
 @pytest.fixture
@@ -93,7 +104,12 @@ def test_a_png(write):
         (
             {"scores": {**SCORES, "corpus_fingerprint": "x"}},
             "run.svg",
-            "the corpus x, and the run is on abc.",
+            "has the corpus_fingerprint x, and the run has abc.",
+        ),
+        (
+            {"scores": {**SCORES, "validation_tokens": 641}},
+            "run.svg",
+            "has the validation_tokens 641, and the run has 640.",
         ),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 
 from training import ngrams
 from training.ngrams import KneserNey, Unigram, estimate_discounts, perplexity
-from training.windows import Split, sequential_windows
+from training.windows import Split, count_sequential_tokens, sequential_windows
 
 VOCABULARY = 9
 
@@ -196,6 +196,32 @@ def test_the_program(tmp_path, capsys):
         f"Unigram, add-one: validation perplexity {scores['unigram_perplexity']:.2f}"
     )
     assert lines[1].endswith(f"{scores['trigram_perplexity']:.2f}")
+
+
+def test_the_first_tokens_are_those_that_a_run_looks_at(tmp_path):
+    """The windows of the first batches, over two shards."""
+    train, validation = make_split("train", 500), make_split("validation", 40, 50)
+    corpus = ngrams.Corpus(
+        write_corpus(tmp_path / "c", train=train.shards, validation=validation.shards)
+    )
+    for batches in (1, 3, 4, 7, 99):
+        windows = itertools.islice(sequential_windows(validation, 8, 2), batches)
+        predicted = [
+            (window[place], window[place + 1])
+            for tokens, weights in windows
+            for window, weight in zip(tokens, weights)
+            for place in np.flatnonzero(weight)
+        ]
+        tokens = count_sequential_tokens(validation, 8, 2, batches)
+        assert tokens == len(predicted)
+        scores = ngrams.score(corpus, tokens)
+        assert scores["validation_tokens"] == tokens
+        contexts, words = (np.array(column) for column in zip(*predicted))
+        unigram = Unigram(train, VOCABULARY).probabilities(contexts[:, None], words)
+        expected = np.exp(-np.mean(np.log(unigram)))
+        assert scores["unigram_perplexity"] == pytest.approx(expected, rel=1e-9)
+    with pytest.raises(ValueError, match="tokens must be at least 1. Received: 0"):
+        ngrams.score(corpus, 0)
 
 
 def test_errors_of_the_program_are_one_line(tmp_path, capsys):
