@@ -30,12 +30,7 @@ from training.checks import check_counts
 from training.run import Run
 from training.strategies import STRATEGIES, find_strategy
 from training.throughput import flops_per_token, measure_peak
-from training.windows import (
-    Corpus,
-    Windows,
-    count_sequential_batches,
-    count_sequential_tokens,
-)
+from training.windows import Corpus, Windows, count_sequential_batches, count_sequential_tokens
 
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
 

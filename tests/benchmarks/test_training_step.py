@@ -60,12 +60,12 @@ def test_tables_of_the_training_step(tmp_path):
 
 def test_a_duel_s_figures():
     summaries = ({"peak_memory": 3e9, "import_memory": 1e9},) * 2
-    seconds = ([1.0, 2.0, 4.0], [1.5, 4.0, 4.0])  # ratios 1.5, 2 and 1
-    duel = Duel(2, 32, ("ours_graph", "plain_graph"), seconds, [5.0, 10.0, 2.5], summaries)
+    seconds = ([1.0, 2.0, 4.0], [1.5, 8.0, 6.0])  # ratios 1.5, 4 and 1.5
+    duel = Duel(2, 32, ("ours_graph", "plain_graph"), seconds, [5.0, 10.0, 5.0], summaries)
     assert duel.speedup() == 1.5
     gigaflops = 1e-9 * 64 * flops_per_token(SIZES["micro"], 32)
-    ours, plain = gigaflops / 10, gigaflops / 10  # medians of 5, 20, 10 and 7.5, 40, 10
-    assert duel.shares(SIZES["micro"]) == pytest.approx((ours, plain))
+    # At the speed of the product, 5, 20 and 20 GFLOP fit our steps; 7.5, 80 and 30 theirs.
+    assert duel.shares(SIZES["micro"]) == pytest.approx((gigaflops / 20, gigaflops / 30))
 
 
 @pytest.mark.slow
@@ -79,8 +79,8 @@ def test_competitors_train_the_same():
             summary = worker.summary()
         finally:
             worker.stop()
-        assert losses == pytest.approx([np.log(1000)] * 2, rel=0.1)
-        assert 0 < summary["import_memory"] <= summary["peak_memory"]
+        assert np.mean(losses) == pytest.approx(np.log(1000), rel=0.05)
+        assert 0 < summary["import_memory"] < summary["peak_memory"]
 
 
 def test_a_worker_that_dies_says_why():

@@ -1,3 +1,5 @@
+"""The FLOPs of a training step, by counting the matrices, and a device's peak."""
+
 import pytest
 
 import gpt1_keras
