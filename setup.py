@@ -17,7 +17,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["gpt1_keras*", "training*", "serving*"]),
-    package_data={"gpt1_keras": ["bpe/*.npz"]},
+    package_data={"gpt1_keras": ["bpe/*.npz", "presets/*/*", "presets/*/assets/*/*"]},
     install_requires=[
         "tensorflow>=2.21,<2.22",
         "keras>=3.15",

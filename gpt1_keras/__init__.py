@@ -1,6 +1,6 @@
 """GPT-1 for TensorFlow and Keras: pre-train, fine-tune, and serve on raw text."""
 
-from gpt1_keras import convert, optimizer
+from gpt1_keras import convert, optimizer, presets
 from gpt1_keras.backbone import GPT1Backbone
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
 from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
@@ -19,4 +19,5 @@ __all__ = [
     "__version__",
     "convert",
     "optimizer",
+    "presets",
 ]

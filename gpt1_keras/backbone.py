@@ -3,6 +3,7 @@
 import keras
 import keras_hub
 
+from gpt1_keras.files import reading_weights
 from gpt1_keras.layers import Dropout, TokenAndPositionEmbedding, TransformerBlock
 
 
@@ -82,6 +83,11 @@ class GPT1Backbone(keras_hub.models.Backbone):
 
     def default_lora_layer_names(self):
         return ["qkv"]
+
+    def load_weights(self, filepath, *args, **kwargs):
+        """As `keras.Model.load_weights`. Raises ValueError if they are damaged or do not fit."""
+        with reading_weights(filepath):
+            super().load_weights(filepath, *args, **kwargs)
 
     def get_config(self):
         return {

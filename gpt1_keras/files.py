@@ -41,6 +41,22 @@ def remove_leftovers(folder):
         shutil.rmtree(path, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def reading_weights(path):
+    """Turns what Keras and h5py raise on a file that does not hold these weights into ValueError.
+
+    A file that is not there stays FileNotFoundError.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"The weights file {path} is damaged, or holds another model's weights: {error}"
+        ) from error
+
+
 def _sync_tree(path):
     """Waits until a file, or a directory with all in it, is on the disk."""
     for folder, _, names in os.walk(path):

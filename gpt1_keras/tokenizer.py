@@ -1,5 +1,7 @@
 """GPT1Tokenizer, the Keras face of the byte-pair encoding in `gpt1_keras.bpe`."""
 
+import hashlib
+import json
 import os
 
 import keras
@@ -57,6 +59,7 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         self.file_assets = [VOCABULARY_FILE, MERGES_FILE]
         self.pad_token_id = 0  # any id: what is padded is masked
         self._vocabulary = None
+        self._saved_fingerprint = None
         self.built = True
         self._add_special_token("<start>", "start_token")
         self._add_special_token("<delimiter>", "delimiter_token")
@@ -109,6 +112,13 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         """The number of ids, special tokens included."""
         self._check_vocabulary()
         return len(self._tokens)
+
+    @property
+    def fingerprint(self):
+        """SHA-256 of all that the ids depend on: vocabulary, merges and normalisation; str."""
+        self._check_vocabulary()
+        content = [self._tokens, self._vocabulary.merges_text(), self.normalization]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def id_to_token(self, id):
         """The token of an id. Raises ValueError for an id outside the vocabulary."""
@@ -182,13 +192,33 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         )
 
     def load_assets(self, dir_path):
-        """Reads what `save_assets` wrote."""
+        """Reads what `save_assets` wrote.
+
+        Raises:
+            ValueError: the tokenizer is a saved one, and these are not the files it had.
+        """
         self.set_vocabulary_and_merges(
             os.path.join(dir_path, VOCABULARY_FILE), os.path.join(dir_path, MERGES_FILE)
         )
+        if self._saved_fingerprint not in (None, self.fingerprint):
+            raise ValueError(
+                f"The vocabulary in {dir_path} is not the one that the tokenizer was saved with: "
+                f"its fingerprint is {self.fingerprint}; expected {self._saved_fingerprint}."
+            )
 
     def get_config(self):
-        return {**super().get_config(), "normalization": self.normalization}
+        config = {**super().get_config(), "normalization": self.normalization}
+        # A model's weights mean nothing with other ids, so what is saved remembers which they were.
+        fingerprint = self.fingerprint if self._vocabulary else self._saved_fingerprint
+        return {**config, "fingerprint": fingerprint} if fingerprint else config
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        fingerprint = config.pop("fingerprint", None)
+        tokenizer = super().from_config(config)
+        tokenizer._saved_fingerprint = fingerprint
+        return tokenizer
 
     def _check_vocabulary(self):
         if self._vocabulary is None:

@@ -11,7 +11,6 @@ depend on those behind it.
 import argparse
 import json
 import os
-import pathlib
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras_hub
 
 import gpt1_keras
+from gpt1_keras.presets import PRETRAINED, find_preset
 
 _TASK = "GPT1CausalLM"
 _DEFAULTS = {"temperature": 1.0, "k": 5, "p": 0.9, "beams": 5}
@@ -89,13 +89,13 @@ def load(preset: str) -> gpt1_keras.GPT1CausalLM:
     """Loads a language model.
 
     Args:
-        preset: path of its preset directory.
+        preset: name of a preset that ships, or path of a preset's folder.
 
     Raises:
         FileNotFoundError: there is no preset.
         ValueError: the preset is of another task, or has no tokenizer.
     """
-    path = pathlib.Path(preset, "task.json")
+    path = find_preset(preset) / "task.json"
     if not path.is_file():
         raise FileNotFoundError(f"{preset} is no preset of a language model: it has no task.json.")
     task = json.loads(path.read_text(encoding="utf-8"))["class_name"]
@@ -166,7 +166,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("texts", nargs="*", metavar="TEXT", help="prompt (default: lines of the standard input)")
-    add("--model", required=True, metavar="DIR", help="preset directory of the model")
+    add(
+        "--model",
+        required=True,
+        metavar="PRESET",
+        help=f"{', '.join(PRETRAINED)}, or a preset's folder",
+    )
     add(
         "--max-length",
         type=int,

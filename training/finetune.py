@@ -8,7 +8,6 @@ the best epoch on the validation split, DIR/result.json its score, DIR/logs are 
 
 import argparse
 import dataclasses
-import os
 import sys
 import time
 
@@ -17,7 +16,7 @@ import tensorflow as tf
 
 import gpt1_keras
 from gpt1_keras.files import atomic_path
-from gpt1_keras.presets import CONFIGURATIONS, configuration
+from gpt1_keras.presets import CONFIGURATIONS, PRETRAINED, configuration, find_preset
 from training.checks import check_counts
 from training.data import batch_order, count_tokens, load_examples, make_batches
 from training.metrics import METRICS
@@ -58,8 +57,8 @@ class Options:
             raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")
         if self.config is not None:
             configuration(self.config)
-        elif not os.path.isfile(os.path.join(self.preset, "config.json")):
-            raise FileNotFoundError(f"{self.preset} is no preset: it has no config.json.")
+        else:
+            find_preset(self.preset)
 
 
 def finetune(options, output, data_dir=None, download=False, verbose="auto"):
@@ -204,7 +203,7 @@ def _parser():
     add("--task", required=True, help=f"one of {', '.join(sorted(TASKS))}")
     add("--output", required=True, help="folder of the run: best/, result.json, logs/")
     start = parser.add_argument_group("what to start from (one of --preset and --config)")
-    start.add_argument("--preset", help="directory of a pre-trained model")
+    start.add_argument("--preset", help=f"{', '.join(PRETRAINED)}, or a preset's folder")
     start.add_argument("--config", help=f"a fresh decoder: one of {', '.join(CONFIGURATIONS)}")
     start.add_argument("--tokenizer", help="with --config: folder of a tokenizer or preset")
     start.add_argument(

@@ -166,16 +166,21 @@ def pretrain(options, corpus, output, strategy="none", jit_compile="auto", pace=
     return _finish(run, model, corpus, options, strategy, is_chief)
 
 
+def build_backbone(options, vocabulary_size):
+    """The decoder that the options describe."""
+    changes = {} if options.dropout is None else {"dropout": options.dropout}
+    return gpt1_keras.GPT1Backbone(
+        vocabulary_size, dtype=options.dtype, **{**configuration(options.config), **changes}
+    )
+
+
 def build_model(options, vocabulary_size, jit_compile="auto"):
     """A fresh, compiled `GPT1CausalLM`.
 
     Its weights are drawn by numpy, and so are the same on every backend and under every strategy.
     """
     keras.utils.set_random_seed(options.seed)  # dropout's
-    changes = {} if options.dropout is None else {"dropout": options.dropout}
-    backbone = gpt1_keras.GPT1Backbone(
-        vocabulary_size, dtype=options.dtype, **{**configuration(options.config), **changes}
-    )
+    backbone = build_backbone(options, vocabulary_size)
     random = np.random.default_rng(options.seed)
     for variable in backbone.trainable_variables:
         if len(variable.shape) > 1:
@@ -216,8 +221,11 @@ def _finish(run, model, corpus, options, strategy, is_chief):
 
     tokenizer = load_tokenizer(corpus.tokenizer_folder)
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tokenizer, options.sequence_length)
+    # The run's dropout suits so much text; fine-tuning, on little, wants the configuration's.
+    backbone = build_backbone(dataclasses.replace(options, dropout=None), corpus.vocabulary_size)
+    backbone.set_weights(model.backbone.get_weights())
     with atomic_path(run.folder / "preset") as temporary:
-        gpt1_keras.GPT1CausalLM(model.backbone, preprocessor).save_to_preset(temporary)
+        gpt1_keras.GPT1CausalLM(backbone, preprocessor).save_to_preset(temporary)
     return run.finish(facts)
 
 
@@ -258,7 +266,7 @@ def _parser():
     add("--learning-rate", type=float, help="the schedule's peak (default: %(default)s)")
     add("--warmup-steps", type=int, help="updates to warm up over (default: %(default)s)")
     add("--clip-norm", type=float, help="global norm to clip gradients to (default: none)")
-    add("--dropout", type=float, help="the decoder's dropout (default: 0.1)")
+    add("--dropout", type=float, help="while pre-training (default: the configuration's)")
     add("--dtype", help=f"one of {', '.join(DTYPES)} (default: %(default)s)")
     add("--accumulation-steps", type=int, help="slices of a batch (default: %(default)s)")
     add("--seed", type=int, help="of weights, windows and dropout (default: %(default)s)")

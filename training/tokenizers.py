@@ -1,13 +1,12 @@
 """Tokenizers from a folder, and what tells them apart."""
 
-import hashlib
 import json
 import pathlib
-import tempfile
 
 import keras
 
 from gpt1_keras import GPT1Tokenizer
+from gpt1_keras.presets import PRETRAINED, find_preset
 from gpt1_keras.tokenizer import MERGES_FILE, VOCABULARY_FILE
 
 _PRESET_FILE = "tokenizer.json"
@@ -19,9 +18,10 @@ def load_tokenizer(folder):
     """Loads the tokenizer that a folder holds.
 
     Args:
-        folder: path of a preset or of what `GPT1Tokenizer.save_to_preset` wrote (`tokenizer.json`);
-            or of `vocabulary.json` and `merges.txt`; or of the published vocabulary,
-            `encoder_bpe_40000.json` and `vocab_40000.bpe`.
+        folder: name of a preset that ships; or path of a preset or of what
+            `GPT1Tokenizer.save_to_preset` wrote (`tokenizer.json`); or of `vocabulary.json` and
+            `merges.txt`; or of the published vocabulary, `encoder_bpe_40000.json` and
+            `vocab_40000.bpe`.
 
     Returns:
         `GPT1Tokenizer`.
@@ -30,7 +30,7 @@ def load_tokenizer(folder):
         FileNotFoundError: the folder holds none of these, or one file of two.
         ValueError: a file is damaged, or the tokenizer is of another kind.
     """
-    folder = pathlib.Path(folder)
+    folder = find_preset(folder) if folder in PRETRAINED else pathlib.Path(folder)
     if (folder / _PRESET_FILE).is_file():
         return _load_preset(folder)
     for names in ((VOCABULARY_FILE, MERGES_FILE), _ORIGINAL_FILES):
@@ -48,15 +48,10 @@ def describe_tokenizer(tokenizer):
     """What the ids that a tokenizer gives depend on.
 
     Returns:
-        dict: `fingerprint`, a SHA-256 over vocabulary, merges and normalisation; `normalization`;
-        `vocabulary_size`, special tokens included.
+        dict: its `fingerprint`; `normalization`; `vocabulary_size`, special tokens included.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        tokenizer.save_assets(folder)
-        merges = pathlib.Path(folder, MERGES_FILE).read_text(encoding="utf-8")
-    content = [tokenizer.get_vocabulary(), merges, tokenizer.normalization]
     return {
-        "fingerprint": hashlib.sha256(json.dumps(content).encode()).hexdigest(),
+        "fingerprint": tokenizer.fingerprint,
         "normalization": tokenizer.normalization,
         "vocabulary_size": tokenizer.vocabulary_size(),
     }

@@ -73,7 +73,11 @@ class Vocabulary:
         with open(tokens_path, "w", encoding="utf-8") as file:
             json.dump(self.token_to_id, file, ensure_ascii=False)
         with open(merges_path, "w", encoding="utf-8") as file:
-            file.write("\n".join([_HEADER, *map(" ".join, self.merges)]) + "\n")
+            file.write(self.merges_text())
+
+    def merges_text(self):
+        """The content of the merges file, str."""
+        return "\n".join([_HEADER, *map(" ".join, self.merges)]) + "\n"
 
 
 def _read_tokens(tokens):

@@ -4,6 +4,7 @@ import math
 
 import keras
 
+from gpt1_keras.files import reading_weights
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.step import TrainingStep
 
@@ -19,6 +20,28 @@ class RawTextTask(TrainingStep):
             preprocessor.sequence_length = min(
                 preprocessor.sequence_length, backbone.max_sequence_length
             )
+
+    @classmethod
+    def from_preset(cls, preset, load_weights=True, **kwargs):
+        """Loads a preset, as `keras_hub.models.Task.from_preset`.
+
+        Args:
+            preset: str, the name of a preset that ships (`cls.presets` has them) or a directory
+                that `save_to_preset` wrote.
+            load_weights: bool; else weights are drawn afresh.
+            **kwargs: what to change, such as `dtype`.
+
+        Raises:
+            ValueError: there is no such preset, its weights are damaged, or its tokenizer does not
+                fit them.
+        """
+        task = super().from_preset(preset, load_weights, **kwargs)
+        task.check_tokenizer()
+        return task
+
+    def load_task_weights(self, filepath):
+        with reading_weights(filepath):
+            super().load_task_weights(filepath)
 
     def check_tokenizer(self):
         """Raises ValueError if the tokenizer has tokens that the decoder does not embed."""

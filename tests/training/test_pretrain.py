@@ -246,6 +246,7 @@ def test_where_there_is_no_tensorflow(corpus, tmp_path):
 
     assert main(arguments) == 0
     lm = gpt1_keras.GPT1CausalLM.from_preset(str(tmp_path / "jax" / "preset"))
+    assert lm.backbone.dropout == 0.1  # the run's was for the run alone
     options = Options("gpt1_micro", steps=6, batch_size=4, sequence_length=32, dropout=0.0)
     result = pretrain(options, corpus, tmp_path / "tf", pace=PACE, verbose=0)
     for ours, theirs in zip(result["history"], history, strict=True):
