@@ -4,8 +4,12 @@ from gpt1_keras import convert, optimizer, presets
 from gpt1_keras.backbone import GPT1Backbone
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
 from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
+from gpt1_keras.tasks.multiple_choice import GPT1MultipleChoice
+from gpt1_keras.tasks.multiple_choice_preprocessor import GPT1MultipleChoicePreprocessor
 from gpt1_keras.tasks.text_classifier import GPT1TextClassifier
 from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
+from gpt1_keras.tasks.text_similarity import GPT1TextSimilarity
+from gpt1_keras.tasks.text_similarity_preprocessor import GPT1TextSimilarityPreprocessor
 from gpt1_keras.tokenizer import GPT1Tokenizer
 from gpt1_keras.version import __version__
 
@@ -13,8 +17,12 @@ __all__ = [
     "GPT1Backbone",
     "GPT1CausalLM",
     "GPT1CausalLMPreprocessor",
+    "GPT1MultipleChoice",
+    "GPT1MultipleChoicePreprocessor",
     "GPT1TextClassifier",
     "GPT1TextClassifierPreprocessor",
+    "GPT1TextSimilarity",
+    "GPT1TextSimilarityPreprocessor",
     "GPT1Tokenizer",
     "__version__",
     "convert",

@@ -54,16 +54,19 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         self.positions.build(input_shape)
         self.built = True
 
-    def call(self, token_ids, start_index=0):
+    def call(self, token_ids, start_index=0, positions=None):
         """Embeds token ids.
 
         Args:
             token_ids: int `[batch, length]`.
             start_index: int scalar, the position of the first token.
+            positions: optional int `[batch, length]`, where positions are not in a row.
 
         Returns:
             float `[batch, length, hidden_dim]`.
         """
+        if positions is not None:
+            return self.tokens(token_ids) + self.positions(positions)
         # On the JAX backend, an open dimension is a symbol.
         length = token_ids.shape[1]
         if isinstance(length, int) and length > self.max_sequence_length:
@@ -112,11 +115,12 @@ class CausalSelfAttention(keras.layers.Layer):
         self.output_projection.build(input_shape)
         self.built = True
 
-    def call(self, x, cache=None, cache_index=0, training=None):
+    def call(self, x, branches=None, cache=None, cache_index=0, training=None):
         """Attends to this and all earlier positions.
 
         Args:
             x: float `[batch, length, hidden_dim]`.
+            branches: optional int `[batch, length]`, as in `lean_ops.visible_keys`.
             cache: optional float `[batch, 2, num_heads, max_length, head_dim]`, the keys and
                 values of earlier positions.
             cache_index: int scalar, the position of `x[:, 0]` in the cache.
@@ -130,7 +134,9 @@ class CausalSelfAttention(keras.layers.Layer):
         qkv = ops.unstack(qkv, 3)  # each (B, heads, T, head_dim)
         if training:
             draw = self._draw_kept if self.dropout else None
-            x = lean_ops.causal_attention(*qkv, draw, 1.0 - self.dropout)
+            x = lean_ops.causal_attention(*qkv, draw, 1.0 - self.dropout, branches)
+        elif cache is None:
+            x = _attention(*qkv, lean_ops.visible_keys(length, length, branches))
         else:
             x, cache = _cached_attention(*qkv, cache, cache_index)
         x = ops.reshape(x, (batch, length, self.num_heads * self.head_dim))
@@ -186,9 +192,11 @@ class TransformerBlock(keras.layers.Layer):
         self.contract.build((*input_shape[:-1], self.intermediate_dim))
         self.built = True
 
-    def call(self, x, cache=None, cache_index=0, training=None):
+    def call(self, x, branches=None, cache=None, cache_index=0, training=None):
         """Applies the block; arguments and result are as those of `CausalSelfAttention`."""
-        attended = self.attention(x, cache=cache, cache_index=cache_index, training=training)
+        attended = self.attention(
+            x, branches=branches, cache=cache, cache_index=cache_index, training=training
+        )
         if cache is not None:
             attended, cache = attended
         x = x + self.residual_dropout(attended, training=training)
@@ -207,23 +215,27 @@ class TransformerBlock(keras.layers.Layer):
         }
 
 
+def _attention(query, key, value, is_visible):
+    """Attention without dropout, float `[batch, length, heads, head_dim]`."""
+    scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # (B, heads, T, S)
+    scores = ops.cast(scores, "float32") * query.shape[-1] ** -0.5
+    scores = ops.where(is_visible, scores, -1e9)
+    probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
+    return ops.transpose(ops.matmul(probabilities, value), (0, 2, 1, 3))
+
+
 def _cached_attention(query, key, value, cache, cache_index):
-    """Attention without dropout, over earlier keys and values too.
+    """Attention over earlier keys and values too.
 
     Returns:
         `(float [batch, length, heads, head_dim], updated cache)`.
     """
-    if cache is not None:
-        update = ops.cast(ops.stack((key, value), axis=1), cache.dtype)
-        cache = ops.slice_update(cache, (0, 0, 0, cache_index, 0), update)
-        key, value = cache[:, 0], cache[:, 1]
-    scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # (B, heads, T, S)
-    scores = ops.cast(scores, "float32") * query.shape[-1] ** -0.5
+    update = ops.cast(ops.stack((key, value), axis=1), cache.dtype)
+    cache = ops.slice_update(cache, (0, 0, 0, cache_index, 0), update)
+    key, value = cache[:, 0], cache[:, 1]
     positions = cache_index + ops.arange(ops.shape(query)[2])
     is_past = ops.arange(ops.shape(key)[2]) <= ops.expand_dims(positions, 1)  # (T, S)
-    scores = ops.where(is_past, scores, -1e9)
-    probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
-    return ops.transpose(ops.matmul(probabilities, value), (0, 2, 1, 3)), cache
+    return _attention(query, key, value, is_past), cache
 
 
 def _normalize(norm, x, training):

@@ -96,7 +96,7 @@ def layer_norm(x, gain, bias, epsilon):
     return normalize(x, gain, bias)
 
 
-def causal_attention(query, key, value, draw_kept=None, keep_probability=1.0):
+def causal_attention(query, key, value, draw_kept=None, keep_probability=1.0, branches=None):
     """softmax(q k^T / sqrt(d)) v, where each position sees itself and those before it.
 
     Only query, key, value, output, the normalisers and the dropout masks are kept. Queries are
@@ -108,6 +108,7 @@ def causal_attention(query, key, value, draw_kept=None, keep_probability=1.0):
             `[batch, heads, queries, keys]`, to a bool tensor: those that dropout keeps. The
             queries are the last of the keys.
         keep_probability: float, the share that it keeps.
+        branches: optional int `[batch, length]`, as in `visible_keys`.
 
     Returns:
         float `[batch, length, heads, head_dim]`.
@@ -125,9 +126,7 @@ def causal_attention(query, key, value, draw_kept=None, keep_probability=1.0):
     def scores_of(query, key):
         """float32 `[batch, heads, queries, keys]`"""
         scores = ops.cast(ops.matmul(query, _transpose(key)), "float32")
-        queries, keys = ops.shape(scores)[2:]
-        is_past = ops.arange(keys) <= ops.arange(queries)[:, None] + (keys - queries)
-        return ops.where(is_past, scores, _HIDDEN)
+        return ops.where(visible_keys(*ops.shape(scores)[2:], branches), scores, _HIDDEN)
 
     def drop(x, kept):
         return x if kept is None else ops.where(kept, x, ops.zeros((), x.dtype))
@@ -174,6 +173,28 @@ def causal_attention(query, key, value, draw_kept=None, keep_probability=1.0):
         return output, gradient
 
     return attend(query, key, value)
+
+
+def visible_keys(queries, keys, branches=None):
+    """Which keys each query sees, the queries being the last of the keys.
+
+    Args:
+        queries, keys: int scalars.
+        branches: optional int `[batch, length]` of sequences that begin alike, laid one behind the
+            other without repeating the beginning: 0 in the beginning that they share, and the
+            number of its sequence where a token is in one of them only. A token sees the beginning
+            and its own sequence.
+
+    Returns:
+        bool, to be broadcast to `[batch, heads, queries, keys]`.
+    """
+    is_past = ops.arange(keys) <= ops.arange(queries)[:, None] + (keys - queries)
+    if branches is None:
+        return is_past
+    of_keys = branches[:, :keys]
+    of_queries = of_keys[:, keys - queries :, None]
+    of_keys = of_keys[:, None]
+    return ops.expand_dims(is_past & ((of_keys == 0) | (of_keys == of_queries)), 1)
 
 
 def _blocks(length):

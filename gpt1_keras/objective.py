@@ -28,32 +28,53 @@ def next_token_loss(hidden_states, token_embedding, targets, weights, training):
     )
 
 
-def language_modeling_loss(hidden_states, token_embedding, token_ids, padding_mask, training=False):
-    """L1 of padded sequences: the mean over sequences of the mean over their next tokens.
+def sequence_weights(padding_mask):
+    """What each next token counts in L1 of padded sequences.
 
-    Every real token but the first is predicted, special tokens included.
+    L1 is the mean over sequences of the mean over their next tokens. Every real token but the
+    first is predicted, special tokens included.
 
     Args:
-        hidden_states: float `[batch, length, hidden_dim]`.
-        token_embedding: `keras.layers.ReversibleEmbedding`, tied to the output.
-        token_ids: int `[batch, length]`.
         padding_mask: `[batch, length]`, 1 where a token is.
-        training: bool, whether a gradient will be asked for.
 
     Returns:
-        float32 scalar, in nats per token.
+        float32 `[batch, length - 1]`, the weights of `token_ids[:, 1:]`.
     """
     mask = ops.cast(padding_mask[:, 1:], "float32")
     # A sequence of one token predicts nothing, and costs nothing.
     count = ops.maximum(ops.sum(mask, axis=1, keepdims=True), 1.0)
-    sequences = ops.cast(ops.shape(token_ids)[0], "float32")
-    return next_token_loss(
-        hidden_states[:, :-1],
-        token_embedding,
-        token_ids[:, 1:],
-        mask / count / sequences,
-        training,
-    )
+    return mask / count / ops.cast(ops.shape(mask)[0], "float32")
+
+
+def branch_weights(branches, branch_mask):
+    """As `sequence_weights`, where sequences that begin alike share their beginning.
+
+    Each branch with the beginning is a sequence of its own, so that a token of the beginning counts
+    as often as there are branches. The mean is over examples, and in each over its branches.
+
+    Args:
+        branches: int `[batch, length]`, 0 in the beginning, 1, 2, ... in the branches that follow
+            it, and -1 in the padding.
+        branch_mask: `[batch, branches]`, 1 where a branch is.
+
+    Returns:
+        float32 `[batch, length - 1]`.
+    """
+    branch_mask = ops.cast(branch_mask, "float32")
+    numbers = 1 + ops.arange(ops.shape(branch_mask)[1])
+    lengths = ops.sum(ops.cast(branches[:, :, None] == numbers, "float32"), axis=1)
+    beginnings = ops.sum(ops.cast(branches == 0, "float32"), axis=1, keepdims=True)
+    # All tokens of a sequence but its first are predicted.
+    in_branch = branch_mask / ops.maximum(beginnings + lengths - 1.0, 1.0)
+    in_branch /= ops.maximum(ops.sum(branch_mask, axis=1, keepdims=True), 1.0)
+    in_branch /= ops.cast(ops.shape(branch_mask)[0], "float32")
+    table = ops.concatenate([ops.sum(in_branch, axis=1, keepdims=True), in_branch], axis=1)
+    weights = ops.take_along_axis(table, ops.maximum(branches, 0), axis=1)
+    # A branch's last token predicts nothing; the beginning's last the first of every branch, which
+    # is the same token in all.
+    here, next = branches[:, :-1], branches[:, 1:]
+    is_predicted = (next == here) & (here >= 0) | (here == 0) & (next == 1)
+    return weights[:, :-1] * ops.cast(is_predicted, "float32")
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -63,18 +84,62 @@ class AuxiliaryLanguageModeling(keras.layers.Layer):
     Args:
         token_embedding: `keras.layers.ReversibleEmbedding`, tied to the output. It stays the
             backbone's; this layer only uses it.
+        weigh: `sequence_weights` or `branch_weights`, what each next token counts.
+
+    Call arguments:
+        hidden_states: float `[batch, length, hidden_dim]`.
+        token_ids: int `[batch, length]`.
+        *masks: what `weigh` takes.
     """
 
-    def __init__(self, token_embedding, **kwargs):
+    def __init__(self, token_embedding, weigh=sequence_weights, **kwargs):
         super().__init__(**kwargs)
         self.token_embedding = token_embedding
+        self.weigh = weigh
         self.coefficient = 0.0
         self.built = True
 
-    def call(self, hidden_states, token_ids, padding_mask, training=None):
+    def call(self, hidden_states, token_ids, *masks, training=None):
         if training and self.coefficient:
-            loss = language_modeling_loss(
-                hidden_states, self.token_embedding, token_ids, padding_mask, training
+            loss = next_token_loss(
+                hidden_states[:, :-1],
+                self.token_embedding,
+                token_ids[:, 1:],
+                self.weigh(*masks),
+                training,
             )
             self.add_loss(self.coefficient * loss)
         return hidden_states
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
+class SoftLabelCrossEntropy(keras.losses.Loss):
+    """Cross-entropy of scores in a range, for regression by a classifier over its integers.
+
+    A score between two integers is a probability of each: 3.6 is 3 with 0.4 and 4 with 0.6 (Tai,
+    Socher & Manning 2015, equation 15). A reconstruction: the paper does not say how STS-B was
+    trained, but the released code carries this encoding.
+
+    Args:
+        score_range: two integers, the least and the greatest score.
+
+    Call arguments:
+        y_true: float `[batch]`, scores.
+        y_pred: float `[batch, high - low + 1]`, logits.
+    """
+
+    def __init__(self, score_range, name="soft_label_cross_entropy", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.score_range = tuple(score_range)
+
+    def call(self, y_true, y_pred):
+        low, high = self.score_range
+        points = ops.arange(low, high + 1, dtype="float32")
+        scores = ops.cast(y_true, "float32")[..., None]
+        probabilities = ops.maximum(0.0, 1.0 - ops.abs(scores - points))
+        return -ops.sum(
+            probabilities * ops.log_softmax(ops.cast(y_pred, "float32"), axis=-1), axis=-1
+        )
+
+    def get_config(self):
+        return {**super().get_config(), "score_range": self.score_range}

@@ -47,12 +47,17 @@ def in_double(array):
     return torch.tensor(np.array(keras.ops.cast(array, "float32"), np.float64), requires_grad=True)
 
 
-def reference(query, key, value, keep, upstream):
-    """The output of the whole attention at once and its gradients, by torch."""
+def reference(query, key, value, keep, upstream, hidden=None):
+    """The output of the whole attention at once and its gradients, by torch.
+
+    What is `hidden`, bool `[batch, length, length]`, is not seen though it is past.
+    """
     query, key, value = arrays = [in_double(array) for array in (query, key, value)]
     length = query.shape[2]
     scores = query @ key.transpose(2, 3) / query.shape[3] ** 0.5
     scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), -torch.inf)
+    if hidden is not None:
+        scores = scores.masked_fill(torch.tensor(hidden)[:, None], -torch.inf)
     probabilities = scores.softmax(-1)
     if keep is not None:
         probabilities = probabilities * torch.tensor(keep) / KEEP
@@ -67,6 +72,20 @@ def assert_close(found, expected, tolerance=1e-5):
         # Some gradients are 0 by cancellation, of terms of about 1.
         atol = tolerance * max(np.abs(theirs).max(), 0.1)
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_attention_to_a_tree(mode, run):
+    """A beginning of 50 tokens and two branches of 100 that do not see each other."""
+    (query, key, value, _), upstream = problem(250)
+    branches = np.repeat([0, 1, 2], [50, 100, 100])[None].repeat(2, axis=0)
+    hidden = (branches[:, None] != 0) & (branches[:, :, None] != branches[:, None])
+
+    def attend(query, key, value):
+        return causal_attention(query, key, value, branches=keras.ops.convert_to_tensor(branches))
+
+    found = run(attend, [query, key, value], 3, upstream, mode, open_axes=[[0, 2]] * 3)
+    assert_close(found, reference(query, key, value, None, upstream, hidden))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 
 import gpt1_keras
-from gpt1_keras.objective import AuxiliaryLanguageModeling, language_modeling_loss
+from gpt1_keras.objective import (
+    AuxiliaryLanguageModeling,
+    SoftLabelCrossEntropy,
+    branch_weights,
+    next_token_loss,
+    sequence_weights,
+)
 
 TEXTS = np.array(["a good film, and a lovely one", "", "dull", "a bad staff " * 6])
 LABELS = np.array([1, 0, 0, 2])
@@ -65,13 +71,18 @@ def parts(classifier):
     return inputs, states, table
 
 
+def found_l1(hidden_states, token_embedding, token_ids, padding_mask):
+    """L1 by our functions, of hidden states as NumPy has them."""
+    states = keras.ops.cast(hidden_states, "float32")[:, :-1]
+    weights = sequence_weights(padding_mask)
+    return next_token_loss(states, token_embedding, token_ids[:, 1:], weights, training=False)
+
+
 def test_l1(classifier, parts):
     inputs, states, table = parts
     special = set(classifier.preprocessor.tokenizer.special_token_ids)
     assert special & set(inputs["token_ids"].ravel())  # they are predicted too
-    found = language_modeling_loss(
-        keras.ops.cast(states, "float32"), classifier.backbone.token_embedding, **inputs
-    )
+    found = found_l1(states, classifier.backbone.token_embedding, **inputs)
     assert keras.backend.standardize_dtype(found.dtype) == "float32"
     np.testing.assert_allclose(found, l1(states, table, **inputs).mean(), rtol=1e-5)
 
@@ -79,26 +90,21 @@ def test_l1(classifier, parts):
 def test_l1_does_not_see_padding(classifier, parts):
     inputs, states, table = parts
     junk = np.where(inputs["padding_mask"] == 1, inputs["token_ids"], 9)
-    found = language_modeling_loss(
-        keras.ops.cast(states, "float32"),
-        classifier.backbone.token_embedding,
-        junk,
-        inputs["padding_mask"],
-    )
+    embedding = classifier.backbone.token_embedding
+    found = found_l1(states, embedding, junk, inputs["padding_mask"])
     np.testing.assert_allclose(found, l1(states, table, **inputs).mean(), rtol=1e-5)
 
 
 def test_sequences_of_one_token_and_of_none_cost_nothing(classifier, parts):
     _, states, _ = parts
-    states = keras.ops.cast(states, "float32")
     mask = np.zeros((4, states.shape[1]), int)
     mask[0, :2] = mask[1, :1] = mask[2, :3] = 1
     ids = np.ones_like(mask)
     embedding = classifier.backbone.token_embedding
-    found = float(language_modeling_loss(states, embedding, ids, mask))
-    with_targets = float(language_modeling_loss(states[::2], embedding, ids[::2], mask[::2]))
+    found = float(found_l1(states, embedding, ids, mask))
+    with_targets = float(found_l1(states[::2], embedding, ids[::2], mask[::2]))
     assert found == pytest.approx(with_targets / 2, rel=1e-6)
-    assert float(language_modeling_loss(states[1::2], embedding, ids[1::2], mask[1::2])) == 0.0
+    assert float(found_l1(states[1::2], embedding, ids[1::2], mask[1::2])) == 0.0
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -107,7 +113,7 @@ def test_the_auxiliary_layer_adds_lambda_l1_while_training(classifier, parts, tr
     layer = AuxiliaryLanguageModeling(classifier.backbone.token_embedding)
     layer.coefficient = 0.25
     states = keras.ops.cast(states, "float32")
-    passed = layer(states, **inputs, training=training)
+    passed = layer(states, inputs["token_ids"], inputs["padding_mask"], training=training)
     np.testing.assert_array_equal(passed, states)
     expected = [0.25 * np.mean(l1(np.array(states), table, **inputs))] if training else []
     np.testing.assert_allclose(layer.losses, expected, rtol=1e-5)
@@ -151,3 +157,49 @@ def test_training_without_l1_lowers_l2(classifier, parts):
         classifier.train_on_batch(TEXTS, LABELS)
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] - 0.05
+
+
+# Beginnings of 3, 1 and 2 tokens; branches of 2, 4 and 3, of 2, and none.
+BRANCHES = np.array(
+    [
+        [0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3],
+        [0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1],
+        [0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1],
+    ]
+)
+
+
+def test_branches_count_as_if_each_were_a_sequence_of_its_own():
+    """What each position's next token counts, by taking the sequences apart."""
+    expected = np.zeros((3, 12))
+    for row, branches in enumerate(BRANCHES):
+        sequences = [
+            [i for i, number in enumerate(branches) if number in (0, branch)]
+            for branch in range(1, branches.max() + 1)
+        ]
+        for places in sequences:
+            for here in places[:-1]:
+                expected[row, here] += 1 / (len(places) - 1) / len(sequences) / 3
+    masks = keras.ops.convert_to_tensor([[1, 1, 1], [1, 0, 0], [0, 0, 0]])
+    found = branch_weights(keras.ops.cast(BRANCHES, "int32"), masks)
+    np.testing.assert_allclose(found, expected[:, :-1], rtol=1e-6)
+    assert float(keras.ops.sum(found)) == pytest.approx(2 / 3)  # the third has no sequence
+
+
+def test_the_loss_of_scores():
+    """Tai et al.'s encoding: the two integers beside a score, by how near they are."""
+    logits = np.random.default_rng(0).normal(size=(4, 6)).astype("float32")
+    targets = [
+        [0, 0, 0, 0.4, 0.6, 0],
+        [1, 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 1],
+        [0, 0.75, 0.25, 0, 0, 0],
+    ]
+    expected = [
+        -sum(p * log_probability(row, i) for i, p in enumerate(target))
+        for row, target in zip(logits, targets)
+    ]
+    loss = SoftLabelCrossEntropy((0, 5), reduction=None)
+    np.testing.assert_allclose(loss([3.6, 0.0, 5.0, 1.25], logits), expected, rtol=1e-5)
+    again = SoftLabelCrossEntropy.from_config(loss.get_config())
+    np.testing.assert_allclose(again([3.6, 0.0, 5.0, 1.25], logits), expected, rtol=1e-5)

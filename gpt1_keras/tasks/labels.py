@@ -1,4 +1,4 @@
-"""Class labels, given as numbers or as names."""
+"""Labels: classes, given as numbers or as names, and scores."""
 
 from gpt1_keras.lazy import tensorflow as tf
 
@@ -28,3 +28,25 @@ def encode_labels(labels, class_names):
     check = tf.debugging.Assert(tf.reduce_all(known), [message, tf.boolean_mask(labels, ~known)])
     with tf.control_dependencies([check] if check is not None else []):
         return tf.identity(numbers)
+
+
+def encode_scores(scores, score_range):
+    """Checks scores.
+
+    Args:
+        scores: numbers `[batch]`.
+        score_range: the least and the greatest score.
+
+    Returns:
+        float32 `[batch]`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: a score that is out of the range.
+    """
+    low, high = score_range
+    scores = tf.cast(tf.convert_to_tensor(scores), tf.float32)
+    known = (scores >= low) & (scores <= high)
+    message = f"Scores must be from {low} to {high}. Received:"
+    check = tf.debugging.Assert(tf.reduce_all(known), [message, tf.boolean_mask(scores, ~known)])
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.identity(scores)

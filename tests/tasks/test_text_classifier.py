@@ -317,8 +317,8 @@ def test_the_scores_are_of_the_extract_token(classifier, tiny_tokenizer):
     rows = []
     for row in ids.to_list():
         states = np.array(classifier.backbone({"token_ids": np.array([row])}))
-        rows.append(states[0, -1] @ np.array(classifier.classifier.kernel))
-    expected = np.array(rows) + np.array(classifier.classifier.bias)
+        rows.append(states[0, -1] @ np.array(classifier.head.kernel))
+    expected = np.array(rows) + np.array(classifier.head.bias)
     assert_same_scores(classifier.predict_on_batch(TEXTS[:4]), expected)
 
 
@@ -473,11 +473,11 @@ def test_lora_trains_the_head_beside_it(classifier):
     classifier.backbone.enable_lora(2)
     frozen = [np.array(block.expand.kernel) for block in classifier.backbone.blocks]
     classifier.compile(keras.optimizers.SGD(1.0), run_eagerly=True)
-    head = np.array(classifier.classifier.kernel)
+    head = np.array(classifier.head.kernel)
     classifier.fit(TEXTS, NAMES, batch_size=12, verbose=0)
     for before, block in zip(frozen, classifier.backbone.blocks):
         np.testing.assert_array_equal(block.expand.kernel, before)
-    assert np.abs(np.array(classifier.classifier.kernel) - head).max() > 1e-3
+    assert np.abs(np.array(classifier.head.kernel) - head).max() > 1e-3
 
 
 # --- presets and files ---
@@ -516,8 +516,8 @@ def test_a_language_models_preset_gets_a_fresh_head(tiny_tokenizer, tmp_path):
     assert classifier.class_names == ["a", "b", "c"]
     for ours, theirs in zip(classifier.backbone.weights, lm.backbone.weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert np.array(classifier.classifier.kernel).std() == pytest.approx(0.02, rel=0.3)
-    assert not np.any(np.array(classifier.classifier.bias))
+    assert np.array(classifier.head.kernel).std() == pytest.approx(0.02, rel=0.3)
+    assert not np.any(np.array(classifier.head.bias))
     assert classifier.preprocessor.tokenizer.get_vocabulary() == tiny_tokenizer.get_vocabulary()
     with pytest.raises(ValueError, match="needs `num_classes` or `class_names`"):
         gpt1_keras.GPT1TextClassifier.from_preset(preset)
