@@ -13,15 +13,18 @@ _POOL = 64  # batches whose examples are sorted by length together
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Labelled texts in memory.
+    """Texts in memory, with labels.
 
     Attributes:
-        texts: dict from field to an array of byte strings `[examples]`.
-        labels: int32 array `[examples]`.
+        texts: dict from field to an array `[examples]` of byte strings; for answers to choose
+            from, of arrays of byte strings.
+        labels: array `[examples]`: int32, numbers of classes or answers, or float32, scores.
+        class_names: list of str, or None where labels are no classes.
     """
 
     texts: dict[str, np.ndarray]
     labels: np.ndarray
+    class_names: list[str] | None = None
 
     def __len__(self):
         return len(self.labels)
@@ -29,50 +32,77 @@ class Examples:
     def take(self, indices):
         """The examples at an array of indices."""
         texts = {field: array[indices] for field, array in self.texts.items()}
-        return Examples(texts, self.labels[indices])
+        return dataclasses.replace(self, texts=texts, labels=self.labels[indices])
+
+    def tensors(self):
+        """The texts as tensors by field: string `[examples]`, or ragged `[examples, None]`."""
+        return {field: _tensor(array) for field, array in self.texts.items()}
 
 
-def load_examples(task, split, data_dir=None, download=False, limit=None, seed=0):
+def load_examples(task, role, data_dir=None, download=False, limit=None, seed=0, labelled=True):
     """Loads a split of a task.
 
     Args:
         task: `training.tasks.Task`.
-        split: str, such as `"train"`.
+        role: `"train"`, `"validation"` or `"test"`.
         data_dir: path of the prepared data sets; TensorFlow Datasets' own by default.
         download: bool, whether to download and prepare what is missing.
         limit: int, how many examples to draw at random; all by default.
         seed: int, of that draw.
+        labelled: bool, whether to leave out examples without a label.
 
     Returns:
-        `(examples, class_names)`. Examples without a label (-1) are left out.
+        `Examples`.
 
     Raises:
         FileNotFoundError: the data set is not on disk.
-        ValueError: the data set has no such split.
+        ValueError: the data set has no such split, or lacks a feature.
     """
-    builder = prepared_builder(task.dataset, data_dir, download)
-    if split not in builder.info.splits:
+    parts = [
+        _read_split(task, name, task.split(role), data_dir, download) for name in task.datasets
+    ]
+    texts = {field: np.concatenate([part.texts[field] for part in parts]) for field in task.fields}
+    labels = np.concatenate([part.labels for part in parts])
+    examples = Examples(texts, labels, parts[0].class_names)
+    if labelled:
+        examples = examples.take(np.flatnonzero(labels >= 0))
+    if limit is not None and limit < len(examples):
+        examples = examples.take(np.random.default_rng(seed).permutation(len(examples))[:limit])
+    return examples
+
+
+def _read_split(task, name, split, data_dir, download):
+    builder = prepared_builder(name, data_dir, download)
+    if split.split("[")[0] not in builder.info.splits:
         raise ValueError(
-            f"{task.dataset} in {builder.data_dir} has no split {split!r}; it has "
+            f"{name} in {builder.data_dir} has no split {split!r}; it has "
             f"{sorted(builder.info.splits)}."
         )
     columns = tfds.as_numpy(builder.as_dataset(split=split, batch_size=-1))
-    texts = {field: columns[feature] for field, feature in task.fields.items()}
-    examples = Examples(texts, columns["label"].astype(np.int32))
-    examples = examples.take(np.flatnonzero(examples.labels >= 0))
-    if limit is not None and limit < len(examples):
-        examples = examples.take(np.random.default_rng(seed).permutation(len(examples))[:limit])
-    return examples, builder.info.features["label"].names
+    missing = set(task.fields.values()) - columns.keys()
+    if missing:
+        raise ValueError(f"{name} has no features {sorted(missing)}; it has {sorted(columns)}.")
+    texts, labels = task.read(columns, task.fields)
+    feature = builder.info.features.get("label")
+    return Examples(texts, labels, getattr(feature, "names", None))
+
+
+def _tensor(array):
+    if len(array) and isinstance(array[0], np.ndarray):
+        flat = tf.constant(np.concatenate(array), tf.string)
+        return tf.RaggedTensor.from_row_lengths(flat, [len(row) for row in array])
+    return tf.constant(array)
 
 
 def count_tokens(examples, preprocessor):
-    """The framed length of each example in tokens, int64 `[examples]`."""
+    """The tokens of each example as the model reads it, int64 `[examples]`."""
 
     def count(batch):
-        ids, _ = preprocessor.transform([batch[field] for field in preprocessor.fields])
-        return ids.row_lengths()
+        inputs = preprocessor(batch)
+        is_token = inputs["branches"] >= 0 if "branches" in inputs else inputs["padding_mask"] > 0
+        return tf.reduce_sum(tf.cast(is_token, tf.int64), axis=list(range(1, len(is_token.shape))))
 
-    texts = tf.data.Dataset.from_tensor_slices(examples.texts).batch(1024)
+    texts = tf.data.Dataset.from_tensor_slices(examples.tensors()).batch(1024)
     return np.concatenate(list(texts.map(count).as_numpy_iterator()))
 
 
@@ -106,7 +136,7 @@ def make_batches(examples, order):
     indices = tf.RaggedTensor.from_row_lengths(
         np.concatenate(order), [len(batch) for batch in order]
     )
-    texts = {field: tf.constant(array) for field, array in examples.texts.items()}
+    texts = examples.tensors()
     labels = tf.constant(examples.labels)
 
     def gather(batch):

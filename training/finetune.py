@@ -1,4 +1,4 @@
-"""Fine-tunes a classifier on one of the paper's data sets.
+"""Fine-tunes a model on one of the paper's data sets.
 
     python -m training.finetune --task sst2 --preset DIR --data-dir DIR --output DIR
 
@@ -19,11 +19,16 @@ from gpt1_keras.files import atomic_path
 from gpt1_keras.presets import CONFIGURATIONS, PRETRAINED, configuration, find_preset
 from training.checks import check_counts
 from training.data import batch_order, count_tokens, load_examples, make_batches
-from training.metrics import METRICS
 from training.run import Run
-from training.tasks import TASKS, find_task
+from training.scoring import predict, score
+from training.tasks import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY, TASKS, find_task
 from training.tokenizers import load_tokenizer
 
+MODELS = {
+    CLASSIFICATION: gpt1_keras.GPT1TextClassifier,
+    SIMILARITY: gpt1_keras.GPT1TextSimilarity,
+    MULTIPLE_CHOICE: gpt1_keras.GPT1MultipleChoice,
+}
 _BATCHES_PER_CHECKPOINT = 200
 
 
@@ -84,119 +89,123 @@ def finetune(options, output, data_dir=None, download=False, verbose="auto"):
     run.start()
     task = find_task(options.task)
     load = {"data_dir": data_dir, "download": download, "seed": options.seed}
-    train, class_names = load_examples(task, "train", limit=options.limit_examples, **load)
-    validation, _ = load_examples(task, task.validation, **load)
+    train = load_examples(task, "train", limit=options.limit_examples, **load)
+    validation = load_examples(task, "validation", **load)
     keras.utils.set_random_seed(options.seed)
-    classifier = _build_classifier(options, task, train, class_names)
+    model = _build_model(options, task, train)
 
     started = time.monotonic()
-    lengths = count_tokens(train, classifier.preprocessor)
+    lengths = count_tokens(train, model.preprocessor)
     steps = -(-len(train) // options.batch_size)
-    classifier.compile(
+    model.compile(
         gpt1_keras.optimizer.finetuning_optimizer(options.learning_rate, steps * options.epochs),
         lm_coefficient=options.lm_coefficient,
     )
-    run.checkpoints.restore(classifier)
+    run.checkpoints.restore(model)
     for epoch in range(len(run.history), options.epochs):
         order = batch_order(lengths, options.batch_size, options.seed, epoch)
-        order = order[int(classifier.optimizer.iterations) - epoch * steps :]
+        order = order[int(model.optimizer.iterations) - epoch * steps :]
         if order:  # else the run was cut off between the epoch's end and its score
-            classifier.fit(
+            model.fit(
                 make_batches(train, order),
                 epochs=epoch + 1,
                 initial_epoch=epoch,
                 callbacks=[
                     keras.callbacks.TensorBoard(run.folder / "logs"),
-                    keras.callbacks.LambdaCallback(on_train_batch_end=_saver(run, classifier)),
+                    keras.callbacks.LambdaCallback(on_train_batch_end=_saver(run, model)),
                 ],
                 verbose=verbose,
             )
-        score = _score(classifier, validation, task.metric, verbose)
-        _finish_epoch(run, classifier, score)
-        print(f"Epoch {epoch + 1}: validation {task.metric} {score:.4f}")
-    best = max(run.history, key=lambda past: past["score"])
+        scores = score(validation, predict(model, validation, verbose), task.metrics)
+        _finish_epoch(run, model, scores)
+        print(f"Epoch {epoch + 1}: validation {_line(scores)}")
+    metric = task.metrics[0]
+    best = max(run.history, key=lambda past: past[metric])
     return run.finish(
         {
-            "score": best["score"],
+            "score": best[metric],
+            "metric": metric,
             "best_epoch": best["epoch"],
-            "metric": task.metric,
-            "class_names": class_names,
+            "class_names": train.class_names,
             "train_examples": len(train),
             "validation_examples": len(validation),
-            "parameters": classifier.count_params(),
+            "parameters": model.count_params(),
             "seconds": round(time.monotonic() - started, 1),
             "tensorflow": tf.__version__,
         }
     )
 
 
-def _saver(run, classifier):
+def _saver(run, model):
     """A callback that saves a checkpoint every so many batches."""
 
     def on_batch_end(batch, logs=None):
         if (batch + 1) % _BATCHES_PER_CHECKPOINT == 0:
-            run.checkpoints.save(classifier, int(classifier.optimizer.iterations))
+            run.checkpoints.save(model, int(model.optimizer.iterations))
 
     return on_batch_end
 
 
-def _finish_epoch(run, classifier, score):
-    """Keeps a checkpoint, the model if it is the best so far, and last the epoch's score.
+def _finish_epoch(run, model, scores):
+    """Keeps a checkpoint, the model if it is the best so far, and last the epoch's scores.
 
     So wherever this is cut off, a resumed run scores the epoch again.
     """
-    run.checkpoints.save(classifier, int(classifier.optimizer.iterations))
-    if score > max((past["score"] for past in run.history), default=float("-inf")):
+    run.checkpoints.save(model, int(model.optimizer.iterations))
+    metric, value = next(iter(scores.items()))
+    if value > max((past[metric] for past in run.history), default=float("-inf")):
         with atomic_path(run.folder / "best") as temporary:
-            classifier.save_to_preset(temporary)
+            model.save_to_preset(temporary)
     epoch = len(run.history)
     with tf.summary.create_file_writer(str(run.folder / "logs" / "validation")).as_default():
-        tf.summary.scalar("epoch_score", score, step=epoch)
-    run.add({"epoch": epoch + 1, "score": score})
+        tf.summary.scalar("epoch_score", value, step=epoch)
+    run.add({"epoch": epoch + 1, **scores})
 
 
-def _build_classifier(options, task, train, class_names):
+def _line(scores):
+    """Scores for people to read."""
+    return ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+
+
+def _build_model(options, task, train):
     """The model to start from: a preset's decoder, or a fresh one of a named configuration."""
-    fields = tuple(task.fields)
+    changes = {} if options.dropout is None else {"dropout": options.dropout}
     if options.preset is not None:
-        tokenizer = gpt1_keras.GPT1Tokenizer.from_preset(options.preset)
-        changes = {} if options.dropout is None else {"dropout": options.dropout}
+        tokenizer = load_tokenizer(options.preset)
         backbone = gpt1_keras.GPT1Backbone.from_preset(options.preset, **changes)
     else:
-        arguments = configuration(options.config)
         tokenizer = _tokenizer(options, train)
-        if options.dropout is not None:
-            arguments = {**arguments, "dropout": options.dropout}
-        backbone = gpt1_keras.GPT1Backbone(tokenizer.vocabulary_size(), **arguments)
-    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer, fields=fields)
-    return gpt1_keras.GPT1TextClassifier(
-        backbone, class_names=class_names, preprocessor=preprocessor
-    )
+        backbone = gpt1_keras.GPT1Backbone(
+            tokenizer.vocabulary_size(), **{**configuration(options.config), **changes}
+        )
+    model_cls = MODELS[task.kind]
+    answers = {}
+    if task.score_range is not None:
+        answers["score_range"] = task.score_range
+    elif task.kind != MULTIPLE_CHOICE:
+        answers["class_names"] = train.class_names
+    preprocessor = model_cls.preprocessor_cls(tokenizer, fields=tuple(task.fields))
+    return model_cls(backbone, preprocessor=preprocessor, **answers)
 
 
 def _tokenizer(options, train):
     """The tokenizer of a folder, or one learned from the training texts."""
     if options.tokenizer is None:
-        texts = (
-            text.decode("utf-8", "replace") for column in train.texts.values() for text in column
-        )
+        texts = [text for tensor in train.tensors().values() for text in _flat(tensor)]
+        texts = (text.decode("utf-8", "replace") for text in texts)
         return gpt1_keras.GPT1Tokenizer.learn(texts, options.num_merges)
     return load_tokenizer(options.tokenizer)
 
 
-def _score(classifier, examples, metric, verbose):
-    """The metric over a whole split."""
-    lengths = count_tokens(examples, classifier.preprocessor)
-    batches = make_batches(examples, batch_order(lengths, 64, seed=0, epoch=0))
-    predicted = classifier.predict(batches.map(lambda x, _: x), verbose=verbose).argmax(axis=-1)
-    true = [label for _, labels in batches.as_numpy_iterator() for label in labels]
-    return float(METRICS[metric](true, predicted))
+def _flat(tensor):
+    """The strings of a tensor, ragged or not."""
+    return getattr(tensor, "flat_values", tensor).numpy()
 
 
 def _parser():
     parser = argparse.ArgumentParser(
         prog="python -m training.finetune",
-        description="Fine-tune a classifier on one of the paper's data sets.",
+        description="Fine-tune a model on one of the paper's data sets.",
         epilog="Interrupted, the same command goes on where the last checkpoint left it.",
     )
     add = parser.add_argument
