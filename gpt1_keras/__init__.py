@@ -2,6 +2,7 @@
 
 from gpt1_keras import convert, optimizer, presets
 from gpt1_keras.backbone import GPT1Backbone
+from gpt1_keras.lstm_backbone import LSTMBackbone
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
 from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
 from gpt1_keras.tasks.multiple_choice import GPT1MultipleChoice
@@ -24,6 +25,7 @@ __all__ = [
     "GPT1TextSimilarity",
     "GPT1TextSimilarityPreprocessor",
     "GPT1Tokenizer",
+    "LSTMBackbone",
     "__version__",
     "convert",
     "optimizer",

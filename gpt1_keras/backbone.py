@@ -1,14 +1,13 @@
 """GPT1Backbone, the decoder as a functional Keras model."""
 
 import keras
-import keras_hub
 
-from gpt1_keras.files import reading_weights
+from gpt1_keras.decoder import Decoder
 from gpt1_keras.layers import Dropout, TokenAndPositionEmbedding, TransformerBlock
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1Backbone(keras_hub.models.Backbone):
+class GPT1Backbone(Decoder):
     """The decoder of GPT-1 (Radford et al., 2018, section 3.1).
 
     It maps token ids, int32 `[batch, length]` under the key `"token_ids"`, to hidden states, float
@@ -81,13 +80,24 @@ class GPT1Backbone(keras_hub.models.Backbone):
         """The token table, a `keras.layers.ReversibleEmbedding`, tied to the output."""
         return self.embedding.tokens
 
+    def encode_branches(self, token_ids, positions, branches, extract_indices):
+        """Hidden states of sequences that begin alike, whose beginning stands only once.
+
+        Args:
+            token_ids, positions, branches: int32 `[batch, length]`, symbolic or not, as
+                `transforms.pad_choices` gives them.
+            extract_indices: int32 `[batch, branches]`, where each branch ends.
+
+        Returns:
+            float `[batch, length, hidden_dim]`.
+        """
+        x = self.embedding_dropout(self.embedding(token_ids, positions=positions))
+        for block in self.blocks:
+            x = block(x, branches=branches)
+        return x
+
     def default_lora_layer_names(self):
         return ["qkv"]
-
-    def load_weights(self, filepath, *args, **kwargs):
-        """As `keras.Model.load_weights`. Raises ValueError if they are damaged or do not fit."""
-        with reading_weights(filepath):
-            super().load_weights(filepath, *args, **kwargs)
 
     def get_config(self):
         return {

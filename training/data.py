@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_datasets as tfds
 
-from training.tfds_builders import prepared_builder
+from training.text_tables import TableTask
+from training.tfds_builders import prepared_builder, read_split
 
 _POOL = 64  # batches whose examples are sorted by length together
 
@@ -18,12 +18,15 @@ class Examples:
     Attributes:
         texts: dict from field to an array `[examples]` of byte strings; for answers to choose
             from, of arrays of byte strings.
-        labels: array `[examples]`: int32, numbers of classes or answers, or float32, scores.
+        labels: array `[examples]`: int32, numbers of classes or answers, or -1; or float32, scores
+            or not a number.
+        numbers: int array `[examples]`, by which the data set knows its examples.
         class_names: list of str, or None where labels are no classes.
     """
 
     texts: dict[str, np.ndarray]
     labels: np.ndarray
+    numbers: np.ndarray
     class_names: list[str] | None = None
 
     def __len__(self):
@@ -32,59 +35,68 @@ class Examples:
     def take(self, indices):
         """The examples at an array of indices."""
         texts = {field: array[indices] for field, array in self.texts.items()}
-        return dataclasses.replace(self, texts=texts, labels=self.labels[indices])
+        labels, numbers = self.labels[indices], self.numbers[indices]
+        return dataclasses.replace(self, texts=texts, labels=labels, numbers=numbers)
+
+    def draw(self, count, seed):
+        """So many examples drawn at random, or all where there are no more."""
+        return self.take(np.random.default_rng(seed).permutation(len(self))[:count])
+
+    def labelled(self):
+        """The examples that have a label."""
+        return self.take(np.flatnonzero(self.is_labelled))
+
+    @property
+    def is_labelled(self):
+        """bool array `[examples]`."""
+        is_score = np.issubdtype(self.labels.dtype, np.floating)
+        return ~np.isnan(self.labels) if is_score else self.labels >= 0
 
     def tensors(self):
         """The texts as tensors by field: string `[examples]`, or ragged `[examples, None]`."""
         return {field: _tensor(array) for field, array in self.texts.items()}
 
 
-def load_examples(task, role, data_dir=None, download=False, limit=None, seed=0, labelled=True):
+def load_examples(task, role, data_dir=None, download=False):
     """Loads a split of a task.
 
     Args:
-        task: `training.tasks.Task`.
+        task: `training.tasks.Task` or `training.text_tables.TableTask`.
         role: `"train"`, `"validation"` or `"test"`.
         data_dir: path of the prepared data sets; TensorFlow Datasets' own by default.
         download: bool, whether to download and prepare what is missing.
-        limit: int, how many examples to draw at random; all by default.
-        seed: int, of that draw.
-        labelled: bool, whether to leave out examples without a label.
 
     Returns:
-        `Examples`.
+        `Examples`, some of which may have no label.
 
     Raises:
         FileNotFoundError: the data set is not on disk.
         ValueError: the data set has no such split, or lacks a feature.
     """
+    if isinstance(task, TableTask):
+        texts, labels = task.read(role)
+        return Examples(texts, labels, np.arange(len(labels)), task.class_names)
     parts = [
         _read_split(task, name, task.split(role), data_dir, download) for name in task.datasets
     ]
     texts = {field: np.concatenate([part.texts[field] for part in parts]) for field in task.fields}
-    labels = np.concatenate([part.labels for part in parts])
-    examples = Examples(texts, labels, parts[0].class_names)
-    if labelled:
-        examples = examples.take(np.flatnonzero(labels >= 0))
-    if limit is not None and limit < len(examples):
-        examples = examples.take(np.random.default_rng(seed).permutation(len(examples))[:limit])
-    return examples
+    labels, numbers = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("labels", "numbers")
+    )
+    return Examples(texts, labels, numbers, parts[0].class_names)
 
 
 def _read_split(task, name, split, data_dir, download):
     builder = prepared_builder(name, data_dir, download)
-    if split.split("[")[0] not in builder.info.splits:
-        raise ValueError(
-            f"{name} in {builder.data_dir} has no split {split!r}; it has "
-            f"{sorted(builder.info.splits)}."
-        )
-    columns = tfds.as_numpy(builder.as_dataset(split=split, batch_size=-1))
+    columns = read_split(builder, split)
     missing = set(task.fields.values()) - columns.keys()
     if missing:
         raise ValueError(f"{name} has no features {sorted(missing)}; it has {sorted(columns)}.")
     texts, labels = task.read(columns, task.fields)
-    feature = builder.info.features.get("label")
-    return Examples(texts, labels, getattr(feature, "names", None))
+    numbers = columns.get("idx", np.arange(len(labels)))  # which GLUE has
+    # Stories have a plain number for a label, and passages have none.
+    feature = builder.info.features["label"] if "label" in columns else None
+    return Examples(texts, labels, numbers, getattr(feature, "names", None))
 
 
 def _tensor(array):

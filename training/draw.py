@@ -11,16 +11,10 @@ import json
 import pathlib
 import sys
 
-import matplotlib
 import matplotlib.ticker
 import numpy as np
-from matplotlib.figure import Figure
 
-from gpt1_keras.files import atomic_path
-
-_FORMATS = (".svg", ".png")
-# Of Okabe and Ito's colours, which people who see colours differently tell apart too.
-_BLUE, _ORANGE, _GREEN = "#0072B2", "#E69F00", "#009E73"
+from training.plots import BLUE, GREEN, ORANGE, check_format, new_axes, save
 
 
 def draw(run, output, ngrams=None):
@@ -35,19 +29,13 @@ def draw(run, output, ngrams=None):
         FileNotFoundError: the run has no history yet, or the scores are not there.
         ValueError: an unknown format, a damaged file, or scores on another corpus.
     """
-    suffix = pathlib.Path(output).suffix
-    if suffix not in _FORMATS:
-        raise ValueError(f"The output must end in one of {list(_FORMATS)}. Received: {output}.")
+    check_format(output)
     history, options = _read_run(pathlib.Path(run))
     baselines = {}
     if ngrams is not None:
         expected = {"corpus_fingerprint": options["corpus_fingerprint"]}
         baselines = _read_ngrams(ngrams, expected | _scored_tokens(history))
-    figure = make_figure(history, baselines, options["config"])
-    # Without the salt and with the date, each drawing of the same files would differ.
-    with matplotlib.rc_context({"svg.hashsalt": "gpt1_keras"}), atomic_path(output) as temporary:
-        metadata = {"Date": None} if suffix == ".svg" else None
-        figure.savefig(temporary, dpi=150, metadata=metadata)
+    save(make_figure(history, baselines, options["config"]), output)
 
 
 def make_figure(history, baselines, title):
@@ -58,15 +46,14 @@ def make_figure(history, baselines, title):
         baselines: dict from up to two models' names to their perplexities.
         title: str.
     """
-    figure = Figure(figsize=(8, 5), layout="constrained", facecolor="white")
-    axes = figure.add_subplot()
+    figure, axes = new_axes()
     steps = np.array([entry["step"] for entry in history])
     training = np.exp([entry["loss"] for entry in history])
     # A loss is the mean over the updates since the entry before, and so belongs to their middle.
     axes.plot(
         (steps + np.append(0, steps[:-1])) / 2,
         training,
-        color=_ORANGE,
+        color=ORANGE,
         marker="s",
         markersize=4,
         label=f"training (last: {training[-1]:,.1f})",
@@ -76,13 +63,13 @@ def make_figure(history, baselines, title):
         axes.plot(
             [entry["step"] for entry in scored],
             [entry["validation_perplexity"] for entry in scored],
-            color=_BLUE,
+            color=BLUE,
             marker="o",
             markersize=4,
             label=f"validation (last: {scored[-1]['validation_perplexity']:,.1f})",
         )
     for (name, perplexity), style, color in zip(
-        baselines.items(), ((0, (6, 3)), (0, (1, 1.5))), (_GREEN, "black")
+        baselines.items(), ((0, (6, 3)), (0, (1, 1.5))), (GREEN, "black")
     ):
         axes.axhline(perplexity, linestyle=style, color=color, label=f"{name} ({perplexity:,.1f})")
     axes.set_yscale("log")
@@ -92,8 +79,6 @@ def make_figure(history, baselines, title):
     axes.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
     axes.set_xlim(left=0)
     axes.set(xlabel="updates", ylabel="perplexity of a token (log scale)", title=title)
-    axes.grid(color="0.9")
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(edgecolor="none")
     return figure
 

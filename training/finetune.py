@@ -1,6 +1,9 @@
-"""Fine-tunes a model on one of the paper's data sets.
+"""Fine-tunes a model on one of the paper's data sets, or on your own.
 
-    python -m training.finetune --task sst2 --preset DIR --data-dir DIR --output DIR
+    python -m training.finetune --task sst2 --preset NAME --data-dir DIR --output DIR
+    python -m training.finetune --train FILE --validation FILE --preset NAME --output DIR
+
+FILE is a .csv, .tsv or .jsonl whose columns say what the task is; see `training.text_tables`.
 
 Interrupted, the same command goes on where the last checkpoint left it. DIR/best is the preset of
 the best epoch on the validation split, DIR/result.json its score, DIR/logs are for TensorBoard.
@@ -19,16 +22,12 @@ from gpt1_keras.files import atomic_path
 from gpt1_keras.presets import CONFIGURATIONS, PRETRAINED, configuration, find_preset
 from training.checks import check_counts
 from training.data import batch_order, count_tokens, load_examples, make_batches
+from training.models import build_model
 from training.run import Run
 from training.scoring import predict, score
-from training.tasks import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY, TASKS, find_task
-from training.tokenizers import load_tokenizer
+from training.tasks import TASKS, find_task
+from training.text_tables import find_table_task
 
-MODELS = {
-    CLASSIFICATION: gpt1_keras.GPT1TextClassifier,
-    SIMILARITY: gpt1_keras.GPT1TextSimilarity,
-    MULTIPLE_CHOICE: gpt1_keras.GPT1MultipleChoice,
-}
 _BATCHES_PER_CHECKPOINT = 200
 
 
@@ -38,12 +37,15 @@ class Options:
 
     Raises:
         FileNotFoundError: the preset is not there.
-        ValueError: an unknown task or configuration, not one of `preset` and `config`, or a number
-            below 1.
+        ValueError: an unknown task or configuration, not one of `task` and files or of `preset` and
+            `config`, or a number below 1.
     """
 
-    task: str
+    task: str | None = None
+    train: str | None = None
+    validation: str | None = None
     preset: str | None = None
+    transfer: str = "all"
     config: str | None = None
     tokenizer: str | None = None
     num_merges: int = 8000
@@ -56,8 +58,15 @@ class Options:
     seed: int = 0
 
     def __post_init__(self):
-        find_task(self.task)
+        if (self.task is None) == (self.train is None) or (self.train is None) != (
+            self.validation is None
+        ):
+            raise ValueError("Give either --task, or both --train and --validation.")
+        if self.task is not None:
+            find_task(self.task)
         check_counts(self, "num_merges", "epochs", "batch_size", "limit_examples")
+        if self.transfer not in ("all", "none") and not self.transfer.isdecimal():
+            raise ValueError(f"transfer must be all, none or a number. Received: {self.transfer}.")
         if (self.preset is None) == (self.config is None):
             raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")
         if self.config is not None:
@@ -87,12 +96,16 @@ def finetune(options, output, data_dir=None, download=False, verbose="auto"):
     if run.result:
         return run.result
     run.start()
-    task = find_task(options.task)
-    load = {"data_dir": data_dir, "download": download, "seed": options.seed}
-    train = load_examples(task, "train", limit=options.limit_examples, **load)
-    validation = load_examples(task, "validation", **load)
+    if options.task is None:
+        task = find_table_task(options.train, options.validation)
+    else:
+        task = find_task(options.task)
+    train = load_examples(task, "train", data_dir, download).labelled()
+    if options.limit_examples is not None:
+        train = train.draw(options.limit_examples, options.seed)
+    validation = load_examples(task, "validation", data_dir, download).labelled()
     keras.utils.set_random_seed(options.seed)
-    model = _build_model(options, task, train)
+    model = build_model(options, task, train)
 
     started = time.monotonic()
     lengths = count_tokens(train, model.preprocessor)
@@ -129,6 +142,7 @@ def finetune(options, output, data_dir=None, download=False, verbose="auto"):
             "class_names": train.class_names,
             "train_examples": len(train),
             "validation_examples": len(validation),
+            "decoder": type(model.backbone).__name__,
             "parameters": model.count_params(),
             "seconds": round(time.monotonic() - started, 1),
             "tensorflow": tf.__version__,
@@ -167,52 +181,24 @@ def _line(scores):
     return ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
 
 
-def _build_model(options, task, train):
-    """The model to start from: a preset's decoder, or a fresh one of a named configuration."""
-    changes = {} if options.dropout is None else {"dropout": options.dropout}
-    if options.preset is not None:
-        tokenizer = load_tokenizer(options.preset)
-        backbone = gpt1_keras.GPT1Backbone.from_preset(options.preset, **changes)
-    else:
-        tokenizer = _tokenizer(options, train)
-        backbone = gpt1_keras.GPT1Backbone(
-            tokenizer.vocabulary_size(), **{**configuration(options.config), **changes}
-        )
-    model_cls = MODELS[task.kind]
-    answers = {}
-    if task.score_range is not None:
-        answers["score_range"] = task.score_range
-    elif task.kind != MULTIPLE_CHOICE:
-        answers["class_names"] = train.class_names
-    preprocessor = model_cls.preprocessor_cls(tokenizer, fields=tuple(task.fields))
-    return model_cls(backbone, preprocessor=preprocessor, **answers)
-
-
-def _tokenizer(options, train):
-    """The tokenizer of a folder, or one learned from the training texts."""
-    if options.tokenizer is None:
-        texts = [text for tensor in train.tensors().values() for text in _flat(tensor)]
-        texts = (text.decode("utf-8", "replace") for text in texts)
-        return gpt1_keras.GPT1Tokenizer.learn(texts, options.num_merges)
-    return load_tokenizer(options.tokenizer)
-
-
-def _flat(tensor):
-    """The strings of a tensor, ragged or not."""
-    return getattr(tensor, "flat_values", tensor).numpy()
-
-
 def _parser():
     parser = argparse.ArgumentParser(
         prog="python -m training.finetune",
-        description="Fine-tune a model on one of the paper's data sets.",
+        description="Fine-tune a model on one of the paper's data sets, or on your own.",
         epilog="Interrupted, the same command goes on where the last checkpoint left it.",
     )
     add = parser.add_argument
-    add("--task", required=True, help=f"one of {', '.join(sorted(TASKS))}")
+    add("--task", help=f"one of {', '.join(sorted(TASKS))}; or else")
+    add("--train", metavar="FILE", help="your own .csv, .tsv or .jsonl, and")
+    add("--validation", metavar="FILE", help="another, to choose the best epoch by")
     add("--output", required=True, help="folder of the run: best/, result.json, logs/")
     start = parser.add_argument_group("what to start from (one of --preset and --config)")
     start.add_argument("--preset", help=f"{', '.join(PRETRAINED)}, or a preset's folder")
+    start.add_argument(
+        "--transfer",
+        help="with --preset: all; none, for fresh weights; or N, for embeddings and the first N "
+        "blocks (default: %(default)s)",
+    )
     start.add_argument("--config", help=f"a fresh decoder: one of {', '.join(CONFIGURATIONS)}")
     start.add_argument("--tokenizer", help="with --config: folder of a tokenizer or preset")
     start.add_argument(
@@ -229,8 +215,7 @@ def _parser():
     add("--dropout", type=float, help="the decoder's dropout (default: the model's own)")
     add("--limit-examples", type=int, help="train on this many examples, drawn at random")
     add("--seed", type=int, help="of weights, order and dropout (default: %(default)s)")
-    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
-    parser.set_defaults(**{name: defaults[name] for name in defaults if name != "task"})
+    parser.set_defaults(**{field.name: field.default for field in dataclasses.fields(Options)})
     return parser
 
 

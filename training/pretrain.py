@@ -4,7 +4,8 @@
 
 Interrupted or killed, the same command goes on from the last checkpoint as if nothing had happened:
 minibatches are a function of the seed and the step. DIR/preset is the model, DIR/history.json its
-losses and perplexities, DIR/result.json all there is to know.
+losses and perplexities, DIR/result.json all there is to know. DIR/snapshots are the decoder's
+weights on the way, for `training.zero_shot`.
 
 With `--strategy multi_worker`, start it on every worker, with TF_CONFIG set and DIR on a file
 system that all share. With KERAS_BACKEND=jax it runs without TensorFlow, on one device; the same
@@ -24,73 +25,13 @@ import gpt1_keras
 from gpt1_keras.files import atomic_path
 from gpt1_keras.layers import INITIALIZER_STDDEV
 from gpt1_keras.optimizer import GPT1Adam, PretrainingSchedule
-from gpt1_keras.presets import CONFIGURATIONS, configuration
+from gpt1_keras.presets import CONFIGURATIONS, build_decoder
 from training.batches import training_batches, validation_batches
-from training.checks import check_counts
+from training.pretrain_options import DTYPES, Options, Pace
 from training.run import Run
 from training.strategies import STRATEGIES, find_strategy
 from training.throughput import flops_per_token, measure_peak
 from training.windows import Corpus, Windows, count_sequential_batches, count_sequential_tokens
-
-DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What determines a run; a run goes on only under the same options.
-
-    Raises:
-        ValueError: an unknown configuration or dtype, or a number out of its range.
-    """
-
-    config: str
-    steps: int
-    batch_size: int = 64
-    sequence_length: int | None = None
-    learning_rate: float = 2.5e-4
-    warmup_steps: int = 2000
-    clip_norm: float | None = None
-    dropout: float | None = None
-    dtype: str = "float32"
-    accumulation_steps: int = 1
-    seed: int = 0
-
-    def __post_init__(self):
-        context = configuration(self.config).get("max_sequence_length", 512)
-        if self.sequence_length is None:
-            object.__setattr__(self, "sequence_length", context)
-        check_counts(self, "steps", "batch_size", "sequence_length", "accumulation_steps")
-        for name, is_right, expected in (
-            ("learning_rate", lambda value: value > 0, "above 0"),
-            ("clip_norm", lambda value: value is None or value > 0, "above 0"),
-            ("warmup_steps", lambda value: value >= 0, "at least 0"),
-            ("dropout", lambda value: value is None or 0 <= value < 1, "at least 0 and below 1"),
-        ):
-            if not is_right(getattr(self, name)):
-                raise ValueError(f"{name} must be {expected}. Received: {getattr(self, name)}.")
-        if self.sequence_length > context:
-            raise ValueError(
-                f"sequence_length must be at most {context}, the context of {self.config}. "
-                f"Received: {self.sequence_length}."
-            )
-        if self.dtype not in DTYPES:
-            raise ValueError(f"Unknown dtype {self.dtype!r}; expected one of {list(DTYPES)}.")
-
-
-@dataclasses.dataclass(frozen=True)
-class Pace:
-    """When to keep and to look: changes nothing in the model that comes out.
-
-    Raises:
-        ValueError: a number below 1.
-    """
-
-    checkpoint_every: int = 500
-    keep: int = 3
-    validation_batches: int | None = None
-
-    def __post_init__(self):
-        check_counts(self, "checkpoint_every", "keep", "validation_batches")
 
 
 def pretrain(options, corpus, output, strategy="none", jit_compile="auto", pace=None, verbose=1):
@@ -160,18 +101,12 @@ def pretrain(options, corpus, output, strategy="none", jit_compile="auto", pace=
         if "validation" in corpus.splits:
             entry |= _validate(model, corpus, options, strategy, pace.validation_batches)
         if is_chief:
+            if pace.snapshot_every and step % pace.snapshot_every == 0:
+                run.save_snapshot(model.backbone, step)
             run.add(entry)
             run.checkpoints.save(model, step)
             print(_line(entry), flush=True)
     return _finish(run, model, corpus, options, strategy, is_chief)
-
-
-def build_backbone(options, vocabulary_size):
-    """The decoder that the options describe."""
-    changes = {} if options.dropout is None else {"dropout": options.dropout}
-    return gpt1_keras.GPT1Backbone(
-        vocabulary_size, dtype=options.dtype, **{**configuration(options.config), **changes}
-    )
 
 
 def build_model(options, vocabulary_size, jit_compile="auto"):
@@ -180,7 +115,9 @@ def build_model(options, vocabulary_size, jit_compile="auto"):
     Its weights are drawn by numpy, and so are the same on every backend and under every strategy.
     """
     keras.utils.set_random_seed(options.seed)  # dropout's
-    backbone = build_backbone(options, vocabulary_size)
+    backbone = build_decoder(
+        options.config, vocabulary_size, dtype=options.dtype, dropout=options.dropout
+    )
     random = np.random.default_rng(options.seed)
     for variable in backbone.trainable_variables:
         if len(variable.shape) > 1:
@@ -222,7 +159,7 @@ def _finish(run, model, corpus, options, strategy, is_chief):
     tokenizer = load_tokenizer(corpus.tokenizer_folder)
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tokenizer, options.sequence_length)
     # The run's dropout suits so much text; fine-tuning, on little, wants the configuration's.
-    backbone = build_backbone(dataclasses.replace(options, dropout=None), corpus.vocabulary_size)
+    backbone = build_decoder(options.config, corpus.vocabulary_size, dtype=options.dtype)
     backbone.set_weights(model.backbone.get_weights())
     with atomic_path(run.folder / "preset") as temporary:
         gpt1_keras.GPT1CausalLM(backbone, preprocessor).save_to_preset(temporary)
@@ -284,6 +221,7 @@ def _parser():
     add("--deterministic", action="store_true", help="the same bits on every run, some time lost")
     add("--checkpoint-every", type=int, default=500, help="updates (default: %(default)s)")
     add("--keep", type=int, default=3, help="checkpoints to keep (default: %(default)s)")
+    add("--snapshot-every", type=int, help="updates between weights kept for good (default: none)")
     add("--validation-batches", type=int, help="to look at each time (default: all)")
     return parser
 
@@ -292,9 +230,7 @@ def main(arguments=None):
     namespace = vars(_parser().parse_args(arguments))
     place = {name: namespace.pop(name) for name in ("corpus", "output", "strategy")}
     jit_compile = {"auto": "auto", "on": True, "off": False}[namespace.pop("jit_compile")]
-    pace = {
-        name: namespace.pop(name) for name in ("checkpoint_every", "keep", "validation_batches")
-    }
+    pace = {field.name: namespace.pop(field.name) for field in dataclasses.fields(Pace)}
     if namespace.pop("deterministic"):
         _make_deterministic()
     try:

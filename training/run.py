@@ -46,7 +46,7 @@ class Run:
 
     def start(self):
         """Writes down the options, and removes what a killed process was writing."""
-        for folder in (self.folder, self.checkpoints.folder):
+        for folder in (self.folder, self.checkpoints.folder, self.folder / "snapshots"):
             remove_leftovers(str(folder))
         self._write("options.json", self.options)
 
@@ -54,6 +54,11 @@ class Run:
         """Adds an entry, a dict, to the history."""
         self.history.append(entry)
         self._write("history.json", self.history)
+
+    def save_snapshot(self, backbone, step):
+        """Keeps a decoder's weights for good."""
+        with atomic_path(self.folder / "snapshots" / f"{step:08d}.weights.h5") as temporary:
+            backbone.save_weights(temporary)
 
     def finish(self, facts):
         """Writes and returns the result, a dict, and deletes the checkpoints."""

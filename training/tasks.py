@@ -22,6 +22,7 @@ class Task:
             they have other names.
         score_range: of a task whose labels are scores, the least and the greatest.
         read: function from the columns of a split to its texts by field and its labels.
+        glue_file: the file that GLUE's server takes predictions in.
         published, before: floats, the paper's result and the best before it, in hundredths.
     """
 
@@ -32,6 +33,7 @@ class Task:
     splits: dict[str, str] = dataclasses.field(default_factory=dict)
     score_range: tuple[int, int] | None = None
     read: Callable = tfds_oddities.read_columns
+    glue_file: str | None = None
     published: float | None = None
     before: float | None = None
 
@@ -71,12 +73,16 @@ def _mnli(variant, **kwargs):
 
 TASKS = {
     # Natural language inference: table 2.
-    "mnli_matched": _mnli("matched", published=82.1, before=80.6),
-    "mnli_mismatched": _mnli("mismatched", published=81.4, before=80.1),
+    "mnli_matched": _mnli("matched", glue_file="MNLI-m.tsv", published=82.1, before=80.6),
+    "mnli_mismatched": _mnli("mismatched", glue_file="MNLI-mm.tsv", published=81.4, before=80.1),
     "snli": _entailment("snli", published=89.9, before=89.3),
     "scitail": _entailment("sci_tail", published=88.3, before=83.3),
-    "qnli": _entailment("glue/qnli", "question", "sentence", published=88.1, before=82.3),
-    "rte": _entailment("glue/rte", "sentence1", "sentence2", published=56.0, before=61.7),
+    "qnli": _entailment(
+        "glue/qnli", "question", "sentence", glue_file="QNLI.tsv", published=88.1, before=82.3
+    ),
+    "rte": _entailment(
+        "glue/rte", "sentence1", "sentence2", glue_file="RTE.tsv", published=56.0, before=61.7
+    ),
     # Question answering and commonsense reasoning: table 3.
     "story_cloze": Task(
         ("story_cloze/2016",),
@@ -93,13 +99,18 @@ TASKS = {
     "race_high": _race("high", published=57.4, before=50.3),
     "race": _race("middle", "high", published=59.0, before=53.3),
     # Semantic similarity and classification: table 4.
-    "cola": _single("glue/cola", metrics=("matthews",), published=45.4, before=35.0),
-    "sst2": _single("glue/sst2", published=91.3, before=93.2),
-    "mrpc": _similarity("glue/mrpc", metrics=("f1", "accuracy"), published=82.3, before=86.0),
+    "cola": _single(
+        "glue/cola", metrics=("matthews",), glue_file="CoLA.tsv", published=45.4, before=35.0
+    ),
+    "sst2": _single("glue/sst2", glue_file="SST-2.tsv", published=91.3, before=93.2),
+    "mrpc": _similarity(
+        "glue/mrpc", metrics=("f1", "accuracy"), glue_file="MRPC.tsv", published=82.3, before=86.0
+    ),
     "stsb": _similarity(
         "glue/stsb",
         metrics=("pearson", "spearman"),
         score_range=(0, 5),
+        glue_file="STS-B.tsv",
         published=82.0,
         before=81.0,
     ),
@@ -108,6 +119,7 @@ TASKS = {
         "question1",
         "question2",
         metrics=("f1", "accuracy"),
+        glue_file="QQP.tsv",
         published=70.3,
         before=66.1,
     ),

@@ -1,5 +1,6 @@
 """Data sets of TensorFlow Datasets that are on disk, or are fetched on request."""
 
+import tensorflow as tf
 import tensorflow_datasets as tfds
 
 
@@ -29,3 +30,30 @@ def prepared_builder(name, data_dir=None, download=False):
             )
         builder.download_and_prepare()
     return builder
+
+
+def read_split(builder, split):
+    """All of a split, in memory.
+
+    Args:
+        builder: as `prepared_builder` gives it.
+        split: str, such as `"train"` or `"train[:80%]"`.
+
+    Returns:
+        dict from feature to an array `[examples, ...]`, or to a ragged tensor where examples differ
+        in their lengths.
+
+    Raises:
+        ValueError: the data set has no such split.
+    """
+    if split.split("[")[0] not in builder.info.splits:
+        raise ValueError(
+            f"{builder.info.full_name} in {builder.data_dir} has no split {split!r}; it has "
+            f"{sorted(builder.info.splits)}."
+        )
+    rows = builder.as_dataset(split=split)
+    columns = next(iter(rows.ragged_batch(len(rows)))) if len(rows) else {}
+    return {
+        feature: column.numpy() if isinstance(column, tf.Tensor) else column
+        for feature, column in columns.items()
+    }

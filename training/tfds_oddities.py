@@ -3,18 +3,19 @@
 A reader takes the columns of a split, a dict of arrays and of ragged tensors by feature, and the
 fields of a task, and gives texts and labels: a dict from field to an array `[examples]` of byte
 strings, or for answers to choose from of arrays of byte strings; and int32 or float32 `[examples]`.
-Negative labels stand for none.
+Where there is no label, it is -1 or, for scores, not a number.
 """
 
 import numpy as np
 
 
 def read_columns(columns, fields):
-    """One example a row, with its label; the test splits of GLUE have -1."""
+    """One example a row, with its label, in GLUE's test splits -1."""
     texts = {field: columns[feature] for field, feature in fields.items()}
     labels = columns["label"]
-    is_score = np.issubdtype(labels.dtype, np.floating)
-    return texts, labels.astype(np.float32 if is_score else np.int32)
+    if np.issubdtype(labels.dtype, np.floating):
+        return texts, np.where(labels < 0, np.nan, labels).astype(np.float32)
+    return texts, labels.astype(np.int32)
 
 
 def read_race(columns, fields):

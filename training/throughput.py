@@ -13,10 +13,15 @@ def flops_per_token(config, length):
     attention, without credit for the half that the causal mask hides.
 
     Args:
-        config: a `GPT1Backbone`'s configuration, a dict.
+        config: a `GPT1Backbone`'s or an `LSTMBackbone`'s configuration, a dict.
         length: int, tokens in a window.
     """
-    width, layers = config["hidden_dim"], config["num_layers"]
+    width = config["hidden_dim"]
+    if "units" in config:
+        units = config["units"]
+        recurrent = 4 * units * (width + units) + units * width
+        return 6 * (recurrent + config["vocabulary_size"] * width)
+    layers = config["num_layers"]
     block = 4 * width * width + 2 * width * config["intermediate_dim"]
     weights = layers * block + config["vocabulary_size"] * width
     return 6 * weights + 12 * layers * width * length

@@ -1,5 +1,9 @@
-"""Named configurations of the decoder, as arguments of `GPT1Backbone`."""
+"""Named configurations of the decoder."""
 
+from gpt1_keras.backbone import GPT1Backbone
+from gpt1_keras.lstm_backbone import LSTMBackbone
+
+# Arguments of `GPT1Backbone`, or of `LSTMBackbone` where the name says so.
 CONFIGURATIONS = {
     # The paper's (section 4.1): 117 million parameters.
     "gpt1_paper": {},
@@ -26,6 +30,10 @@ CONFIGURATIONS = {
         "intermediate_dim": 512,
         "max_sequence_length": 128,
     },
+    # The paper's comparison (section 5), and ones with about the parameters of the decoders above.
+    "lstm_paper": {"units": 2048},
+    "lstm_tiny": {"units": 768, "hidden_dim": 256, "max_sequence_length": 256},
+    "lstm_micro": {"units": 256, "hidden_dim": 128, "max_sequence_length": 128},
 }
 
 
@@ -34,3 +42,23 @@ def configuration(name):
     if name not in CONFIGURATIONS:
         raise ValueError(f"Unknown configuration {name!r}; expected one of {list(CONFIGURATIONS)}.")
     return CONFIGURATIONS[name]
+
+
+def build_decoder(name, vocabulary_size, **changes):
+    """A fresh decoder.
+
+    Args:
+        name: of a configuration.
+        vocabulary_size: int.
+        **changes: arguments that shall be other than the configuration's; `None` changes nothing.
+
+    Returns:
+        `GPT1Backbone` or `LSTMBackbone`.
+
+    Raises:
+        ValueError: there is no such configuration.
+    """
+    arguments = dict(configuration(name))
+    arguments |= {key: value for key, value in changes.items() if value is not None}
+    decoder_cls = LSTMBackbone if name.startswith("lstm_") else GPT1Backbone
+    return decoder_cls(vocabulary_size, **arguments)

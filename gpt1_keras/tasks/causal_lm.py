@@ -154,7 +154,14 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
         """Continues prompts, as `keras_hub.models.CausalLM.generate`.
 
         GPT-1 has no end token, so by default texts reach `max_length` tokens.
+
+        Raises:
+            ValueError: a backbone that keeps no keys and values.
         """
+        if not isinstance(self.backbone, GPT1Backbone):
+            raise ValueError(
+                f"Generation needs a GPT1Backbone. Received: {type(self.backbone).__name__}."
+            )
         self.check_tokenizer()
         return super().generate(inputs, max_length, stop_token_ids, strip_prompt)
 

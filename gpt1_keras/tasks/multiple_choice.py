@@ -56,13 +56,10 @@ class GPT1MultipleChoice(FinetunedTask, keras_hub.models.Task):
             name: keras.Input((None,), dtype="int32", name=name)
             for name in ("token_ids", "positions", "branches", "extract_indices")
         }
-        token_ids, positions, branches, extract_indices = inputs.values()
-        x = backbone.embedding_dropout(backbone.embedding(token_ids, positions=positions))
-        for block in backbone.blocks:
-            x = block(x, branches=branches)
-        is_there = extract_indices >= 0
-        x = self.auxiliary(x, token_ids, branches, is_there)
-        places = ops.expand_dims(ops.maximum(extract_indices, 0), -1)
+        x = backbone.encode_branches(**inputs)
+        is_there = inputs["extract_indices"] >= 0
+        x = self.auxiliary(x, inputs["token_ids"], inputs["branches"], is_there)
+        places = ops.expand_dims(ops.maximum(inputs["extract_indices"], 0), -1)
         states = self.extract_dropout(ops.take_along_axis(x, places, axis=1))
         scores = ops.cast(ops.squeeze(self.head(states), axis=-1), "float32")
         super().__init__(inputs=inputs, outputs=ops.where(is_there, scores, _ABSENT), **kwargs)
@@ -80,6 +77,9 @@ class GPT1MultipleChoice(FinetunedTask, keras_hub.models.Task):
         scores = super().predict(self._as_tensors(x), *args, **kwargs)
         # Keras makes them ragged where batches differ in their most answers.
         return scores.to_tensor(_ABSENT).numpy() if hasattr(scores, "to_tensor") else scores
+
+    def preprocess_samples(self, x, y=None, sample_weight=None):
+        return super().preprocess_samples(self._as_tensors(x), y, sample_weight)
 
     def _as_tensors(self, x):
         """Texts as tensors, as nested lists of uneven lengths are no array."""

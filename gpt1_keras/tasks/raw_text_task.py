@@ -3,7 +3,9 @@
 import math
 
 import keras
+from keras_hub.src.utils.preset_utils import get_preset_loader
 
+from gpt1_keras.decoder import Decoder
 from gpt1_keras.files import reading_weights
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.step import TrainingStep
@@ -32,10 +34,18 @@ class RawTextTask(TrainingStep):
             **kwargs: what to change, such as `dtype`.
 
         Raises:
-            ValueError: there is no such preset, its weights are damaged, or its tokenizer does not
-                fit them.
+            ValueError: there is no such preset, it is another model's, its weights are damaged, or
+                its tokenizer does not fit them.
         """
-        task = super().from_preset(preset, load_weights, **kwargs)
+        loader = get_preset_loader(preset)
+        decoder_cls = loader.check_backbone_class()
+        if not issubclass(decoder_cls, Decoder):
+            raise ValueError(
+                f"{preset} holds a {decoder_cls.__name__}; {cls.__name__} needs a decoder of "
+                "gpt1_keras."
+            )
+        # KerasHub's own `from_preset` wants another task for each kind of backbone.
+        task = loader.load_task(cls, load_weights, "num_classes" not in kwargs, **kwargs)
         task.check_tokenizer()
         return task
 

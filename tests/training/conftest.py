@@ -4,6 +4,7 @@ import pathlib
 
 import numpy as np
 import pytest
+import tensorflow_datasets as tfds
 
 from training.corpus import Options, make_corpus
 from training.windows import Corpus
@@ -101,3 +102,23 @@ def corpus(tmp_path_factory, write_texts, tokenizer_dir):
     options = Options(write_texts(folder / "texts", texts), tokenizer=tokenizer_dir)
     make_corpus(options, folder / "corpus")
     return folder / "corpus"
+
+
+@pytest.fixture(scope="session")
+def made_up_tfds(tmp_path_factory):
+    """Writes made-up examples as a data set of TensorFlow Datasets.
+
+    The builder is the real one, with its features and its file format; only where it would read
+    what it downloads, it is given examples. Returns the `data_dir`.
+    """
+    data_dir = tmp_path_factory.mktemp("tfds")
+
+    def prepare(name, splits):
+        builder = tfds.builder(name, data_dir=data_dir)
+        builder._split_generators = lambda *_: {
+            split: iter(list(enumerate(examples))) for split, examples in splits.items()
+        }
+        builder.download_and_prepare()
+        return str(data_dir)
+
+    return prepare

@@ -12,8 +12,9 @@ from tensorflow.python.framework import config as tensorflow_config
 import gpt1_keras
 from training import finetune as program
 from training import run as run_module
-from training.data import load_examples
+from training.data import Examples, load_examples
 from training.finetune import Options, finetune, main
+from training.models import build_model
 from training.tasks import TASKS
 
 SMALL = {"config": "gpt1_micro", "num_merges": 200, "learning_rate": 1e-3, "limit_examples": 256}
@@ -27,14 +28,14 @@ def test_fine_tuning_keeps_the_best_model_and_its_score(tfds_dir, tmp_path, caps
     options = Options("cola", epochs=2, **SMALL)
     result = finetune(options, tmp_path, tfds_dir, verbose=0)
     assert json.loads((tmp_path / "result.json").read_text()) == result
-    assert result["metric"] == "matthews_correlation"
-    assert result["score"] == max(epoch["score"] for epoch in result["history"])
+    assert (result["metric"], result["decoder"]) == ("matthews", "GPT1Backbone")
+    assert result["score"] == max(epoch["matthews"] for epoch in result["history"])
     assert list((tmp_path / "logs").rglob("events*"))
 
     # The preset gives the score, computed here over the whole split in its own order.
     classifier = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "best"))
     assert classifier.class_names == ["unacceptable", "acceptable"]
-    validation, _ = load_examples(TASKS["cola"], "validation", tfds_dir)
+    validation = load_examples(TASKS["cola"], "validation", tfds_dir)
     predicted = classifier.predict(list(validation.texts["text"]), verbose=0).argmax(-1)
     score = sklearn.metrics.matthews_corrcoef(validation.labels, predicted)
     assert score == pytest.approx(result["score"], abs=1e-6)
@@ -77,25 +78,42 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
     assert list((tmp_path / "cut" / "checkpoints").glob("*.npz"))
     result = finetune(options, tmp_path / "cut", tfds_dir, verbose=0)
 
-    assert [epoch["score"] for epoch in result["history"]] == [
-        epoch["score"] for epoch in expected["history"]
-    ]
+    assert result["history"] == expected["history"]
     for ours, theirs in zip(
         weights(tmp_path / "cut" / "best"), weights(tmp_path / "whole" / "best"), strict=True
     ):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_a_preset_is_fine_tuned_with_its_own_tokenizer(
-    tfds_dir, tmp_path, tiny_backbone, tiny_tokenizer
-):
+@pytest.fixture
+def preset(tmp_path, tiny_backbone, tiny_tokenizer):
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer)
     gpt1_keras.GPT1CausalLM(tiny_backbone, preprocessor).save_to_preset(str(tmp_path / "preset"))
-    options = Options("sst2", preset=str(tmp_path / "preset"), epochs=1, limit_examples=64)
-    finetune(options, tmp_path / "run", tfds_dir, verbose=0)
-    classifier = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "run" / "best"))
-    tokenizer = classifier.preprocessor.tokenizer
-    assert tokenizer.get_vocabulary() == tiny_tokenizer.get_vocabulary()
+    return str(tmp_path / "preset")
+
+
+SENTENCES = Examples({"text": np.array([b"a film"])}, np.array([0]), np.array([0]), ["no", "yes"])
+
+
+@pytest.mark.parametrize("transfer, kept", [("all", 2), ("none", None), ("0", 0), ("1", 1)])
+def test_what_is_transferred(transfer, kept, preset, tiny_backbone):
+    options = Options("sst2", preset=preset, transfer=transfer)
+    found = build_model(options, TASKS["sst2"], SENTENCES).backbone
+
+    def is_kept(layer, original):
+        pairs = zip(layer.get_weights(), original.get_weights(), strict=True)
+        return all(np.array_equal(ours, theirs) for ours, theirs in pairs)
+
+    assert is_kept(found.embedding, tiny_backbone.embedding) == (kept is not None)
+    for number, blocks in enumerate(zip(found.blocks, tiny_backbone.blocks, strict=True)):
+        assert is_kept(*blocks) == (kept is not None and number < kept)
+    assert found.get_config() == tiny_backbone.get_config()
+
+
+def test_more_blocks_than_there_are(preset):
+    options = Options("sst2", preset=preset, transfer="3")
+    with pytest.raises(ValueError, match=r"has 2 blocks. Received: transfer=3"):
+        build_model(options, TASKS["sst2"], SENTENCES)
 
 
 def run_main(capsys, *arguments):
@@ -110,6 +128,12 @@ def run_main(capsys, *arguments):
         (["--task", "sst2", "--config", "gpt1_micro", "--epochs", "0"],
          "error: epochs must be at least 1. Received: 0."),
         (["--task", "sst2"], "error: Give either --preset, to fine-tune, or --config"),
+        (["--config", "gpt1_micro"], "error: Give either --task, or both --train and --validation"),
+        (["--train", "a.csv", "--config", "gpt1_micro"], "error: Give either --task, or both"),
+        (["--train", "a.csv", "--validation", "b.csv", "--config", "gpt1_micro"],
+         "error: The file a.csv does not exist."),
+        (["--task", "sst2", "--config", "gpt1_micro", "--transfer", "some"],
+         "error: transfer must be all, none or a number. Received: some."),
         (["--task", "sst2", "--config", "huge"], "error: Unknown configuration 'huge'"),
         (["--task", "sst2", "--preset", "nowhere"], "error: nowhere is no preset"),
         (["--task", "sst2", "--config", "gpt1_micro", "--tokenizer", "nowhere"],

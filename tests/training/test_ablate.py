@@ -1,0 +1,80 @@
+"""The grid of ablations: what it runs, that it goes on, and what it draws."""
+
+import json
+
+import pytest
+
+import gpt1_keras
+from training import ablate as program
+from training.ablate import ablate, main, make_grid
+
+
+@pytest.fixture
+def preset(tmp_path, tiny_backbone, tiny_tokenizer):
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer)
+    gpt1_keras.GPT1CausalLM(tiny_backbone, preprocessor).save_to_preset(str(tmp_path / "preset"))
+    return str(tmp_path / "preset")
+
+
+def test_the_grid(preset):
+    grid = make_grid(["sst2", "rte"], preset, 2, lstm=preset, layers=True, epochs=1)
+    names = ["full", "no_auxiliary_loss", "no_pretraining", "lstm", "0_blocks", "1_blocks"]
+    assert list(grid) == [
+        f"{task}/{name}/seed_{seed}"
+        for seed in (0, 1)
+        for task in ("sst2", "rte")
+        for name in names
+    ]
+    options = grid["rte/1_blocks/seed_1"]
+    assert (options.task, options.seed, options.transfer) == ("rte", 1, "1")
+    assert (options.preset, options.epochs, options.lm_coefficient) == (preset, 1, 0.5)
+    assert grid["sst2/no_pretraining/seed_0"].transfer == "none"
+    assert grid["sst2/no_auxiliary_loss/seed_0"].lm_coefficient == 0.0
+    assert list(make_grid(["cola"], preset, 1)) == [f"cola/{name}/seed_0" for name in names[:3]]
+
+
+def test_it_goes_on_and_draws(preset, tmp_path, monkeypatch, capsys):
+    """With the fine-tuning replaced, which has tests of its own."""
+    runs = []
+
+    def finetune(options, output, *_):
+        if (output / "result.json").is_file():
+            return
+        if len(runs) == 3:
+            raise KeyboardInterrupt
+        runs.append(output)
+        facts = {"best_epoch": 1, "decoder": "GPT1Backbone", "score": 0.5 + 0.01 * len(runs)}
+        output.mkdir(parents=True)
+        (output / "result.json").write_text(json.dumps({**vars(options), **facts}))
+
+    monkeypatch.setattr(program, "finetune", finetune)
+    arguments = ["--tasks", "sst2", "--preset", preset, "--layers", "--seeds", "1"]
+    arguments += ["--output", str(tmp_path / "out")]
+    assert main(arguments) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+    done, runs[:] = list(runs), []
+    assert main(arguments) == 0
+    assert not set(runs) & set(done) and len(runs) + len(done) == 5
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "runs", "tables.md", "table4.csv", "table4.svg", "table5.csv", "table5.svg", "transfer.svg"
+    }  # fmt: skip
+    text = (tmp_path / "out" / "tables.md").read_text()
+    assert "| ours, no pre-training |" in text and text in capsys.readouterr().out
+
+
+def test_errors_are_one_line(preset, tmp_path, capsys):
+    for arguments, message in (
+        (["--tasks", "sst2,sst3", "--preset", preset], "Unknown task 'sst3'"),
+        (["--tasks", "sst2", "--preset", "nowhere"], "nowhere is no preset"),
+        (["--tasks", "sst2", "--preset", preset, "--seeds", "0"], "seeds must be at least 1"),
+        (["--tasks", "sst2", "--preset", preset, "--epochs", "0"], "epochs must be at least 1"),
+    ):
+        assert main([*arguments, "--output", str(tmp_path / "out")]) == 1
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_data_set(preset, tmp_path):
+    with pytest.raises(FileNotFoundError, match="--download"):
+        ablate(make_grid(["sst2"], preset, 1), tmp_path / "out", str(tmp_path))

@@ -1,0 +1,238 @@
+"""The zero-shot probes, each score beside a slow and obvious reimplementation."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import tensorflow_datasets as tfds
+
+import gpt1_keras
+from training.likelihood import Scorer
+from training.pretrain import Options, Pace, pretrain
+from training.probes import PROBES, find_probe
+from training.zero_shot import best_threshold, main, run_probe, zero_shot_series
+
+ASKED = 12
+
+
+@pytest.fixture(scope="module")
+def lm(tiny_lm_parts):
+    backbone, tokenizer = tiny_lm_parts
+    return gpt1_keras.GPT1CausalLM(backbone, gpt1_keras.GPT1CausalLMPreprocessor(tokenizer))
+
+
+@pytest.fixture(scope="module")
+def tiny_lm_parts(original_tokenizer):
+    backbone = gpt1_keras.GPT1Backbone(40481, 1, 2, 16, 32, 64, 0.0)
+    random = np.random.default_rng(3)
+    for variable in backbone.trainable_variables:
+        if len(variable.shape) > 1:
+            variable.assign(random.normal(0.0, 0.3, variable.shape))
+    return backbone, original_tokenizer
+
+
+def log_probabilities(lm, text):
+    """Of each token of a text but the first, in a forward pass of its own."""
+    tokens = lm.preprocessor.tokenizer(text).numpy()
+    logits = np.array(lm({"token_ids": tokens[None]}))[0].astype("float64")
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return logs[np.arange(len(tokens) - 1), tokens[1:]]
+
+
+def test_a_score_is_the_mean_of_the_ending_s_tokens(lm):
+    tokenizer = lm.preprocessor.tokenizer
+    pairs = [(b"the road was", b"long and dark"), (b"", b"a good film"), (b"so", b"it ends")]
+    expected = []
+    for beginning, ending in pairs:
+        logs = log_probabilities(lm, (beginning + b" " + ending).decode())
+        count = len(tokenizer(ending.decode()))
+        expected.append(logs[-count:].mean())
+    np.testing.assert_allclose(Scorer(lm)(pairs), expected, atol=1e-5)
+
+
+def test_a_long_beginning_is_cut_on_its_left(lm):
+    words = ("the", "road", "was", "long")
+    long = " ".join(words[i % 4] for i in range(100))
+    # 64 tokens go in and the last two come out, so 65 are read.
+    cut = " ".join(words[i % 4] for i in range(100 - 63, 100))
+    ending = b"and dark"
+    found = Scorer(lm)([(long.encode(), ending), (cut.encode(), ending)])
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
+
+
+def test_nothing_to_predict_is_never_likelier(lm):
+    assert Scorer(lm)([(b"", b"film"), (b"a", b""), (b"a", b"film")])[:2].tolist() == [-np.inf] * 2
+
+
+def real(name, data_dir, split=None):
+    probe = PROBES[name]
+    builder = tfds.builder(probe.dataset, data_dir=data_dir)
+    return list(tfds.as_numpy(builder.as_dataset(split=split or probe.split)))
+
+
+def test_cola(lm, tfds_dir):
+    """Above a threshold, that of the train split where Matthews' coefficient is best."""
+
+    def score(rows):
+        return np.array([log_probabilities(lm, row["sentence"].decode()).mean() for row in rows])
+
+    train, rows = real("cola", tfds_dir, "train")[:ASKED], real("cola", tfds_dir)[:ASKED]
+    known = score(train)
+    labels = [row["label"] for row in train]
+    best = max(
+        np.quantile(known, np.linspace(0.01, 0.99, 99)),
+        key=lambda value: sklearn.metrics.matthews_corrcoef(labels, known > value),
+    )
+    expected = sklearn.metrics.matthews_corrcoef([row["label"] for row in rows], score(rows) > best)
+    found = run_probe(Scorer(lm), PROBES["cola"], tfds_dir, limit=ASKED)
+    assert found["score"] == pytest.approx(expected)
+    assert found["questions"] == ASKED
+    assert found["relative"] == pytest.approx(expected / 0.35)
+
+
+def test_sst2(lm, tfds_dir):
+    """The likelier of two words, one token each, behind the sentence and "very"."""
+    tokenizer, right = lm.preprocessor.tokenizer, 0
+    rows = real("sst2", tfds_dir)[:ASKED]
+    for row in rows:
+        tokens = tokenizer(row["sentence"].decode() + " very").numpy()
+        logits = np.array(lm({"token_ids": tokens[None, -64:]}))[0, -1]
+        right += (logits[6353] > logits[9503]) == row["label"]
+    assert [tokenizer(word).numpy().tolist() for word in ("negative", "positive")] == [
+        [9503],
+        [6353],
+    ]
+    found = run_probe(Scorer(lm), PROBES["sst2"], tfds_dir, limit=ASKED)
+    assert found["score"] == pytest.approx(right / ASKED)
+
+
+def test_race(lm, tfds_dir):
+    """The answer whose tokens are likeliest behind passage and question."""
+    scorer, right, asked = Scorer(lm), 0, 0
+    for row in real("race_middle", tfds_dir)[:3]:
+        options = [[text.decode() for text in texts] for texts in row["options"].to_list()]
+        for question, answer, choices in zip(row["questions"], row["answers"], options):
+            beginning = f"{row['article'].decode()} {question.decode()}".encode()
+            scores = [scorer([(beginning, choice.encode())])[0] for choice in choices]
+            right += "ABCD"[int(np.argmax(scores))] == answer.decode()
+            asked += 1
+    found = run_probe(scorer, PROBES["race_middle"], tfds_dir, limit=asked)
+    assert (found["score"], found["questions"]) == (pytest.approx(right / asked), asked)
+
+
+def test_dprd(lm, tfds_dir):
+    """The candidate behind which, in the pronoun's place, the rest is likelier."""
+    right, rows = 0, real("dprd", tfds_dir)[:ASKED]
+    tokenizer = lm.preprocessor.tokenizer
+    for row in rows:
+        sentence, pronoun = row["sentence"].decode(), row["pronoun"].decode()
+        start = re.search(rf"\b{re.escape(pronoun)}\b", sentence, re.IGNORECASE).start()
+        rest = sentence[start + len(pronoun) :]
+        scores = []
+        for candidate in row["candidates"]:
+            logs = log_probabilities(lm, sentence[:start] + candidate.decode() + " " + rest)
+            scores.append(logs[-len(tokenizer(rest)) :].mean())
+        right += int(np.argmax(scores)) == row["label"]
+    found = run_probe(Scorer(lm), PROBES["dprd"], tfds_dir, limit=ASKED)
+    assert found["score"] == pytest.approx(right / len(rows))
+    assert found["relative"] == pytest.approx((found["score"] - 0.5) / (0.7641 - 0.5))
+
+
+def test_wsc273(lm, made_up_tfds):
+    text = "The tr\u00f6phy does not fit the case because it is big."
+    start = text.index("it is")
+    row = {
+        "text": text,
+        "option1": "The tr\u00f6phy",
+        "option1_normalized": "the tr\u00f6phy",
+        "option2": "the case",
+        "option2_normalized": "the case",
+        "pronoun_start": start,
+        "pronoun_end": start + 2,
+        "pronoun_text": "it",
+        "label": 0,
+        "idx": 0,
+    }
+    asked = []
+
+    def scorer(pairs):
+        asked.extend(pairs)
+        return np.arange(len(pairs), dtype=float)
+
+    found = run_probe(scorer, PROBES["wsc273"], made_up_tfds("wsc273", {"test": [row]}))
+    before = text[:start].encode()
+    assert asked == [
+        (before + b"the tr\xc3\xb6phy", b" is big."),
+        (before + b"the case", b" is big."),
+    ]
+    assert found["score"] == 0.0
+
+
+def test_the_threshold_is_the_best_percentile():
+    scores, labels = np.arange(100.0), np.arange(100) >= 30
+    threshold = best_threshold(scores, labels, sklearn.metrics.accuracy_score)
+    assert ((scores > threshold) == labels).mean() >= 0.99
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    options = Options("gpt1_micro", steps=5, batch_size=4, sequence_length=32, warmup_steps=1)
+    pretrain(options, corpus, folder, pace=Pace(checkpoint_every=2, snapshot_every=2), verbose=0)
+    return folder
+
+
+def test_a_series_of_snapshots_and_its_figure(run, tfds_dir, tmp_path, capsys, monkeypatch):
+    assert sorted(path.name for path in (run / "snapshots").iterdir()) == [
+        "00000002.weights.h5",
+        "00000004.weights.h5",
+    ]
+    arguments = ["--run", str(run), "--probes", "dprd,sst2", "--limit", "6"]
+    arguments += ["--data-dir", tfds_dir, "--output", str(tmp_path)]
+    assert main(arguments) == 0
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert [entry["step"] for entry in result["series"]] == [2, 4, 5]
+    picture = (tmp_path / "zero_shot.svg").read_text()
+
+    # The last one is the preset's; each is that of the snapshot's weights.
+    lm = gpt1_keras.GPT1CausalLM.from_preset(str(run / "preset"))
+    last = run_probe(Scorer(lm), PROBES["dprd"], tfds_dir, limit=6)
+    assert result["series"][-1]["probes"]["dprd"] == last
+    lm.backbone.load_weights(run / "snapshots" / "00000002.weights.h5")
+    first = run_probe(Scorer(lm), PROBES["dprd"], tfds_dir, limit=6)
+    assert result["series"][0]["probes"]["dprd"] == first
+
+    # The same command goes on: here from the last entry, which was not kept.
+    (tmp_path / "result.json").write_text(json.dumps({**result, "series": result["series"][:2]}))
+    capsys.readouterr()
+    beside = tmp_path / "beside.json"
+    beside.write_text(json.dumps({**result, "decoder": "LSTMBackbone"}))
+    assert main([*arguments, "--beside", str(beside)]) == 0
+    assert capsys.readouterr().out.count("step ") == 1
+    assert json.loads((tmp_path / "result.json").read_text()) == result
+    assert (tmp_path / "zero_shot.svg").read_text() != picture
+
+    with pytest.raises(ValueError, match="holds another series: its limit is 6, not 7"):
+        zero_shot_series(run, ["dprd", "sst2"], tmp_path / "result.json", tfds_dir, limit=7)
+
+
+def test_errors_are_one_line(run, corpus, tmp_path, capsys):
+    for arguments, message in (
+        ([], "Give either --preset or --run"),
+        (["--preset", "nowhere"], "nowhere is no preset"),
+        (["--run", str(tmp_path)], "is no finished pre-training: it has no result.json"),
+        (["--run", str(run), "--probes", "dprd,x"], "Unknown probe 'x'; expected one of ['cola'"),
+        (["--run", str(run), "--limit", "0"], "limit must be at least 1. Received: 0"),
+        (["--run", str(run), "--data-dir", str(tmp_path)], "glue/cola is not in"),
+    ):
+        assert main([*arguments, "--output", str(tmp_path / "out")]) == 1
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
+
+
+def test_unknown_probe():
+    with pytest.raises(ValueError, match="Unknown probe 'glue'"):
+        find_probe("glue")

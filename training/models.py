@@ -1,0 +1,106 @@
+"""The models that tasks take: fresh, from a preset, or fine-tuned already."""
+
+import json
+import os
+import pathlib
+
+import gpt1_keras
+from gpt1_keras.decoder import Decoder
+from gpt1_keras.presets import build_decoder, find_preset
+from training.tasks import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY
+from training.tokenizers import load_tokenizer
+
+MODELS = {
+    CLASSIFICATION: gpt1_keras.GPT1TextClassifier,
+    SIMILARITY: gpt1_keras.GPT1TextSimilarity,
+    MULTIPLE_CHOICE: gpt1_keras.GPT1MultipleChoice,
+}
+
+
+def build_model(options, task, train):
+    """The model that a fine-tuning starts from.
+
+    Args:
+        options: `training.finetune.Options`: a preset, or a configuration to start afresh.
+        task: `training.tasks.Task` or `training.text_tables.TableTask`.
+        train: `training.data.Examples`, with the classes, and the texts to learn a tokenizer from
+            where there is none.
+
+    Returns:
+        `GPT1TextClassifier`, `GPT1TextSimilarity` or `GPT1MultipleChoice`.
+
+    Raises:
+        ValueError: more blocks to transfer than the preset has.
+    """
+    if options.preset is not None:
+        tokenizer = load_tokenizer(options.preset)
+        backbone = _load_decoder(options)
+    else:
+        tokenizer = _tokenizer(options, train)
+        backbone = build_decoder(
+            options.config, tokenizer.vocabulary_size(), dropout=options.dropout
+        )
+    model_cls = MODELS[task.kind]
+    answers = {}
+    if task.score_range is not None:
+        answers["score_range"] = task.score_range
+    elif task.kind != MULTIPLE_CHOICE:
+        answers["class_names"] = train.class_names
+    preprocessor = model_cls.preprocessor_cls(tokenizer, fields=tuple(task.fields))
+    return model_cls(backbone, preprocessor=preprocessor, **answers)
+
+
+def _load_decoder(options):
+    """The preset's decoder, with as much of its weights as is transferred (section 5)."""
+    changes = {} if options.dropout is None else {"dropout": options.dropout}
+    preset = os.fspath(find_preset(options.preset))
+    fresh = Decoder.from_preset(preset, load_weights=False, **changes)
+    if options.transfer == "none":
+        return fresh
+    decoder = Decoder.from_preset(preset, **changes)
+    if options.transfer != "all":
+        kept, blocks = int(options.transfer), getattr(decoder, "blocks", [])
+        if not blocks or kept > len(blocks):
+            raise ValueError(
+                f"{options.preset} has {len(blocks)} blocks. Received: transfer={kept}."
+            )
+        for block, fresh_block in zip(blocks[kept:], fresh.blocks[kept:]):
+            block.set_weights(fresh_block.get_weights())
+    return decoder
+
+
+def _tokenizer(options, train):
+    """The tokenizer of a folder, or one learned from the training texts."""
+    if options.tokenizer is None:
+        texts = [text for tensor in train.tensors().values() for text in _flat(tensor)]
+        texts = (text.decode("utf-8", "replace") for text in texts)
+        return gpt1_keras.GPT1Tokenizer.learn(texts, options.num_merges)
+    return load_tokenizer(options.tokenizer)
+
+
+def _flat(tensor):
+    """The strings of a tensor, ragged or not."""
+    return getattr(tensor, "flat_values", tensor).numpy()
+
+
+def load_model(path):
+    """A model that `training.finetune` wrote.
+
+    Args:
+        path: of its preset, such as `RUN/best`.
+
+    Returns:
+        `(model, kind)`: one of `MODELS`, and its key.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is another model, or damaged.
+    """
+    description = pathlib.Path(path, "task.json")
+    if not description.is_file():
+        raise FileNotFoundError(f"{path} is no fine-tuned model: it has no task.json.")
+    found = json.loads(description.read_text())["class_name"]
+    kinds = {model_cls.__name__: kind for kind, model_cls in MODELS.items()}
+    if found not in kinds:
+        raise ValueError(f"{path} is a {found}; expected one of {sorted(kinds)}.")
+    return MODELS[kinds[found]].from_preset(str(path)), kinds[found]
