@@ -22,12 +22,13 @@ def find_preset(preset):
         preset: str, the name of a preset that ships, or the path of a preset's folder.
 
     Returns:
-        `pathlib.Path`.
+        `pathlib.Path`, absolute.
 
     Raises:
         FileNotFoundError: it is neither.
     """
-    folder = _folder(preset) if preset in PRETRAINED else pathlib.Path(preset)
+    # Absolute, as KerasHub would take ./NAME, once a path, for the name of one that ships.
+    folder = _folder(preset) if preset in PRETRAINED else pathlib.Path(preset).absolute()
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(
             f"{preset} is no preset: neither one that ships ({', '.join(PRETRAINED)}) nor a folder "

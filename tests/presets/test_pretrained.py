@@ -55,6 +55,14 @@ def test_every_class_finds_it_by_name():
         assert holder.tokenizer.fingerprint == tokenizer.fingerprint
 
 
+def test_a_folder_of_the_same_name(tmp_path, monkeypatch):
+    (tmp_path / NAME).mkdir()
+    (tmp_path / NAME / "config.json").touch()
+    monkeypatch.chdir(tmp_path)
+    assert find_preset(f"./{NAME}") == tmp_path / NAME
+    assert find_preset(NAME) != tmp_path / NAME
+
+
 def test_what_is_no_preset():
     with pytest.raises(FileNotFoundError, match=r"nowhere is no preset: neither .*gpt1_tiny_books"):
         find_preset("nowhere")
