@@ -26,8 +26,8 @@ def export(model, output, model_name=None):
     """Writes the next version of a model.
 
     Args:
-        model: `GPT1TextClassifier` with a preprocessor. Exports carry its class names and the name
-            of its normalization.
+        model: `GPT1TextClassifier` of classes, with a preprocessor. Exports carry its class names
+            and the name of its normalization.
         output: path of the model's base directory, which holds its versions.
         model_name: str, the name that warm-up requests call it by; the base directory's by
             default. TF Serving does not compare it with its own.
@@ -38,8 +38,11 @@ def export(model, output, model_name=None):
     Raises:
         ValueError: the model has no preprocessor, or is no task that can be exported.
     """
-    if not isinstance(model, gpt1_keras.GPT1TextClassifier):
-        raise ValueError(f"Can export a GPT1TextClassifier. Received: {type(model).__name__}.")
+    if not isinstance(model, gpt1_keras.GPT1TextClassifier) or model.class_names is None:
+        raise ValueError(
+            "Can export a GPT1TextClassifier with classes. Received: "
+            f"{type(model).__name__}, class_names={getattr(model, 'class_names', None)}."
+        )
     if model.preprocessor is None:
         raise ValueError("A model needs its preprocessor to be exported for raw text.")
     output = pathlib.Path(output).absolute()

@@ -95,13 +95,14 @@ def load(preset: str) -> gpt1_keras.GPT1CausalLM:
         FileNotFoundError: there is no preset.
         ValueError: the preset is of another task, or has no tokenizer.
     """
-    path = find_preset(preset) / "task.json"
+    folder = find_preset(preset)
+    path = folder / "task.json"
     if not path.is_file():
         raise FileNotFoundError(f"{preset} is no preset of a language model: it has no task.json.")
     task = json.loads(path.read_text(encoding="utf-8"))["class_name"]
     if task != _TASK:
         raise ValueError(f"{preset} is a preset of a {task}; expected a {_TASK}.")
-    lm = gpt1_keras.GPT1CausalLM.from_preset(preset)
+    lm = gpt1_keras.GPT1CausalLM.from_preset(str(folder))
     if lm.preprocessor is None:
         raise ValueError(f"{preset} has no preprocessor, and so no tokenizer for prompts.")
     return lm

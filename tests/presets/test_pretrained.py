@@ -111,8 +111,10 @@ def test_a_vocabulary_that_is_not_the_one_it_was_trained_with(copy, tiny_tokeniz
 
 
 def test_a_tokenizer_with_more_tokens_than_the_model(copy, original_tokenizer):
-    shutil.rmtree(copy / "assets")
-    original_tokenizer.save_to_preset(str(copy))
+    for path in copy.glob("*.json"):  # as if the preset did not know which tokenizer it had
+        text = path.read_text(encoding="utf-8")
+        path.write_text(re.sub('"fingerprint": "[0-9a-f]+"', '"fingerprint": null', text))
+    original_tokenizer.save_assets(copy / "assets" / "tokenizer")
     with pytest.raises(ValueError, match="it has 40481 tokens, and the model embeds 8228"):
         gpt1_keras.GPT1CausalLM.from_preset(str(copy))
 
@@ -142,18 +144,21 @@ def only_here(self, address):
 
 socket.socket.connect = only_here
 
+import keras
+
 import gpt1_keras
 from serving.export import export
 from serving.query import ask
 from serving.server import Server
 
+keras.utils.set_random_seed(0)
 texts = ["a lovely day", "a dull day", "a kind man", "a cruel man"] * 4
 labels = ["good", "bad"] * 8
 classifier = gpt1_keras.GPT1TextClassifier.from_preset(
     "gpt1_tiny_books", class_names=["bad", "good"]
 )
-classifier.compile(gpt1_keras.optimizer.finetuning_optimizer(3e-4))
-classifier.fit(texts, labels, batch_size=8, epochs=4, verbose=0)
+classifier.compile(gpt1_keras.optimizer.finetuning_optimizer(1e-3))
+classifier.fit(texts, labels, batch_size=8, epochs=10, verbose=0)
 with Server("days", export(classifier, "days") and "days", port=0) as server:
     answers = ask(f"localhost:{server.port}", "days", texts[:4])
 print(gpt1_keras.__file__, [answer["label"] for answer in answers])

@@ -80,7 +80,7 @@ class Exported:
 
     def spread_scores(self, x):
         """Sets the head so that the texts fall into different classes; gives their logits."""
-        head = self.model.classifier
+        head = self.model.head
         head.kernel.assign(4.0 * head.kernel)
         head.bias.assign_sub(self.model.predict_on_batch(x).mean(axis=0))
         return self.model.predict_on_batch(x)
@@ -375,7 +375,8 @@ def test_a_model_without_preprocessor(tmp_path, tiny_tokenizer):
 
 
 def test_tasks_that_cannot_be_exported(tmp_path, tiny_backbone):
-    for other in (gpt1_keras.GPT1CausalLM(tiny_backbone), tiny_backbone):
+    scores = gpt1_keras.GPT1TextClassifier(tiny_backbone, score_range=(0, 5))
+    for other in (gpt1_keras.GPT1CausalLM(tiny_backbone), tiny_backbone, scores):
         with pytest.raises(ValueError, match=f"Received: {type(other).__name__}"):
             export(other, tmp_path)
     assert not list(tmp_path.iterdir())

@@ -408,7 +408,7 @@ def test_a_dataset_is_left_in_order(order_of):
 
 def test_the_schedule_spans_all_updates_of_every_fit(head_trainer):
     head_trainer.compile(finetuning_optimizer(1e-2), jit_compile=False)
-    optimizer, kernel = head_trainer.optimizer, head_trainer.classifier.kernel
+    optimizer, kernel = head_trainer.optimizer, head_trainer.head.kernel
     head_trainer.fit(TEXTS, NAMES, batch_size=10, epochs=2, verbose=0)
     assert total_steps(head_trainer) == int(optimizer.iterations) == 6
     assert float(optimizer.learning_rate) == 0.0
@@ -537,7 +537,7 @@ def test_a_classifiers_preset_gets_a_fresh_head(trained, tmp_path, arguments, na
     assert fresh.class_names == names
     for ours, theirs in zip(fresh.backbone.weights, trained.backbone.weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert not np.any(np.array(fresh.classifier.bias))
+    assert not np.any(np.array(fresh.head.bias))
 
 
 @pytest.mark.filterwarnings("ignore:`compile\\(\\)` was not called as part of model loading")

@@ -41,18 +41,28 @@ def run(arguments, log, environment, fault):
         raise SystemExit(main([str(argument) for argument in arguments]))
 
 
-@pytest.fixture
-def start(context, corpus, tmp_path):
-    """Starts the program, which writes into `name`."""
-    processes = []
+@pytest.fixture(scope="module")
+def make_process(context, corpus):
+    """Starts the program, which writes into `folder`, and into a log beside it."""
 
-    def start(name, fault=None, environment=None, *more):
-        arguments = ["--corpus", corpus, "--output", tmp_path / name, *COMMAND, *more]
-        log = tmp_path / f"{name}.log"
+    def make_process(folder, fault=None, environment=None, *more):
+        arguments = ["--corpus", corpus, "--output", folder, *COMMAND, *more]
+        log = f"{folder}.log"
         process = context.Process(target=run, args=(arguments, log, environment or {}, fault))
         process.start()
-        processes.append(process)
         return process
+
+    return make_process
+
+
+@pytest.fixture
+def start(make_process, tmp_path):
+    """The same, by the folder's name; none outlives its test."""
+    processes = []
+
+    def start(name, *arguments):
+        processes.append(make_process(tmp_path / name, *arguments))
+        return processes[-1]
 
     yield start
     for process in processes:
@@ -62,19 +72,22 @@ def start(context, corpus, tmp_path):
 
 @pytest.fixture
 def finish(start, tmp_path):
-    def finish(name, *arguments, **keywords):
-        process = start(name, *arguments, **keywords)
+    def finish(name):
+        process = start(name)
         process.join(300)
         assert process.exitcode == 0, (tmp_path / f"{name}.log").read_text()
 
     return finish
 
 
-@pytest.fixture
-def whole(finish, tmp_path):
+@pytest.fixture(scope="module")
+def whole(make_process, tmp_path_factory):
     """The folder of a run that nobody killed."""
-    finish("whole")
-    return tmp_path / "whole"
+    folder = tmp_path_factory.mktemp("kill") / "whole"
+    process = make_process(folder)
+    process.join(300)
+    assert process.exitcode == 0, folder.with_suffix(".log").read_text()
+    return folder
 
 
 def assert_same_run(found, expected):
