@@ -17,7 +17,15 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["gpt1_keras*", "training*", "serving*"]),
-    package_data={"gpt1_keras": ["bpe/*.npz", "presets/*/*", "presets/*/assets/*/*"]},
+    package_data={
+        "gpt1_keras": [
+            "bpe/*.npz",
+            "original_text/tables.json",
+            "original_text/NOTICE",
+            "presets/*/*",
+            "presets/*/assets/*/*",
+        ]
+    },
     install_requires=[
         "tensorflow>=2.21,<2.22",
         "keras>=3.15",
@@ -46,6 +54,8 @@ setup(
             "kubernetes-validate",
             "pytest",
             "pytest-xdist",
+            "ftfy==6.3.1",
+            "regex==2026.11.15",
             "ruff",
             "mypy",
         ],

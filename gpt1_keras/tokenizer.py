@@ -8,7 +8,7 @@ import keras
 import keras_hub
 
 from gpt1_keras.backbone import GPT1Backbone
-from gpt1_keras.bpe.encoder import Encoder, find_normalizer
+from gpt1_keras.bpe.encoder import NORMALIZATIONS, Encoder, find_normalizer
 from gpt1_keras.bpe.learning import learn_merges
 from gpt1_keras.bpe.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
 from gpt1_keras.lazy import tensorflow as tf
@@ -30,8 +30,9 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         vocabulary: path of the original format's JSON file, or dict from token to id.
         merges: path of the original format's merges file, or list of `"left right"` strings.
             Without vocabulary and merges, the tokenizer waits for `load_assets`.
-        normalization: how text becomes words, `"bert"`: as Hugging Face's OpenAIGPTTokenizer does
-            it. Presets and exports carry this name.
+        normalization: how text becomes words: `"bert"`, as Hugging Face's tokenizer does it, or
+            `"original"`, as the published weights were trained (docs/tokenization.md). Presets and
+            exports carry this name.
 
     Raises:
         FileNotFoundError: a file does not exist.
@@ -114,10 +115,19 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         return len(self._tokens)
 
     @property
+    def line_end_id(self):
+        """The id of a line's end, int; `None` where the normalization keeps none."""
+        line_end = find_normalizer(self.normalization).line_end
+        return None if line_end is None else self.token_to_id(line_end + END_OF_WORD)
+
+    @property
     def fingerprint(self):
         """SHA-256 of all that the ids depend on: vocabulary, merges and normalisation; str."""
         self._check_vocabulary()
-        content = [self._tokens, self._vocabulary.merges_text(), self.normalization]
+        return self._fingerprint_with(self.normalization)
+
+    def _fingerprint_with(self, normalization):
+        content = [self._tokens, self._vocabulary.merges_text(), normalization]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def id_to_token(self, id):
@@ -139,8 +149,8 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         """Encodes strings.
 
         Args:
-            inputs: a string, or a string tensor or list of any shape. UTF-8; bytes that are not
-                are dropped, as control characters are.
+            inputs: a string, or a string tensor or list of any shape. UTF-8; `bert` drops bytes
+                that are not, and `original` reads them as U+FFFD.
 
         Returns:
             int32: a tensor `[length]` for one string; else a `tf.RaggedTensor` of the inputs'
@@ -195,16 +205,24 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         """Reads what `save_assets` wrote.
 
         Raises:
-            ValueError: the tokenizer is a saved one, and these are not the files it had.
+            ValueError: the tokenizer is a saved one, and these are not the files it had, or it
+                had another normalization.
         """
         self.set_vocabulary_and_merges(
             os.path.join(dir_path, VOCABULARY_FILE), os.path.join(dir_path, MERGES_FILE)
         )
-        if self._saved_fingerprint not in (None, self.fingerprint):
-            raise ValueError(
-                f"The vocabulary in {dir_path} is not the one that the tokenizer was saved with: "
-                f"its fingerprint is {self.fingerprint}; expected {self._saved_fingerprint}."
-            )
+        if self._saved_fingerprint in (None, self.fingerprint):
+            return
+        for other in NORMALIZATIONS:
+            if self._saved_fingerprint == self._fingerprint_with(other):
+                raise ValueError(
+                    f"The tokenizer in {dir_path} was saved with normalization={other!r}, and ids "
+                    f"of another mean nothing to its model. Received: {self.normalization!r}."
+                )
+        raise ValueError(
+            f"The vocabulary in {dir_path} is not the one that the tokenizer was saved with: "
+            f"its fingerprint is {self.fingerprint}; expected {self._saved_fingerprint}."
+        )
 
     def get_config(self):
         config = {**super().get_config(), "normalization": self.normalization}

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -148,3 +149,17 @@ def value_and_gradients():
         return [np.array(keras.ops.cast(x, "float32"), np.float64) for x in (value, *gradients)]
 
     return compute
+
+
+@pytest.fixture
+def time_limit():
+    """Fails a test that does not end within half a minute."""
+
+    def stop(*_):
+        raise TimeoutError("The test did not end within 30 seconds.")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(30)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -229,11 +229,6 @@ def test_vocabulary_and_merges_come_together(given):
         GPT1Tokenizer(**given)
 
 
-def test_original_normalization_is_not_replaced_by_another():
-    with pytest.raises(ValueError, match="normalization='original' is not available yet.*'bert'"):
-        GPT1Tokenizer(VOCABULARY, MERGES, normalization="original")
-
-
 @pytest.mark.parametrize("given", [{}, {"vocabulary": VOCABULARY, "merges": MERGES}])
 def test_unknown_normalization(given):
     with pytest.raises(ValueError, match="normalization='BERT' is unknown; expected .*'bert'"):
@@ -282,10 +277,10 @@ def test_config_and_assets(tiny_tokenizer, tmp_path):
 
 def test_normalization_travels_in_the_config(tmp_path):
     """A config of a normalisation that this version has not is refused, not read as another."""
-    config = {**GPT1Tokenizer().get_config(), "normalization": "original"}
+    config = {**GPT1Tokenizer().get_config(), "normalization": "newest"}
     GPT1Tokenizer(VOCABULARY, MERGES).save_assets(tmp_path)
     # Keras turns an error of a constructor into a TypeError around it.
-    with pytest.raises(TypeError, match="normalization='original' is not available yet"):
+    with pytest.raises(TypeError, match="normalization='newest' is unknown"):
         GPT1Tokenizer.from_config(config).load_assets(tmp_path)
 
 

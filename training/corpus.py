@@ -23,7 +23,7 @@ from gpt1_keras.files import atomic_path
 from training.checks import check_counts
 from training.documents import find_units
 from training.shards import ShardError, shard_dtype, write_shard
-from training.tokenizers import describe_tokenizer, load_tokenizer
+from training.tokenizers import check_normalization, describe_tokenizer, load_tokenizer
 from training.windows import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, Corpus
 from training.workers import run_in_beam, run_in_processes
 
@@ -35,12 +35,14 @@ class Options:
     """What determines a corpus.
 
     Raises:
-        ValueError: not one of `tokenizer` and `num_merges`, or a number below 1.
+        ValueError: not one of `tokenizer` and `num_merges`, a number below 1, or an unknown
+            `normalization`.
     """
 
     input: str
     tokenizer: str | None = None
     num_merges: int | None = None
+    normalization: str | None = None
     validation_share: float = 0.0
     field: str | None = None
     shard_mb: float = 32.0
@@ -49,6 +51,7 @@ class Options:
         if (self.tokenizer is None) == (self.num_merges is None):
             raise ValueError("Give either --tokenizer, or --num-merges to learn one.")
         check_counts(self, "num_merges")
+        check_normalization(self.normalization)
 
 
 def make_corpus(
@@ -128,27 +131,24 @@ def _check_output(output, source):
 def _tokenizer(options, units):
     """The tokenizer of a folder, or one learned from the training documents."""
     if options.tokenizer is not None:
-        return load_tokenizer(options.tokenizer)
+        return load_tokenizer(options.tokenizer, options.normalization)
     training = [unit for unit in units if unit.split == "train"]
     if not training:
         raise ValueError(f"{options.input} has no split 'train' to learn a tokenizer from.")
     print(f"Learning {options.num_merges:,} merges", flush=True)
     started = time.monotonic()
-    tokenizer = gpt1_keras.GPT1Tokenizer.learn(_Lines(training), options.num_merges)
+    tokenizer = gpt1_keras.GPT1Tokenizer.learn(
+        _lines(training), options.num_merges, normalization=options.normalization or "bert"
+    )
     print(f"Learned them in {time.monotonic() - started:.1f} s", flush=True)
     return tokenizer
 
 
-class _Lines:
-    """All lines of units as strings; it may be iterated more than once."""
-
-    def __init__(self, units):
-        self._units = units
-
-    def __iter__(self):
-        for unit in self._units:
-            for line in itertools.chain.from_iterable(unit.documents):
-                yield line.decode("utf-8", "replace")
+def _lines(units):
+    """All lines of units, as strings."""
+    for unit in units:
+        for line in itertools.chain.from_iterable(unit.documents):
+            yield line.decode("utf-8", "replace")
 
 
 def _write_index(shards, folder, header):
@@ -200,6 +200,11 @@ def _parser():
         "--tokenizer", help="folder of a tokenizer, a preset or vocabulary files"
     )
     tokenizer.add_argument("--num-merges", type=int, help="learn this many merges from train")
+    add(
+        "--normalization",
+        help="how text becomes words: bert, or original, as the published weights were trained "
+        "(default: as --tokenizer says, else bert)",
+    )
     add(
         "--validation-share",
         type=float,

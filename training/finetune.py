@@ -27,6 +27,7 @@ from training.run import Run
 from training.scoring import predict, score
 from training.tasks import TASKS, find_task
 from training.text_tables import find_table_task
+from training.tokenizers import check_normalization
 
 _BATCHES_PER_CHECKPOINT = 200
 
@@ -49,6 +50,7 @@ class Options:
     config: str | None = None
     tokenizer: str | None = None
     num_merges: int = 8000
+    normalization: str | None = None
     epochs: int = 3
     batch_size: int = 32
     learning_rate: float = 6.25e-5
@@ -65,6 +67,7 @@ class Options:
         if self.task is not None:
             find_task(self.task)
         check_counts(self, "num_merges", "epochs", "batch_size", "limit_examples")
+        check_normalization(self.normalization)
         if self.transfer not in ("all", "none") and not self.transfer.isdecimal():
             raise ValueError(f"transfer must be all, none or a number. Received: {self.transfer}.")
         if (self.preset is None) == (self.config is None):
@@ -205,6 +208,11 @@ def _parser():
         "--num-merges",
         type=int,
         help="with --config, without --tokenizer: merges to learn (default: %(default)s)",
+    )
+    start.add_argument(
+        "--normalization",
+        help="how text becomes words, bert or original (default: as the preset or --tokenizer "
+        "says, else bert)",
     )
     add("--data-dir", help="folder of prepared TensorFlow Datasets (default: TFDS's own)")
     add("--download", action="store_true", help="fetch and prepare the data set if it is missing")

@@ -30,10 +30,11 @@ def build_model(options, task, train):
         `GPT1TextClassifier`, `GPT1TextSimilarity` or `GPT1MultipleChoice`.
 
     Raises:
-        ValueError: more blocks to transfer than the preset has.
+        ValueError: more blocks to transfer than the preset has, or another normalization than its
+            own.
     """
     if options.preset is not None:
-        tokenizer = load_tokenizer(options.preset)
+        tokenizer = load_tokenizer(options.preset, options.normalization)
         backbone = _load_decoder(options)
     else:
         tokenizer = _tokenizer(options, train)
@@ -74,8 +75,10 @@ def _tokenizer(options, train):
     if options.tokenizer is None:
         texts = [text for tensor in train.tensors().values() for text in _flat(tensor)]
         texts = (text.decode("utf-8", "replace") for text in texts)
-        return gpt1_keras.GPT1Tokenizer.learn(texts, options.num_merges)
-    return load_tokenizer(options.tokenizer)
+        return gpt1_keras.GPT1Tokenizer.learn(
+            texts, options.num_merges, normalization=options.normalization or "bert"
+        )
+    return load_tokenizer(options.tokenizer, options.normalization)
 
 
 def _flat(tensor):

@@ -34,12 +34,12 @@ def perplexity(preset, corpus, split="validation"):
         ValueError: the corpus was made with another tokenizer, or has no such split.
     """
     lm = gpt1_keras.GPT1CausalLM.from_preset(os.fspath(find_preset(preset)))
-    found = lm.preprocessor.tokenizer.fingerprint
-    expected = corpus.index["tokenizer"]["fingerprint"]
-    if found != expected:
+    tokenizer, expected = lm.preprocessor.tokenizer, corpus.index["tokenizer"]
+    if tokenizer.fingerprint != expected["fingerprint"]:
         raise ValueError(
             f"The corpus {corpus.folder} was made with another tokenizer: its fingerprint is "
-            f"{expected}; {preset} has {found}."
+            f"{expected['fingerprint']} (normalization {expected['normalization']!r}); {preset} "
+            f"has {tokenizer.fingerprint} (normalization {tokenizer.normalization!r})."
         )
     lm.preprocessor = None  # the corpus holds ids
     lm.compile()

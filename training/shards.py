@@ -12,6 +12,7 @@ from training.tokenizers import load_tokenizer
 from training.windows import TOKENIZER_FOLDER
 
 _BATCH_BYTES = 2**19  # text that is tokenized at once, in some 500 MiB of memory
+_NO_TOKEN = -1
 
 
 class ShardError(RuntimeError):
@@ -67,8 +68,10 @@ def encode_documents(documents, tokenizer):
     `<start>`, as fine-tuning puts it before every input. Documents without a token are left out.
 
     Args:
-        documents: iterable of documents, each an iterable of lines (bytes) with their ends. No
-            word goes beyond a line, so these are the ids of the whole document.
+        documents: iterable of documents, each an iterable of lines (bytes), each up to and with
+            its line feed. No word goes beyond a line, so these are the ids of the whole document.
+            (The normalization `original` leaves references such as `&amp;` alone from a text's
+            first `<` on; here, from a line's first.)
         tokenizer: `GPT1Tokenizer`.
 
     Returns:
@@ -77,21 +80,24 @@ def encode_documents(documents, tokenizer):
     """
     dtype = shard_dtype(tokenizer.vocabulary_size())
     chunks = [np.empty(0, dtype)]
-    last_started, started, seen, size = -1, 0, 0, 0
-    for numbers, lines in _batches(documents):
-        ids = tokenizer(lines)
+    line_end = _NO_TOKEN if tokenizer.line_end_id is None else tokenizer.line_end_id
+    last, started, seen, size = np.array([[-1, -1]]), 0, 0, 0
+    for places, pieces in _batches(documents):
+        ids = tokenizer(pieces)
         lengths = ids.row_lengths().numpy()
-        # A document starts with its first line that has a token.
+        # Before its first token a document has `<start>`, and each further line the last one's end.
         filled = np.flatnonzero(lengths)
-        owners = numbers[filled]
-        starts = filled[np.diff(owners, prepend=last_started) != 0]
-        places = (np.cumsum(lengths) - lengths)[starts]
+        is_new_document, is_new_line = np.diff(places[filled], axis=0, prepend=last).T != 0
+        marks = np.where(is_new_line, line_end, _NO_TOKEN)
+        marks = np.where(is_new_document, tokenizer.start_token_id, marks)
+        marked = marks != _NO_TOKEN
+        begins = (np.cumsum(lengths) - lengths)[filled]
         chunk = ids.values.numpy().astype(dtype)
-        chunks.append(np.insert(chunk, places, tokenizer.start_token_id))
-        last_started = owners[-1] if owners.size else last_started
-        started += len(starts)
-        seen = numbers[-1] + 1
-        size += sum(map(len, lines))
+        chunks.append(np.insert(chunk, begins[marked], marks[marked].astype(dtype)))
+        last = places[filled][-1:] if filled.size else last
+        started += int(np.count_nonzero(is_new_document))
+        seen = places[-1, 0] + 1
+        size += sum(map(len, pieces))
     tokens = np.concatenate(chunks)
     return tokens, {
         "tokens": len(tokens),
@@ -102,20 +108,23 @@ def encode_documents(documents, tokenizer):
 
 
 def _batches(documents):
-    """Batches of lines, each with an int array `[lines]` of the numbers of their documents."""
-    numbers, lines, size = [], [], 0
+    """Batches of pieces of lines, each behind an int array `[pieces, 2]`.
+
+    It has the numbers of the document and of the line, counted in it, that each piece belongs to.
+    """
+    places, pieces, size = [], [], 0
     for number, document in enumerate(documents):
         # The empty line counts a document that has no other.
-        for line in itertools.chain([b""], document):
+        for line_number, line in enumerate(itertools.chain([b""], document)):
             for piece in _cut(line):
-                numbers.append(number)
-                lines.append(piece)
+                places.append((number, line_number))
+                pieces.append(piece)
                 size += 1 + len(piece)
                 if size >= _BATCH_BYTES:
-                    yield np.array(numbers), lines
-                    numbers, lines, size = [], [], 0
-    if lines:
-        yield np.array(numbers), lines
+                    yield np.array(places), pieces
+                    places, pieces, size = [], [], 0
+    if pieces:
+        yield np.array(places), pieces
 
 
 def _cut(line):

@@ -1,6 +1,7 @@
 """The texts of a data set of TensorFlow Datasets as documents, in slices of about equal size."""
 
 import dataclasses
+import io
 import re
 
 import numpy as np
@@ -52,7 +53,7 @@ class Examples:
         marker = self.texts.marker and re.compile(self.texts.marker.encode())
         for texts in batches.map(lambda batch: batch[self.texts.field]).as_numpy_iterator():
             for text in texts:
-                yield (marker.sub(b"\n", text) if marker else text).splitlines(keepends=True)
+                yield io.BytesIO(marker.sub(b"\n", text) if marker else text)  # as files have lines
 
     def __str__(self):
         return f"{self.folder}, {self.split}[{self.start}:{self.stop}]"

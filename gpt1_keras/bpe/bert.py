@@ -12,6 +12,7 @@ import os
 import numpy as np
 
 from gpt1_keras.bpe.paged_table import PagedTable
+from gpt1_keras.bpe.ragged import row_numbers
 from gpt1_keras.lazy import tensorflow as tf
 
 TABLE_FILE = "bert_table.npz"
@@ -28,6 +29,7 @@ class BertNormalizer:
     """Splits code points into words of normalised letters."""
 
     name = "bert"
+    line_end = None  # the word for a line's end
 
     def __init__(self):
         path = os.path.join(os.path.dirname(__file__), TABLE_FILE)
@@ -36,6 +38,29 @@ class BertNormalizer:
                 PagedTable(arrays[f"{name}_pages"], arrays[f"{name}_page_of"])
                 for name in ("kind", "count", "shift", "second", "third")
             )
+
+    def split(self, texts):
+        """Splits texts into chunks of one word.
+
+        Args:
+            texts: string `[batch]`, UTF-8. Invalid bytes are dropped, as control characters are.
+
+        Returns:
+            `(chunks, words)`: `tf.RaggedTensor`, int32 `[batch, None]` and string `[chunks, 1]`.
+        """
+        code_points = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+        rows = tf.cast(row_numbers(code_points.row_splits), tf.int32)
+        letters, starts, rows = self(code_points.values, rows)
+        starts = tf.where(starts)[:, 0]
+        words = tf.RaggedTensor.from_row_starts(letters, starts, validate=False)
+        distinct, which = tf.unique(tf.strings.unicode_encode(words, "UTF-8"))
+        chunks = tf.RaggedTensor.from_value_rowids(
+            which,
+            tf.cast(tf.gather(rows, starts), tf.int64),
+            nrows=code_points.nrows(),
+            validate=False,
+        )
+        return chunks, tf.RaggedTensor.from_uniform_row_length(distinct, 1)
 
     def __call__(self, code_points, rows):
         """Splits flat code points into words.

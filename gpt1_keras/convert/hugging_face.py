@@ -38,7 +38,8 @@ def load_hugging_face(directory, normalization="bert"):
     Args:
         directory: path of a folder with `config.json`, `model.safetensors`, `vocab.json` and
             `merges.txt`.
-        normalization: how text is split, `"bert"` as `transformers` does it.
+        normalization: how text becomes words: `"bert"` as `transformers` does it; for OpenAI's
+            weights, `"original"` is what they were trained with.
 
     Returns:
         `GPT1CausalLM`, with its tokenizer.
@@ -93,12 +94,18 @@ def save_hugging_face(model, directory):
         directory: path of the folder to write, whole or not at all. An existing one is replaced.
 
     Raises:
-        ValueError: the model has no preprocessor, and so no tokenizer; or its feed-forward layers
-            are not four times its width, which the format takes for granted.
+        ValueError: the model has no preprocessor, and so no tokenizer; or its normalization is not
+            `"bert"`, or its feed-forward layers are not four times its width, which the format
+            takes for granted.
     """
     if model.preprocessor is None:
         raise ValueError("Only a model with a preprocessor can be saved: its tokenizer is needed.")
     backbone, tokenizer = model.backbone, model.preprocessor.tokenizer
+    if tokenizer.normalization != "bert":
+        raise ValueError(
+            "The format needs a tokenizer with normalization='bert', as transformers would split "
+            f"text. Received: {tokenizer.normalization!r}."
+        )
     if backbone.intermediate_dim != 4 * backbone.hidden_dim:
         raise ValueError(
             "The format needs an intermediate_dim of 4 * hidden_dim. Received: "

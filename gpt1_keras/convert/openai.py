@@ -19,15 +19,15 @@ def load_openai(directory, normalization="original"):
     Args:
         directory: path of a folder with `params_0.npy` to `params_9.npy`, `params_shapes.json`,
             `encoder_bpe_40000.json` and `vocab_40000.bpe`.
-        normalization: how text is split. The weights were trained with `"original"`; `"bert"` is
-            what Hugging Face feeds them.
+        normalization: how text becomes words. The weights were trained with `"original"`;
+            `"bert"` is what Hugging Face feeds them.
 
     Returns:
         `GPT1CausalLM`, with its tokenizer.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: the files do not fit each other, or the normalization is not available.
+        ValueError: the files do not fit each other, or the normalization is unknown.
     """
     directory = pathlib.Path(directory)
     require_files(directory, [*_PARTS, _SHAPES, _VOCABULARY, _MERGES])

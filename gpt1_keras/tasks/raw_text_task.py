@@ -3,7 +3,12 @@
 import math
 
 import keras
-from keras_hub.src.utils.preset_utils import get_preset_loader
+from keras_hub.src.utils.preset_utils import (
+    TOKENIZER_CONFIG_FILE,
+    check_file_exists,
+    get_preset_loader,
+    load_json,
+)
 
 from gpt1_keras.decoder import Decoder
 from gpt1_keras.files import reading_weights
@@ -35,7 +40,7 @@ class RawTextTask(TrainingStep):
 
         Raises:
             ValueError: there is no such preset, it is another model's, its weights are damaged, or
-                its tokenizer does not fit them.
+                its tokenizer does not fit them; or `kwargs` has a preprocessor of another one.
         """
         loader = get_preset_loader(preset)
         decoder_cls = loader.check_backbone_class()
@@ -47,6 +52,8 @@ class RawTextTask(TrainingStep):
         # KerasHub's own `from_preset` wants another task for each kind of backbone.
         task = loader.load_task(cls, load_weights, "num_classes" not in kwargs, **kwargs)
         task.check_tokenizer()
+        if load_weights:
+            task._check_trained_with(preset)
         return task
 
     def load_task_weights(self, filepath):
@@ -62,6 +69,20 @@ class RawTextTask(TrainingStep):
             raise ValueError(
                 f"The tokenizer does not fit the model: it has {tokens} tokens, and the model "
                 f"embeds {self.backbone.vocabulary_size}."
+            )
+
+    def _check_trained_with(self, preset):
+        """Raises ValueError if the preset's weights were trained with another tokenizer."""
+        if self.preprocessor is None or not check_file_exists(preset, TOKENIZER_CONFIG_FILE):
+            return
+        trained_with = load_json(preset, TOKENIZER_CONFIG_FILE)["config"]
+        tokenizer = self.preprocessor.tokenizer
+        if trained_with.get("fingerprint") not in (None, tokenizer.fingerprint):
+            raise ValueError(
+                f"{preset} was trained with another tokenizer, and ids of this one mean nothing to "
+                f"its weights. Received: normalization={tokenizer.normalization!r}, fingerprint "
+                f"{tokenizer.fingerprint}; expected normalization="
+                f"{trained_with['normalization']!r}, fingerprint {trained_with['fingerprint']}."
             )
 
     def preprocess_samples(self, x, y=None, sample_weight=None):

@@ -242,9 +242,13 @@ def test_a_vocabulary_that_does_not_fit(checkpoint):
         load_hugging_face(folder)
 
 
-def test_a_normalization_that_is_not_available(checkpoint):
-    with pytest.raises(ValueError, match="'original' is not available"):
-        load_hugging_face(checkpoint[0], normalization="original")
+def test_the_normalization_is_the_users_choice(checkpoint, tmp_path):
+    """With the other one it cannot be saved again, as transformers would not split text so."""
+    lm = load_hugging_face(checkpoint[0], normalization="original")
+    assert lm.preprocessor.tokenizer.normalization == "original"
+    with pytest.raises(ValueError, match="normalization='bert'.* Received: 'original'"):
+        save_hugging_face(lm, tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
 
 
 def test_a_width_that_the_format_does_not_know(tmp_path, tiny_tokenizer):

@@ -57,9 +57,10 @@ def test_the_numbers_are_torchs(checkpoint, outputs_of, tiny_tokenizer):
     np.testing.assert_allclose(logits[:, :, :-3], expected_logits, atol=1e-4, rtol=0)
 
 
-def test_the_normalization_of_the_weights_is_not_available(checkpoint):
-    with pytest.raises(ValueError, match="normalization='original' is not available yet"):
-        load_openai(checkpoint[0])
+def test_the_normalization_is_that_of_the_weights(checkpoint):
+    tokenizer = load_openai(checkpoint[0]).preprocessor.tokenizer
+    assert tokenizer.normalization == "original"
+    assert tokenizer.detokenize(tokenizer("a and a's")) == "a and a 's".replace("'", "<unk>")
 
 
 @pytest.mark.parametrize(

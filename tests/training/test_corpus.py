@@ -103,12 +103,24 @@ def test_the_program_says_what_it_made(stories, tmp_path, capsys):
     assert "2/2" in printed.err  # the progress
 
 
+def test_the_original_normalization_keeps_line_ends(write_texts, read_tokens, tmp_path):
+    write_texts(tmp_path / "stories", {"a.txt": "They don't.\n\nWe don't.\n", "b.txt": "We do."})
+    options = Options(str(tmp_path / "stories"), num_merges=20, normalization="original")
+    index = make_corpus(options, tmp_path / "corpus")
+    assert index["tokenizer"]["normalization"] == "original"
+    tokenizer = load_tokenizer(Corpus(tmp_path / "corpus").tokenizer_folder)
+    text = tokenizer.detokenize(read_tokens(tmp_path / "corpus"))
+    assert text == "<start> they do n't . \n we do n't . <start> we do ."
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "Give either --tokenizer, or --num-merges to learn one."),
         (["--num-merges", 5, "--tokenizer", "t"], "Give either --tokenizer, or --num-merges"),
         (["--num-merges", 0], "num_merges must be at least 1. Received: 0."),
+        (["--num-merges", 5, "--normalization", "newest"],
+         "normalization='newest' is unknown; expected one of ['bert', 'original']."),
         (["--num-merges", 5, "--processes", 0], "processes must be at least 1. Received: 0."),
         (["--num-merges", 5, "--shard-mb", 0], "A shard's size must be at least 1 byte. Received"),
         (["--num-merges", 5, "--validation-share", 1], "The validation share must be in [0, 1)."),
@@ -168,8 +180,9 @@ def test_help_names_every_option(capsys):
         main(["--help"])
     assert stopped.value.code == 0
     printed = capsys.readouterr().out
-    for option in ("input", "output", "tokenizer", "num-merges", "validation-share", "shard-mb",
-                   "field", "data-dir", "download", "processes", "runner"):  # fmt: skip
+    for option in ("input", "output", "tokenizer", "num-merges", "normalization",
+                   "validation-share", "shard-mb", "field", "data-dir", "download", "processes",
+                   "runner"):  # fmt: skip
         assert f"--{option} " in printed
     assert "None" not in printed
 

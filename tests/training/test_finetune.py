@@ -116,6 +116,15 @@ def test_more_blocks_than_there_are(preset):
         build_model(options, TASKS["sst2"], SENTENCES)
 
 
+def test_the_normalization(preset):
+    fresh = Options("sst2", config="gpt1_micro", num_merges=10, normalization="original")
+    tokenizer = build_model(fresh, TASKS["sst2"], SENTENCES).preprocessor.tokenizer
+    assert tokenizer.normalization == "original"
+    other = Options("sst2", preset=preset, normalization="original")
+    with pytest.raises(ValueError, match="made with normalization='bert', .* Received: 'original'"):
+        build_model(other, TASKS["sst2"], SENTENCES)
+
+
 def run_main(capsys, *arguments):
     status = main(list(arguments))
     return status, capsys.readouterr().err.strip()
@@ -135,6 +144,8 @@ def run_main(capsys, *arguments):
         (["--task", "sst2", "--config", "gpt1_micro", "--transfer", "some"],
          "error: transfer must be all, none or a number. Received: some."),
         (["--task", "sst2", "--config", "huge"], "error: Unknown configuration 'huge'"),
+        (["--task", "sst2", "--config", "gpt1_micro", "--normalization", "newest"],
+         "error: normalization='newest' is unknown; expected one of ['bert', 'original']."),
         (["--task", "sst2", "--preset", "nowhere"], "error: nowhere is no preset"),
         (["--task", "sst2", "--config", "gpt1_micro", "--tokenizer", "nowhere"],
          "error: The vocabulary file 'nowhere/vocabulary.json' does not exist."),

@@ -34,6 +34,20 @@ def test_a_corpus_of_another_tokenizer(run, corpus, tmp_path):
         perplexity(str(tmp_path / "other"), Corpus(corpus))
 
 
+def test_a_corpus_of_the_other_normalization(run, corpus, tmp_path):
+    model = gpt1_keras.GPT1CausalLM.from_preset(str(run[0] / "preset"))
+    model.preprocessor.tokenizer.save_files(tmp_path / "vocabulary", tmp_path / "merges")
+    tokenizer = gpt1_keras.GPT1Tokenizer(
+        tmp_path / "vocabulary", tmp_path / "merges", normalization="original"
+    )
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tokenizer)
+    gpt1_keras.GPT1CausalLM(model.backbone, preprocessor).save_to_preset(str(tmp_path / "other"))
+    with pytest.raises(
+        ValueError, match=r"\(normalization 'bert'\); .* \(normalization 'original'\)"
+    ):
+        perplexity(str(tmp_path / "other"), Corpus(corpus))
+
+
 def test_errors_are_one_line(run, corpus, tmp_path, capsys):
     preset = str(run[0] / "preset")
     for arguments, message in (

@@ -3,16 +3,20 @@
 import io
 
 import numpy as np
+import pytest
 
+import gpt1_keras
 from training import shards
 from training.shards import encode_documents, shard_dtype
 
 
+@pytest.mark.parametrize("normalization", ["bert", "original"])
 def test_lines_give_the_tokens_of_the_whole_text(
-    books_dir, original_tokenizer, whole_documents, monkeypatch
+    books_dir, original_files, whole_documents, monkeypatch, normalization
 ):
     """No word goes beyond a line, whatever ends it, so batches of lines may be cut anywhere."""
     monkeypatch.setattr(shards, "_BATCH_BYTES", 1000)
+    tokenizer = gpt1_keras.GPT1Tokenizer(*original_files, normalization=normalization)
     book = sorted((books_dir / "valid").iterdir())[0].read_bytes()[:50_000]
     rng = np.random.default_rng(0)
     pieces = (
@@ -20,18 +24,17 @@ def test_lines_give_the_tokens_of_the_whole_text(
     )
     odd = "".join(rng.choice(pieces, 20_000)).encode()
     invalid = bytes(rng.choice(list(b"ab \n\r\xc3\xa9\xe4\xb8\xad\xff\xf0\x9f"), 20_000).tolist())
+    blank = b"a\n" + b" " * 1500 + b"b"  # of the second line, the first piece has no token
     long = "".join(rng.choice([" ", "a", "bc ", "\u0301", "\u4e2d", "x" * 1500], 3_000)).encode()
-    documents = [book, b"", odd, b"\n \n", invalid, long, b"z" * 5000]
-    # As data sets are cut into lines, and as files are.
-    for lines_of in (lambda text: text.splitlines(keepends=True), io.BytesIO):
-        tokens, counts = encode_documents(map(lines_of, documents), original_tokenizer)
-        assert tokens.tolist() == whole_documents(original_tokenizer, documents)
-        assert counts == {
-            "tokens": len(tokens),
-            "documents": 5,
-            "empty_documents": 2,
-            "bytes": sum(map(len, documents)),
-        }
+    documents = [book, b"", odd, b"\n \n", invalid, blank, long, b"z" * 5000]
+    tokens, counts = encode_documents(map(io.BytesIO, documents), tokenizer)
+    assert tokens.tolist() == whole_documents(tokenizer, documents)
+    assert counts == {
+        "tokens": len(tokens),
+        "documents": 6,
+        "empty_documents": 2,
+        "bytes": sum(map(len, documents)),
+    }
 
 
 def test_no_document_at_all_is_no_token(tiny_tokenizer):

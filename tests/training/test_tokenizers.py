@@ -81,3 +81,18 @@ def test_the_fingerprint_tells_vocabularies_merges_and_their_order_apart():
     shuffled = dict(sorted({token: id for id, token in enumerate(tokens)}.items()))
     again = describe_tokenizer(gpt1_keras.GPT1Tokenizer(shuffled, ["a b</w>", "b a</w>"]))
     assert again["fingerprint"] == fingerprints[0]
+
+
+def test_the_normalization_of_files_that_say_nothing(tiny_tokenizer, tmp_path):
+    tiny_tokenizer.save_assets(tmp_path)
+    assert load_tokenizer(tmp_path).normalization == "bert"
+    assert load_tokenizer(tmp_path, "original").normalization == "original"
+    with pytest.raises(ValueError, match="normalization='newest' is unknown"):
+        load_tokenizer(tmp_path, "newest")
+
+
+def test_a_tokenizer_keeps_the_normalization_that_it_was_saved_with(tiny_tokenizer, tmp_path):
+    tiny_tokenizer.save_to_preset(str(tmp_path))
+    assert load_tokenizer(tmp_path, "bert").normalization == "bert"
+    with pytest.raises(ValueError, match="made with normalization='bert', .* Received: 'original'"):
+        load_tokenizer(tmp_path, "original")

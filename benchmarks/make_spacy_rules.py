@@ -1,0 +1,29 @@
+"""Writes spacy_rules.json, the rules of spaCy 2.0.18 as the Python pipeline needs them.
+
+    python -m benchmarks.make_spacy_rules WHEELS
+
+WHEELS holds spaCy's wheel; gpt1_keras/original_text/build_tables.py says how to get it.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+
+from benchmarks.python_pipeline import RULES_FILE
+from gpt1_keras.files import atomic_path
+from gpt1_keras.original_text.build_tables import find_wheels
+from gpt1_keras.original_text.spacy_rules import read_spacy_rules
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.make_spacy_rules")
+    parser.add_argument("wheels", help="folder with spaCy's and ftfy's published wheels")
+    rules = dataclasses.asdict(read_spacy_rules(find_wheels(parser.parse_args().wheels)[0]))
+    with atomic_path(RULES_FILE) as temporary:
+        text = json.dumps(rules, ensure_ascii=False, indent=0)
+        pathlib.Path(temporary).write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The original normalisation in Python: ftfy, text_standardize, spaCy 2.0's rules, lower case.
+
+It is what text_utils.py of openai/finetune-transformer-lm runs, and what the graph is compared
+with. spaCy 2.0 does not run on today's Python, so its tokenizer is written anew here, after
+tokenizer.pyx of its version 2.0.18; its rules are its own, in spacy_rules.json. Needs ftfy.
+"""
+
+import json
+import pathlib
+import re
+
+import ftfy
+import regex
+
+RULES_FILE = pathlib.Path(__file__).with_name("spacy_rules.json")
+_REPLACED = {"—": "-", "–": "-", "―": "-", "…": "...", "´": "'"}
+# In the original, `\\+` stands in a string that is not raw, and so means no backslashes.
+_PUNCTUATION = re.compile(r"(-+|~+|!+|\"+|;+|\?+|\++|,+|\)+|\(+|\+|\/+|\*+|\[+|\]+|}+|{+|\|+|_+)")
+
+
+class SpacyTokenizer:
+    """spaCy 2.0.18's English tokenizer."""
+
+    def __init__(self):
+        rules = json.loads(RULES_FILE.read_text(encoding="utf-8"))
+        self._find_prefix = _compile(f"^{piece}" for piece in rules["prefixes"]).search
+        self._find_suffix = _compile(f"{piece}$" for piece in rules["suffixes"]).search
+        self._find_infixes = _compile(rules["infixes"]).finditer
+        self._is_url = _compile([rules["url"]]).match
+        curly = {
+            chunk.replace("'", "’"): [piece.replace("'", "’") for piece in pieces]
+            for chunk, pieces in rules["exceptions"].items()
+        }
+        self._exceptions = {**curly, **rules["exceptions"]}
+
+    def __call__(self, text):
+        """The tokens of a text, a list of str; white space but single blanks is a token, too."""
+        tokens = []
+        for space, chunk in re.findall(r"(\s+)|(\S+)", text):
+            # A blank goes with the token before it.
+            tokens += self.split(chunk) or [space.removeprefix(" " if tokens else "")]
+        return [token for token in tokens if token]
+
+    def split(self, chunk):
+        """The tokens of a string without white space."""
+        before, after = [], []
+        size = 0
+        while chunk and len(chunk) != size and chunk not in self._exceptions:
+            if self._is_url(chunk):
+                break
+            size = len(chunk)
+            prefix = _length(self._find_prefix(chunk))
+            if prefix and chunk[prefix:] in self._exceptions:
+                before.append(chunk[:prefix])
+                chunk = chunk[prefix:]
+                break
+            suffix = _length(self._find_suffix(chunk))
+            if suffix and chunk[:-suffix] in self._exceptions:
+                after.append(chunk[-suffix:])
+                chunk = chunk[:-suffix]
+                break
+            if prefix and prefix + suffix > size:
+                suffix = 0
+            if prefix:
+                before.append(chunk[:prefix])
+            if suffix:
+                after.append(chunk[-suffix:])
+            chunk = chunk[prefix : size - suffix]
+        return before + self._split_core(chunk) + after[::-1]
+
+    def _split_core(self, chunk):
+        if not chunk or chunk in self._exceptions or self._is_url(chunk):
+            return self._exceptions.get(chunk, [chunk] if chunk else [])
+        pieces, start = [], 0
+        for infix in self._find_infixes(chunk):
+            if infix.start() > 0:
+                pieces += [chunk[start : infix.start()], infix.group()]
+                start = infix.end()
+        return [piece for piece in [*pieces, chunk[start:]] if piece]
+
+
+class PythonPipeline:
+    """Texts to words.
+
+    Args:
+        repair: function that repairs a text; ftfy's `fix_text` by default.
+    """
+
+    def __init__(self, repair=ftfy.fix_text):
+        self._repair = repair
+        self._tokenizer = SpacyTokenizer()
+        self._words = {}  # spaCy, too, remembers what it has split
+
+    def __call__(self, text):
+        """The words of a text, a list of str; a line's end is the word `"\\n"`."""
+        words = []
+        for chunk in text_standardize(self._repair(text)).split(" "):
+            if chunk not in self._words:
+                # The token that spaCy makes of a line's end, "\n ", becomes one in the end.
+                tokens = [chunk] if chunk == "\n" else self._tokenizer.split(chunk)
+                self._words[chunk] = [token.lower() for token in tokens]
+            words += self._words[chunk]
+        return words
+
+
+def text_standardize(text):
+    """GPT-1's own clean-up of a text, as in text_utils.py."""
+    for character, replacement in _REPLACED.items():
+        text = text.replace(character, replacement)
+    text = _PUNCTUATION.sub(r" \1 ", text)
+    text = re.sub(r"\s*\n\s*", " \n ", text)
+    return re.sub(r"[^\S\n]+", " ", text).strip()
+
+
+def _compile(pieces):
+    return regex.compile("|".join(pieces), regex.VERSION1)
+
+
+def _length(match):
+    return len(match.group()) if match else 0
