@@ -33,6 +33,8 @@ setup(
         "tensorflow-datasets>=4.9.10",
         "importlib_resources",  # tensorflow-datasets imports it without asking for it
         "tensorflow-serving-api>=2.21,<2.22",
+        "grpcio-health-checking",
+        "prometheus-client",
         "safetensors",
         "scikit-learn",
         "scipy",
@@ -45,13 +47,16 @@ setup(
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
         "beam": ["apache-beam"],
         # The peers that tests and benchmarks compare with. This version of torch has a CPU build.
-        "bench": ["torch==2.13.0", "transformers>=5"],
+        "bench": ["torch==2.13.0", "transformers>=5", "fastapi", "uvicorn"],
         "test": [
             "torch==2.13.0",
             "transformers>=5",
             "jax",
             "apache-beam",
+            "check-jsonschema",
+            "grafana-foundation-sdk",
             "kubernetes-validate",
+            "promql-parser",
             "pytest",
             "pytest-xdist",
             "ftfy==6.3.1",

@@ -1,6 +1,7 @@
 """GPT1Backbone, the decoder as a functional Keras model."""
 
 import keras
+from keras import ops
 
 from gpt1_keras.decoder import Decoder
 from gpt1_keras.layers import Dropout, TokenAndPositionEmbedding, TransformerBlock
@@ -95,6 +96,13 @@ class GPT1Backbone(Decoder):
         for block in self.blocks:
             x = block(x, branches=branches)
         return x
+
+    def states_at(self, token_ids, indices, positions=None, branches=None):
+        """As `Decoder.states_at`; the last block is computed for those tokens alone."""
+        x = self.embedding(token_ids, positions=positions)
+        for block in self.blocks[:-1]:
+            x = block(x, branches=branches)
+        return self.blocks[-1](x, branches=branches, queries=ops.maximum(indices, 0))
 
     def default_lora_layer_names(self):
         return ["qkv"]

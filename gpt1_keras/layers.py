@@ -115,18 +115,22 @@ class CausalSelfAttention(keras.layers.Layer):
         self.output_projection.build(input_shape)
         self.built = True
 
-    def call(self, x, branches=None, cache=None, cache_index=0, training=None):
+    def call(self, x, branches=None, queries=None, cache=None, cache_index=0, training=None):
         """Attends to this and all earlier positions.
 
         Args:
             x: float `[batch, length, hidden_dim]`.
             branches: optional int `[batch, length]`, as in `lean_ops.visible_keys`.
+            queries: optional int `[batch, queries]`, the only positions to give an output for; in
+                inference.
             cache: optional float `[batch, 2, num_heads, max_length, head_dim]`, the keys and
                 values of earlier positions.
-            cache_index: int scalar, the position of `x[:, 0]` in the cache.
+            cache_index: int scalar, the position of `x[:, 0]` in the cache; 0 where `x` is longer
+                than one.
 
         Returns:
-            float `[batch, length, hidden_dim]`; with a cache, `(output, updated cache)`.
+            float `[batch, length, hidden_dim]`, or `[batch, queries, hidden_dim]`; with a cache,
+            `(output, updated cache)`.
         """
         batch, length = ops.shape(x)[0], ops.shape(x)[1]
         qkv = ops.reshape(self.qkv(x), (batch, length, 3, self.num_heads, self.head_dim))
@@ -135,6 +139,14 @@ class CausalSelfAttention(keras.layers.Layer):
         if training:
             draw = self._draw_kept if self.dropout else None
             x = lean_ops.causal_attention(*qkv, draw, 1.0 - self.dropout, branches)
+        elif queries is not None:
+            is_visible = ops.broadcast_to(
+                lean_ops.visible_keys(length, length, branches), (batch, 1, length, length)
+            )
+            of_queries = queries[:, None, :, None]
+            query = ops.take_along_axis(qkv[0], of_queries, axis=2)
+            x = _attention(query, *qkv[1:], ops.take_along_axis(is_visible, of_queries, axis=2))
+            length = ops.shape(queries)[1]
         elif cache is None:
             x = _attention(*qkv, lean_ops.visible_keys(length, length, branches))
         else:
@@ -192,13 +204,20 @@ class TransformerBlock(keras.layers.Layer):
         self.contract.build((*input_shape[:-1], self.intermediate_dim))
         self.built = True
 
-    def call(self, x, branches=None, cache=None, cache_index=0, training=None):
+    def call(self, x, branches=None, queries=None, cache=None, cache_index=0, training=None):
         """Applies the block; arguments and result are as those of `CausalSelfAttention`."""
         attended = self.attention(
-            x, branches=branches, cache=cache, cache_index=cache_index, training=training
+            x,
+            branches=branches,
+            queries=queries,
+            cache=cache,
+            cache_index=cache_index,
+            training=training,
         )
         if cache is not None:
             attended, cache = attended
+        if queries is not None:
+            x = ops.take_along_axis(x, queries[:, :, None], axis=1)
         x = x + self.residual_dropout(attended, training=training)
         x = _normalize(self.attention_norm, x, training)
         transformed = _activate(self.contract, self.expand(x), training)
@@ -231,7 +250,12 @@ def _cached_attention(query, key, value, cache, cache_index):
         `(float [batch, length, heads, head_dim], updated cache)`.
     """
     update = ops.cast(ops.stack((key, value), axis=1), cache.dtype)
-    cache = ops.slice_update(cache, (0, 0, 0, cache_index, 0), update)
+    # In core ops, as TensorFlow Serving has no XLA, which `ops.slice_update` is.
+    if update.shape[3] == 1:
+        is_here = ops.expand_dims(ops.arange(ops.shape(cache)[3]) == cache_index, 1)
+        cache = ops.where(is_here, update, cache)
+    else:
+        cache = ops.concatenate((update, cache[:, :, :, ops.shape(update)[3] :]), axis=3)
     key, value = cache[:, 0], cache[:, 1]
     positions = cache_index + ops.arange(ops.shape(query)[2])
     is_past = ops.arange(ops.shape(key)[2]) <= ops.expand_dims(positions, 1)  # (T, S)

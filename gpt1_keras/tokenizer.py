@@ -169,6 +169,24 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
             )
         return ids
 
+    def tokenize_each(self, batches):
+        """Encodes batches of strings at once, as each call costs time however few texts it has.
+
+        Args:
+            batches: list of string tensors `[batch]`, which may differ in length.
+
+        Returns:
+            list of `tf.RaggedTensor`, int32 `[batch, None]`.
+        """
+        if len(batches) == 1:
+            return [self.tokenize(batches[0])]
+        ids = self.tokenize(tf.concat(batches, axis=0))
+        lengths = tf.split(ids.row_lengths(), [tf.size(batch) for batch in batches])
+        values = tf.split(ids.values, [tf.reduce_sum(each) for each in lengths])
+        return [
+            tf.RaggedTensor.from_row_lengths(*each, validate=False) for each in zip(values, lengths)
+        ]
+
     def detokenize(self, inputs):
         """Decodes ids to text: words parted by blanks, as normalised.
 

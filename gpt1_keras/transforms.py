@@ -24,21 +24,31 @@ def frame(segments, tokenizer, sequence_length):
         `(ids, truncated)`: ragged int32 `[batch, None]`, and bool `[batch]`, whether a segment
         was cut.
     """
-    limit = sequence_length - 2 if len(segments) == 1 else sequence_length // 2 - 2
+    limit = segment_limit(len(segments), sequence_length)
+    lengths = [segment.row_lengths() for segment in segments]
+    pool, begins, (start, delimiter, extract) = _pool(segments, tokenizer)
+    none = tf.zeros_like(lengths[0])
+    pieces = [(start + none, 1 + none)]
+    for begin, length in zip(begins, lengths):
+        pieces += [(begin, tf.minimum(length, limit)), (delimiter + none, 1 + none)]
+    pieces[-1] = extract + none, 1 + none
+    begins, kept = _columns(pieces)
+    ids = tf.RaggedTensor.from_row_lengths(
+        tf.gather(pool, _ranges(begins, kept)), tf.reduce_sum(kept, axis=1), validate=False
+    )
+    truncated = tf.reduce_any(tf.stack([length > limit for length in lengths]), axis=0)
+    return ids, truncated
+
+
+def segment_limit(segments, sequence_length):
+    """The most tokens that each of so many segments keeps; see `frame` for them and the error."""
+    limit = sequence_length - 2 if segments == 1 else sequence_length // 2 - 2
     if limit < 1:
         raise ValueError(
-            f"sequence_length={sequence_length} leaves no room for {len(segments)} texts beside "
-            "the special tokens."
+            f"sequence_length={sequence_length} leaves no room for {segments} texts beside the "
+            "special tokens."
         )
-    truncated = tf.reduce_any(
-        tf.stack([segment.row_lengths() > limit for segment in segments]), axis=0
-    )
-    rows = segments[0].nrows()
-    parts = [_column(tokenizer.start_token_id, rows)]
-    for segment in segments:
-        parts += [segment[:, :limit], _column(tokenizer.delimiter_token_id, rows)]
-    parts[-1] = _column(tokenizer.extract_token_id, rows)
-    return tf.concat(parts, axis=1), truncated
+    return limit
 
 
 def frame_choices(context, question, choices, tokenizer, sequence_length):
@@ -63,66 +73,94 @@ def frame_choices(context, question, choices, tokenizer, sequence_length):
     Raises:
         ValueError: a sequence_length that leaves no room for text.
     """
-    longest_answer = sequence_length // 2 - 2
-    if longest_answer < 1:
-        raise ValueError(
-            f"sequence_length={sequence_length} leaves no room for texts beside the special tokens."
-        )
-    cut = choices[:, :, :longest_answer]
+    limit = segment_limit(2, sequence_length)
+    examples, answers, example = context.nrows(), choices.values, choices.value_rowids()
+    kept_answer = tf.minimum(answers.row_lengths(), limit)
     # The beginning is the same for all answers, so the longest of them says how long it may be.
-    room = sequence_length - 3 - tf.cast(tf.reduce_max(cut.row_lengths(axis=2), axis=1), tf.int64)
-    room = tf.maximum(tf.minimum(room, sequence_length - 3), 0)
-    kept_question = _first_tokens(question, room)
-    kept_context = _first_tokens(context, room - kept_question.row_lengths())
-    truncated = tf.reduce_any(
-        tf.stack(
-            [
-                kept_context.row_lengths() < context.row_lengths(),
-                kept_question.row_lengths() < question.row_lengths(),
-                tf.reduce_any(cut.row_lengths(axis=2) < choices.row_lengths(axis=2), axis=1),
-            ]
-        ),
-        axis=0,
+    longest = tf.math.unsorted_segment_max(kept_answer, example, examples)
+    room = sequence_length - 3 - tf.maximum(longest, 0)
+    kept_question = tf.minimum(question.row_lengths(), room)
+    kept_context = tf.minimum(context.row_lengths(), room - kept_question)
+    cut_answers = tf.math.unsorted_segment_sum(
+        answers.row_lengths() - kept_answer, example, examples
+    )
+    truncated = (
+        (kept_context < context.row_lengths())
+        | (kept_question < question.row_lengths())
+        | (cut_answers > 0)
     )
 
-    start = _column(tokenizer.start_token_id, context.nrows())
-    beginning = tf.concat([start, kept_context, kept_question], axis=1)
-    answers = cut.values
-    behind = tf.concat(
+    pool, begins, (start, delimiter, extract) = _pool([context, question, answers], tokenizer)
+    none, no_branch = tf.zeros_like(kept_context), tf.zeros_like(kept_answer)
+    beginnings = _columns(
+        [(start + none, 1 + none), (begins[0], kept_context), (begins[1], kept_question)]
+    )
+    branches = _columns(
         [
-            _column(tokenizer.delimiter_token_id, answers.nrows()),
-            answers,
-            _column(tokenizer.extract_token_id, answers.nrows()),
-        ],
-        axis=1,
+            (delimiter + no_branch, 1 + no_branch),
+            (begins[2], kept_answer),
+            (extract + no_branch, 1 + no_branch),
+        ]
     )
-    # Number and first position of each branch, for each of its tokens.
-    lengths = behind.row_lengths()
-    numbers = tf.ragged.range(cut.row_lengths()).values + 1
-    begins = tf.gather(beginning.row_lengths(), cut.value_rowids())
-    per_example = tf.RaggedTensor.from_row_splits(
-        behind.values, tf.gather(behind.row_splits, cut.row_splits)
+    # Each example's beginning, and behind it its branches.
+    order = tf.argsort(tf.concat([tf.range(examples), example], axis=0), stable=True)
+
+    def ordered(of_beginnings, of_branches):
+        return tf.gather(tf.concat([of_beginnings, of_branches], axis=0), order)
+
+    begins, kept = (ordered(*columns) for columns in zip(beginnings, branches))
+    beginning_lengths = tf.reduce_sum(beginnings[1], axis=1)
+    first_positions = ordered(none, tf.gather(beginning_lengths, example))
+    positions = first_positions[:, tf.newaxis] + tf.cumsum(kept, axis=1, exclusive=True)
+    number = 1 + tf.range(tf.size(example, tf.int64)) - tf.gather(choices.row_starts(), example)
+    ends = tf.cumsum(tf.reduce_sum(kept, axis=1))
+    part = tf.searchsorted(ends, tf.range(tf.reduce_sum(kept)), side="right")
+    flat = {
+        "token_ids": tf.gather(pool, _ranges(begins, kept)),
+        "positions": tf.cast(_ranges(positions, kept), tf.int32),
+        "branches": tf.cast(tf.gather(ordered(none, number), part), tf.int32),
+    }
+    in_branches = tf.math.unsorted_segment_sum(
+        tf.reduce_sum(branches[1], axis=1), example, examples
     )
-    branches = per_example.with_values(tf.repeat(tf.cast(numbers, tf.int32), lengths))
-    positions = per_example.with_values(
-        tf.cast(tf.ragged.range(begins, begins + lengths).values, tf.int32)
-    )
-    in_beginning = tf.cast(tf.ragged.range(beginning.row_lengths()), tf.int32)
-    return {
-        "token_ids": tf.concat([beginning, per_example], axis=1),
-        "positions": tf.concat([in_beginning, positions], axis=1),
-        "branches": tf.concat([tf.zeros_like(in_beginning), branches], axis=1),
-    }, truncated
+    tree = {
+        name: tf.RaggedTensor.from_row_lengths(
+            values, beginning_lengths + in_branches, validate=False
+        )
+        for name, values in flat.items()
+    }
+    return tree, truncated
 
 
-def _first_tokens(texts, lengths):
-    """The first tokens of each text: as many as its length says."""
-    kept = tf.ragged.range(texts.row_lengths()) < tf.cast(lengths, tf.int64)[:, tf.newaxis]
-    return tf.ragged.boolean_mask(texts, kept)
+# Ragged tensors' own functions would do, but in hundreds of ops, and an op costs time however small
+# its tensors are. So texts are put together from pieces of one flat tensor.
 
 
-def _column(id, rows):
-    return tf.RaggedTensor.from_uniform_row_length(tf.fill([rows], id), 1)
+def _pool(texts, tokenizer):
+    """All tokens of ragged texts one behind the other, and the special ones behind them.
+
+    Returns:
+        `(tokens, begins, specials)`: int32; int64 `[rows]` for each of the texts, where its rows
+        begin; and the places of `[start]`, `[delimiter]` and `[extract]`.
+    """
+    specials = [tokenizer.start_token_id, tokenizer.delimiter_token_id, tokenizer.extract_token_id]
+    tokens = tf.concat([*(text.values for text in texts), specials], axis=0)
+    begins, size = [], tf.zeros((), tf.int64)
+    for text in texts:
+        begins.append(size + text.row_starts())
+        size += tf.size(text.values, tf.int64)
+    return tokens, begins, (size, size + 1, size + 2)
+
+
+def _columns(pieces):
+    """Begins and lengths `[rows, pieces]` from a list of (begin, length) `[rows]`."""
+    return [tf.stack(column, axis=1) for column in zip(*pieces)]
+
+
+def _ranges(begins, lengths):
+    """All numbers of all pieces, one piece behind the other, int64 `[sum of lengths]`."""
+    begins = tf.reshape(begins, [-1])
+    return tf.ragged.range(begins, begins + tf.reshape(lengths, [-1])).values
 
 
 def bucket_lengths(sequence_length):
@@ -173,9 +211,10 @@ def pad_choices(tree, tokenizer, sequence_length):
         name: ragged.to_tensor(fill[name], shape=tf.stack([-1, length]))
         for name, ragged in tree.items()
     }
-    is_extract = tree["token_ids"] == tokenizer.extract_token_id
-    places = tf.cast(tf.ragged.range(tree["token_ids"].row_lengths()), tf.int32)
-    padded["extract_indices"] = tf.ragged.boolean_mask(places, is_extract).to_tensor(-1)
+    ends = tf.where(padded["token_ids"] == tokenizer.extract_token_id)
+    padded["extract_indices"] = tf.RaggedTensor.from_value_rowids(
+        tf.cast(ends[:, 1], tf.int32), ends[:, 0], nrows=tree["token_ids"].nrows(), validate=False
+    ).to_tensor(-1)
     return padded
 
 

@@ -1,16 +1,19 @@
-"""TensorFlow Serving's REST interface: predict, model status and model metadata as JSON over HTTP.
+"""TensorFlow Serving's REST interface: JSON over HTTP.
 
-POST /v1/models/NAME[/versions/V]:predict    {"instances": [...]} or {"inputs": ...}
-GET  /v1/models/NAME[/versions/V]            the status of the model
-GET  /v1/models/NAME[/versions/V]/metadata   its signatures
+POST /v1/models/NAME[/versions/V|/labels/L]:predict    {"instances": [...]} or {"inputs": ...}
+POST /v1/models/NAME[/versions/V|/labels/L]:classify   {"examples": [...]}; so does :regress
+GET  /v1/models/NAME[/versions/V|/labels/L]            the status of the model's versions
+GET  /v1/models/NAME[/versions/V|/labels/L]/metadata   its signatures
 """
 
 import json
 import re
+import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -19,13 +22,14 @@ from urllib.parse import unquote
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from grpc import StatusCode
-from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataRequest, SignatureDefMap
-from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusRequest
+from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
+from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
-from serving.grpc_service import SIGNATURE_DEF, get_model_metadata, get_model_status
-from serving.rest_json import parse_document, read_inputs, write_outputs
-from serving.servable import DEFAULT_SIGNATURE, Servable, ServingError, find, invalid_argument
+from serving import inference, metrics, rest_json
+from serving.models import Models
+from serving.servable import DEFAULT_SIGNATURE, Servable, ServingError, invalid_argument
 
 _MODEL = r"/v1/models/([^/:]+)(?:/versions/([0-9]{1,18})|/labels/([^/:]+))?"
 _PATHS = {
@@ -45,21 +49,39 @@ _HTTP_STATUS = {
     StatusCode.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
     StatusCode.DEADLINE_EXCEEDED: HTTPStatus.GATEWAY_TIMEOUT,
 }
-_MAX_BODY_BYTES = 2**31 - 1
+_LINGER_SECONDS = 2.0
 
 
 class RestServer(ThreadingHTTPServer):
-    """Answers REST requests about some servables, each on a thread of its own.
+    """Answers REST requests about some models, each connection on a thread of its own.
+
+    Args:
+        models: the models.
+        address: the host and the port to listen at.
+        timeout: seconds that the model may take to answer a request; 0 for no limit.
+        max_body_bytes: the length of the longest request that is read.
+        metrics_path: where the metrics page is, if there is one.
 
     Raises:
-        OSError: nothing can listen at `host`:`port`.
+        OSError: nothing can listen at the address.
     """
 
     request_queue_size = 128  # connections that may wait to be accepted
 
-    def __init__(self, servables: Sequence[Servable], host: str, port: int) -> None:
-        super().__init__((host, port), _Handler)
-        self.servables = servables
+    def __init__(
+        self,
+        models: Models,
+        address: tuple[str, int],
+        timeout: float,
+        max_body_bytes: int,
+        metrics_path: str | None,
+    ) -> None:
+        super().__init__(address, _Handler)
+        self.models = models
+        self.answer_timeout = timeout or None
+        self.max_body_bytes = max_body_bytes
+        self.metrics_path = metrics_path
+        self.stopping = False
         self._in_flight = 0
         self._ended = threading.Condition()
 
@@ -69,6 +91,7 @@ class RestServer(ThreadingHTTPServer):
 
     def stop(self, grace: float) -> None:
         """Stops accepting and waits, for at most `grace` seconds, for the requests in flight."""
+        self.stopping = True
         self.shutdown()
         with self._ended:
             self._ended.wait_for(lambda: self._in_flight == 0, grace)
@@ -93,54 +116,75 @@ class RestServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Reads one request, answers it in JSON and closes the connection."""
+    """Reads the requests of one connection and answers them in JSON."""
 
-    protocol_version = "HTTP/1.1"
+    protocol_version = default_request_version = "HTTP/1.1"
     timeout = 30  # seconds that a client may take to send its next bytes
+    disable_nagle_algorithm = True  # the answer leaves in two pieces, and the second must not wait
     server: RestServer
 
     def _handle(self) -> None:
         with self.server.request_in_flight():
             try:
-                reply = _answer(self.server.servables, self.command, self.path, self._body())
+                body = self._body()
+                if self.command == "GET" and self.path == self.server.metrics_path:
+                    self._reply(HTTPStatus.OK, metrics.page(), metrics.CONTENT_TYPE)
+                else:
+                    reply = _answer(self.server, self.command, self.path, body)
+                    self._reply_json(HTTPStatus.OK, reply)
             except ServingError as error:
                 status = _HTTP_STATUS.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
-                self._reply(status, {"error": error.message})
-            else:
-                self._reply(HTTPStatus.OK, reply)
+                self._reply_json(status, {"error": error.message})
 
     do_GET = do_POST = _handle
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "0")
-        if "Transfer-Encoding" in self.headers or not re.fullmatch("[0-9]{1,10}", length):
-            raise invalid_argument("Expected a body with a Content-Length, and not in chunks")
-        if int(length) > _MAX_BODY_BYTES:
-            raise invalid_argument(f"Expected at most {_MAX_BODY_BYTES} bytes, not {length}")
+        limit = self.server.max_body_bytes
+        try:
+            if "Transfer-Encoding" in self.headers or not re.fullmatch("[0-9]{1,18}", length):
+                raise invalid_argument("Expected a body with a Content-Length, and not in chunks")
+            if int(length) > limit:
+                raise invalid_argument(f"Expected a body of at most {limit} bytes, not {length}")
+        except ServingError:
+            self.close_connection = True  # where the next request begins is not known
+            raise
         return self.rfile.read(int(length))
 
-    def _reply(self, status: int, reply: Mapping[str, Any]) -> None:
+    def _reply_json(self, status: int, reply: Mapping[str, Any]) -> None:
         # Strings that are not UTF-8 leave byte for byte, as they came.
         body = json.dumps(reply, ensure_ascii=False).encode(errors="surrogateescape")
+        self._reply(status, body, "application/json")
+
+    def _reply(self, status: int, body: bytes, content_type: str) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
-        # A connection kept open would hold its thread, too, between requests.
-        self.send_header("Connection", "close")
+        if self.close_connection or self.server.stopping:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answers in JSON, too, what the base class refuses."""
-        self._reply(code, {"error": message or HTTPStatus(code).phrase})
+        self.close_connection = True
+        self._reply_json(code, {"error": message or HTTPStatus(code).phrase})
+
+    def finish(self) -> None:
+        """Ends the connection, but not while the client still sends: it would lose the answer."""
+        super().finish()
+        end = time.monotonic() + _LINGER_SECONDS
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(_LINGER_SECONDS)
+            while self.connection.recv(2**16) and time.monotonic() < end:
+                pass
 
     def log_message(self, format: str, *args: Any) -> None:
         """Logs nothing."""
 
 
-def _answer(
-    servables: Sequence[Servable], method: str, path: str, body: bytes
-) -> Mapping[str, Any]:
+def _answer(server: RestServer, method: str, path: str, body: bytes) -> Mapping[str, Any]:
     """Returns the reply to a request.
 
     Raises:
@@ -157,28 +201,68 @@ def _answer(
     if label:
         spec.version_label = unquote(label)
 
-    if method == "GET":
-        return _metadata(servables, spec) if verb else _status(servables, spec)
-    if verb.lower() != "predict":
-        raise ServingError(StatusCode.UNIMPLEMENTED, f"REST {verb} is not implemented")
-    try:
-        return _predict(servables, spec, body)
-    except RecursionError as error:
-        raise invalid_argument("JSON Parse error: lists or objects nested too deeply") from error
+    models, verb = server.models, (verb or "").lower()
+    measured = spec.name if method == "POST" and spec.name in models else ""
+    with metrics.request_measured(measured, verb, "REST"):
+        if method == "GET":
+            return _metadata(models.find(spec)) if verb else _to_dict(models.status(spec))
+        try:
+            document = rest_json.parse_document(body)
+            return _VERBS[verb](models.find(spec), document, server.answer_timeout)
+        except RecursionError as error:
+            raise invalid_argument(
+                "JSON Parse error: lists or objects nested too deeply"
+            ) from error
 
 
-def _status(servables: Sequence[Servable], spec: ModelSpec) -> Mapping[str, Any]:
-    return _to_dict(get_model_status(servables, GetModelStatusRequest(model_spec=spec)))
+def _predict(
+    servable: Servable, document: Mapping[str, Any], timeout: float | None
+) -> Mapping[str, Any]:
+    name = _signature_name(document)
+    signature = servable.signature_defs.get(name)
+    if signature is None:
+        raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
+    inputs = rest_json.read_inputs(document, signature)
+    with metrics.runtime_measured(servable.name, "Predict"):
+        outputs = servable.predict(name, inputs, timeout=timeout)
+    return rest_json.write_outputs(document, outputs)
 
 
-def _metadata(servables: Sequence[Servable], spec: ModelSpec) -> Mapping[str, Any]:
-    request = GetModelMetadataRequest(model_spec=spec, metadata_field=[SIGNATURE_DEF])
-    response = get_model_metadata(servables, request)
+def _classify(
+    servable: Servable, document: Mapping[str, Any], timeout: float | None
+) -> Mapping[str, Any]:
+    request = ClassificationRequest(input=rest_json.read_examples(document))
+    request.model_spec.signature_name = _signature_name(document)
+    result = inference.classify(servable, request, timeout).result
+    return rest_json.write_classifications(result)
+
+
+def _regress(
+    servable: Servable, document: Mapping[str, Any], timeout: float | None
+) -> Mapping[str, Any]:
+    request = RegressionRequest(input=rest_json.read_examples(document))
+    request.model_spec.signature_name = _signature_name(document)
+    result = inference.regress(servable, request, timeout).result
+    return rest_json.write_regressions(result)
+
+
+_VERBS = {"predict": _predict, "classify": _classify, "regress": _regress}
+
+
+def _signature_name(document: Mapping[str, Any]) -> str:
+    name = document.get("signature_name", "")
+    if not isinstance(name, str):
+        raise invalid_argument(f"'signature_name' is not a string but {name!r}")
+    return name or DEFAULT_SIGNATURE
+
+
+def _metadata(servable: Servable) -> Mapping[str, Any]:
+    response = inference.get_model_metadata(servable)
     signatures = SignatureDefMap()
-    response.metadata[SIGNATURE_DEF].Unpack(signatures)
+    response.metadata[inference.SIGNATURE_DEF].Unpack(signatures)
     return {
         "model_spec": _to_dict(response.model_spec),
-        "metadata": {SIGNATURE_DEF: _to_dict(signatures)},
+        "metadata": {inference.SIGNATURE_DEF: _to_dict(signatures)},
     }
 
 
@@ -186,19 +270,3 @@ def _to_dict(message: Message) -> Mapping[str, Any]:
     return MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
-
-
-def _predict(servables: Sequence[Servable], spec: ModelSpec, body: bytes) -> Mapping[str, Any]:
-    document = parse_document(body)
-    signature_name = document.get("signature_name", "")
-    if not isinstance(signature_name, str):
-        raise invalid_argument(f"'signature_name' is not a string but {signature_name!r}")
-    signature_name = signature_name or DEFAULT_SIGNATURE
-    servable = find(servables, spec)
-    signature = servable.signature(signature_name)
-    if signature is None:
-        raise invalid_argument(
-            f'Serving signature name: "{signature_name}" not found in signature def'
-        )
-    outputs = servable.predict(signature_name, read_inputs(document, signature))
-    return write_outputs(document, outputs)

@@ -1,12 +1,15 @@
-"""The JSON of REST predict: a request's document to tensors, outputs to the reply's document.
+"""The JSON of REST: a request's document to tensors or tf.Examples, outputs to a document.
 
-A request gives its inputs in rows, `{"instances": [...]}`, or in columns, `{"inputs": ...}`; the
-reply has the same orientation, `{"predictions": [...]}` or `{"outputs": ...}`. Names are left out
-where there is only one input, or only one output.
+A request to predict gives its inputs in rows, `{"instances": [...]}`, or in columns,
+`{"inputs": ...}`; the reply has the same orientation, `{"predictions": [...]}` or
+`{"outputs": ...}`. Names are left out where there is only one input, or only one output. A request
+to classify or to regress gives `{"examples": [...]}`, objects of features by name, and perhaps a
+`"context"` of features that all of them share; the reply is `{"results": [...]}`.
 """
 
 import base64
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,13 +17,21 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
+from tensorflow_serving.apis.classification_pb2 import ClassificationResult
+from tensorflow_serving.apis.input_pb2 import ExampleList, ExampleListWithContext, Input
+from tensorflow_serving.apis.regression_pb2 import RegressionResult
 
 from serving.servable import invalid_argument, set_of, type_name
 
 _BASE64_KEY = "b64"
 _BASE64_OUTPUT_SUFFIX = "_bytes"
-_MAX_RANK = 32  # NumPy takes 64
 _MAX_SHOWN_CHARS = 512
+_FEATURES = {  # a JSON value's type: its field in a tf.train.Feature and its type there
+    str: ("bytes_list", tf.string),
+    dict: ("bytes_list", tf.string),
+    int: ("int64_list", tf.int64),
+    float: ("float_list", tf.float32),
+}
 
 
 def parse_document(body: bytes) -> dict[str, Any]:
@@ -67,6 +78,24 @@ def read_inputs(document: Mapping[str, Any], signature: SignatureDef) -> dict[st
     return {name: _tensor(name, columns[name], signature.inputs[name].dtype) for name in names}
 
 
+def read_examples(document: Mapping[str, Any]) -> Input:
+    """Returns the tf.Examples of a request to classify or to regress.
+
+    Raises:
+        ServingError: the document does not give them as a list of objects of features.
+    """
+    examples = document.get("examples")
+    if not isinstance(examples, list) or not examples:
+        raise invalid_argument(
+            f"Expected 'examples' to be a list of at least one object; received {_shown(examples)}"
+        )
+    found = [_example(each) for each in examples]
+    if "context" not in document:
+        return Input(example_list=ExampleList(examples=found))
+    context = _example(document["context"])
+    return Input(example_list_with_context=ExampleListWithContext(examples=found, context=context))
+
+
 def write_outputs(document: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Returns the reply to `document`.
 
@@ -85,6 +114,34 @@ def write_outputs(document: Mapping[str, Any], outputs: Mapping[str, np.ndarray]
     elif by_row:
         reply = [dict(zip(columns, row)) for row in zip(*columns.values())]
     return {"predictions" if by_row else "outputs": reply}
+
+
+def write_classifications(result: ClassificationResult) -> dict[str, Any]:
+    """Returns the reply to a request to classify: for each example, pairs of label and score."""
+    return {
+        "results": [
+            [[each.label, _short(each.score)] for each in row.classes]
+            for row in result.classifications
+        ]
+    }
+
+
+def write_regressions(result: RegressionResult) -> dict[str, Any]:
+    """Returns the reply to a request to regress: a number for each example."""
+    return {"results": [_short(each.value) for each in result.regressions]}
+
+
+def _example(features: Any) -> tf.train.Example:
+    """Returns an object of features, each a value or a list of values of one type."""
+    if not isinstance(features, dict):
+        raise invalid_argument(f"Expected an example to be an object; received {_shown(features)}")
+    example = tf.train.Example()
+    for name, value in features.items():
+        values = value if isinstance(value, list) else [value]
+        field, dtype = _FEATURES.get(type(values[0]), _FEATURES[str]) if values else _FEATURES[str]
+        typed = [_typed(name, each, dtype) for each in values]
+        getattr(example.features.feature[name], field).value.extend(typed)
+    return example
 
 
 def _columns_of_rows(rows: Any, names: list[str]) -> dict[str, list[Any]]:
@@ -123,30 +180,10 @@ def _is_object(value: Any) -> bool:
 
 def _tensor(name: str, value: Any, dtype: int) -> TensorProto:
     """Returns nested lists, or a single value, as a tensor."""
-    shape: list[int] = []
-    first = value
-    while isinstance(first, list):
-        shape.append(len(first))
-        first = first[0] if first else None
-    if len(shape) > _MAX_RANK:
-        raise invalid_argument(f"Input {name}: expected at most {_MAX_RANK} nested lists")
-    values = [_typed(name, leaf, tf.as_dtype(dtype)) for leaf in _leaves(name, value, shape)]
-    return tf.make_tensor_proto(values, dtype, shape)
-
-
-def _leaves(name: str, value: Any, shape: list[int]) -> list[Any]:
-    """Returns the values in nested lists, all of which must have the shape of the first ones."""
-    found = len(value) if isinstance(value, list) else None
-    expected = shape[0] if shape else None
-    if found != expected:
-        raise invalid_argument(
-            f"Input {name}: expected "
-            f"{'a single value' if expected is None else f'a list of {expected}'} "
-            f"as at the first place; received {_shown(value)}"
-        )
-    if expected is None:
-        return [value]
-    return [leaf for item in value for leaf in _leaves(name, item, shape[1:])]
+    # Of lists that differ in length, NumPy leaves those inside as they are; they are no values.
+    array = np.array(value, object)
+    values = [_typed(name, each, tf.as_dtype(dtype)) for each in array.ravel()]
+    return tf.make_tensor_proto(values, dtype, array.shape)
 
 
 def _typed(name: str, value: Any, dtype: tf.DType) -> Any:
@@ -162,8 +199,9 @@ def _typed(name: str, value: Any, dtype: tf.DType) -> Any:
         return value
     if dtype.is_integer and type(value) is int and dtype.min <= value <= dtype.max:
         return value
-    if dtype.is_floating and type(value) in (int, float) and abs(value) <= float(dtype.max):
-        return value
+    if dtype.is_floating and type(value) in (int, float):
+        if abs(value) <= float(dtype.max) or not math.isfinite(value):
+            return value
     raise invalid_argument(
         f"Input {name}: JSON Value: {_shown(value)} is not of expected type: "
         f"{type_name(dtype.as_datatype_enum)}"
@@ -179,6 +217,10 @@ def _plain(name: str, array: np.ndarray) -> Any:
         # By way of text a float32 becomes 0.9, the shortest decimal for it, not 0.8999999761581421.
         return array.astype(str).astype(float).tolist()
     return array.tolist()
+
+
+def _short(number: float) -> float:
+    return float(str(np.float32(number)))
 
 
 def _base64_object(value: bytes) -> dict[str, str]:

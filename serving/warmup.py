@@ -1,47 +1,49 @@
 """Requests that TF Serving replays before it makes a version available."""
 
 import tensorflow as tf
-from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_log_pb2
+from tensorflow_serving.apis import (
+    classification_pb2,
+    predict_pb2,
+    prediction_log_pb2,
+    regression_pb2,
+)
 
-from gpt1_keras.transforms import bucket_lengths
+from serving.signatures import input_names
 
 
-def warmup_requests(model, model_name):
-    """One request for each signature and bucket, so that no client pays for a new shape.
+def warmup_requests(signatures, functions, model_name):
+    """A request for each signature and bucket, so that no client pays for a new shape.
 
     Args:
-        model: `GPT1TextClassifier` with a preprocessor.
+        signatures: as `serving.export.signatures_of` gives them.
+        functions: what its `functions` gives.
         model_name: str, the name in the requests' model_spec.
 
     Returns:
         list of `PredictionLog`.
     """
     requests = []
-    fields = model.preprocessor.fields
-    for length in bucket_lengths(model.preprocessor.sequence_length):
-        texts = dict.fromkeys(fields, _text(length, len(fields)))
-        ids = {"token_ids": [[0] * length], "padding_mask": [[1] * length]}
-        tensors = {name: tf.constant([text]) for name, text in texts.items()}
-        requests += [
-            _predict(model_name, "serving_default", tensors),
-            _predict(model_name, "tokenize", tensors),
-            _predict(model_name, "tokens", {k: tf.constant(v, tf.int32) for k, v in ids.items()}),
-            _classify(model_name, texts),
-        ]
+    for length in signatures.bucket_lengths():
+        texts = signatures.sample(length)
+        for name, function in functions.items():
+            names = input_names(function)
+            if names == ["inputs"]:
+                requests.append(_of_example(model_name, name, texts))
+            else:
+                tensors = texts if texts.keys() >= set(names) else _tokens(functions, texts)
+                requests.append(_predict(model_name, name, {key: tensors[key] for key in names}))
     return requests
 
 
-def _text(length, segments):
-    """A text that fills `length` tokens when it is framed as each of `segments`."""
-    special = segments + 1
-    # A full stop is a word, and a token, of its own in any vocabulary.
-    return " ".join(["."] * ((length - special) // segments))
+def _tokens(functions, texts):
+    """What the decoder reads, by name."""
+    tokenize = functions["tokenize"]
+    return tokenize(**{name: texts[name] for name in input_names(tokenize)})
 
 
 def _predict(model_name, signature, tensors):
     request = predict_pb2.PredictRequest()
-    request.model_spec.name = model_name
-    request.model_spec.signature_name = signature
+    _address(request, model_name, signature)
     for name, tensor in tensors.items():
         request.inputs[name].CopyFrom(tf.make_tensor_proto(tensor))
     return prediction_log_pb2.PredictionLog(
@@ -49,13 +51,23 @@ def _predict(model_name, signature, tensors):
     )
 
 
-def _classify(model_name, texts):
-    request = classification_pb2.ClassificationRequest()
-    request.model_spec.name = model_name
-    request.model_spec.signature_name = "classify"
+def _of_example(model_name, signature, texts):
+    request = {
+        "classify": classification_pb2.ClassificationRequest,
+        "regress": regression_pb2.RegressionRequest,
+    }[signature]()
+    _address(request, model_name, signature)
     example = request.input.example_list.examples.add()
-    for name, text in texts.items():
-        example.features.feature[name].bytes_list.value.append(text.encode())
-    return prediction_log_pb2.PredictionLog(
-        classify_log=prediction_log_pb2.ClassifyLog(request=request)
-    )
+    for name, tensor in texts.items():
+        values = tf.reshape(tensor, [-1]).numpy().tolist()
+        example.features.feature[name].bytes_list.value.extend(values)
+    if signature == "classify":
+        log = prediction_log_pb2.ClassifyLog(request=request)
+        return prediction_log_pb2.PredictionLog(classify_log=log)
+    log = prediction_log_pb2.RegressLog(request=request)
+    return prediction_log_pb2.PredictionLog(regress_log=log)
+
+
+def _address(request, model_name, signature):
+    request.model_spec.name = model_name
+    request.model_spec.signature_name = signature

@@ -107,12 +107,10 @@ def _tensor(array):
 
 
 def count_tokens(examples, preprocessor):
-    """The tokens of each example as the model reads it, int64 `[examples]`."""
+    """The tokens of each example as the model reads it, int32 `[examples]`."""
 
     def count(batch):
-        inputs = preprocessor(batch)
-        is_token = inputs["branches"] >= 0 if "branches" in inputs else inputs["padding_mask"] > 0
-        return tf.reduce_sum(tf.cast(is_token, tf.int64), axis=list(range(1, len(is_token.shape))))
+        return preprocessor.count_tokens(preprocessor(batch))
 
     texts = tf.data.Dataset.from_tensor_slices(examples.tensors()).batch(1024)
     return np.concatenate(list(texts.map(count).as_numpy_iterator()))

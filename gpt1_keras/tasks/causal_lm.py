@@ -93,20 +93,38 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
         """A forward pass that reuses the keys and values of earlier positions.
 
         Args:
+            token_ids, cache, cache_update_index: as in `states_with_cache`.
+
+        Returns:
+            `(logits, hidden_states, cache)`.
+        """
+        states, cache = self.states_with_cache(token_ids, cache, cache_update_index)
+        return self.backbone.token_embedding(states, reverse=True), states, cache
+
+    def states_with_cache(self, token_ids, cache, cache_update_index):
+        """As `call_with_cache`, without logits.
+
+        Args:
             token_ids: int `[batch, length]`.
             cache: float `[batch, num_layers, 2, num_heads, max_length, head_dim]`.
             cache_update_index: int scalar, the position of the first of `token_ids`.
 
         Returns:
-            `(logits, hidden_states, cache)`.
+            `(hidden_states, cache)`.
         """
         x = self.backbone.embedding(token_ids, start_index=cache_update_index)
         caches = []
         for i, block in enumerate(self.backbone.blocks):
             x, block_cache = block(x, cache=cache[:, i], cache_index=cache_update_index)
             caches.append(block_cache)
-        logits = self.backbone.token_embedding(x, reverse=True)
-        return logits, x, ops.stack(caches, axis=1)
+        return x, ops.stack(caches, axis=1)
+
+    def empty_cache(self, batch, length):
+        """What `call_with_cache` begins with, for so many texts of at most so many tokens."""
+        backbone = self.backbone
+        head_dim = backbone.hidden_dim // backbone.num_heads
+        shape = (batch, backbone.num_layers, 2, backbone.num_heads, length, head_dim)
+        return ops.zeros(shape, dtype=self.compute_dtype)
 
     def generate_step(self, inputs, stop_token_ids=None):
         """Continues one batch of prompts; compiled by `generate`.
@@ -120,13 +138,8 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
         """
         token_ids, mask = inputs["token_ids"], ops.cast(inputs["padding_mask"], "bool")
         batch, length = ops.shape(token_ids)[0], ops.shape(token_ids)[1]
-        backbone = self.backbone
-        head_dim = backbone.hidden_dim // backbone.num_heads
-        cache = ops.zeros(
-            (batch, backbone.num_layers, 2, backbone.num_heads, length, head_dim),
-            dtype=self.compute_dtype,
-        )
-        _, hidden_states, cache = self.call_with_cache(token_ids, cache, 0)
+        cache = self.empty_cache(batch, length)
+        hidden_states, cache = self.states_with_cache(token_ids, cache, 0)
 
         def next(prompt, cache, index):
             # Some samplers keep several beams of each text, and so a larger batch.

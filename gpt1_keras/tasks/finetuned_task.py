@@ -64,6 +64,17 @@ class FinetunedTask(RawTextTask):
             **kwargs,
         )
 
+    def answer(self, inputs):
+        """The model's outputs in inference, from no more hidden states than they need.
+
+        Args:
+            inputs: dict of tensors, as the model takes them.
+
+        Returns:
+            As the model gives them.
+        """
+        raise NotImplementedError
+
     def _default_loss(self):
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -97,6 +108,10 @@ class AnsweringTask(FinetunedTask):
         self.num_classes = None if class_names is None else len(class_names)
         return self.num_classes or int(score_range[1] - score_range[0]) + 1
 
+    def activate(self, logits):
+        """The outputs from the linear layer's, float32."""
+        return self.activation(ops.cast(logits, "float32"))
+
     @classmethod
     def from_preset(cls, preset, load_weights=True, **kwargs):
         """Loads a preset, as `RawTextTask.from_preset`.
@@ -119,9 +134,13 @@ class AnsweringTask(FinetunedTask):
     def predict(self, x, **kwargs):
         """As `keras.Model.predict`: float `[batch, classes]`, or scores, float `[batch]`."""
         outputs = super().predict(x, **kwargs)
-        if self.score_range is None:
-            return outputs
-        return ops.convert_to_numpy(expected_score(outputs, self.score_range))
+        return outputs if self.score_range is None else ops.convert_to_numpy(self.score_of(outputs))
+
+    def score_of(self, logits):
+        """The mean of the scores under the probabilities of all points, float32 `[batch]`."""
+        low, high = self.score_range
+        points = np.arange(low, high + 1, dtype="float32")
+        return ops.sum(ops.softmax(ops.cast(logits, "float32")) * points, axis=-1)
 
     def _default_loss(self):
         if self.score_range is not None:
@@ -146,13 +165,6 @@ def last_states(hidden_states, padding_mask):
     """The hidden state of each text's last token, `[batch, hidden_dim]`."""
     last = ops.sum(padding_mask, axis=1, keepdims=True) - 1
     return ops.squeeze(ops.take_along_axis(hidden_states, last[:, :, None], axis=1), axis=1)
-
-
-def expected_score(logits, score_range):
-    """The mean of the scores under the probabilities of all points, float32 `[batch]`."""
-    low, high = score_range
-    points = np.arange(low, high + 1, dtype="float32")
-    return ops.sum(ops.softmax(ops.cast(logits, "float32")) * points, axis=-1)
 
 
 def _class_names(num_classes, class_names):

@@ -61,8 +61,16 @@ class GPT1MultipleChoice(FinetunedTask, keras_hub.models.Task):
         x = self.auxiliary(x, inputs["token_ids"], inputs["branches"], is_there)
         places = ops.expand_dims(ops.maximum(inputs["extract_indices"], 0), -1)
         states = self.extract_dropout(ops.take_along_axis(x, places, axis=1))
+        super().__init__(inputs=inputs, outputs=self._score(states, is_there), **kwargs)
+
+    def _score(self, states, is_there):
         scores = ops.cast(ops.squeeze(self.head(states), axis=-1), "float32")
-        super().__init__(inputs=inputs, outputs=ops.where(is_there, scores, _ABSENT), **kwargs)
+        return ops.where(is_there, scores, _ABSENT)
+
+    def answer(self, inputs):
+        names = ("token_ids", "extract_indices", "positions", "branches")
+        states = self.backbone.states_at(*(inputs[name] for name in names))
+        return self._score(states, inputs["extract_indices"] >= 0)
 
     def fit(self, x=None, *args, **kwargs):
         """As `RawTextTask.fit`."""

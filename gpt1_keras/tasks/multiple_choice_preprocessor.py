@@ -68,10 +68,9 @@ class GPT1MultipleChoicePreprocessor(keras_hub.models.Preprocessor):
             `(tree, truncated)`, as `transforms.frame_choices` gives them.
         """
         *texts, choices = texts
-        context, *question = [self.tokenizer.tokenize(text) for text in texts]
+        context, *question, answers = self.tokenizer.tokenize_each([*texts, choices.values])
         question = question[0] if question else context[:, :0]
-        answers = self.tokenizer.tokenize(choices.values)
-        answers = tf.RaggedTensor.from_row_splits(answers, choices.row_splits)
+        answers = choices.with_values(answers)
         return frame_choices(context, question, answers, self.tokenizer, self.sequence_length)
 
     def call(self, x, y=None, sample_weight=None):
@@ -81,9 +80,16 @@ class GPT1MultipleChoicePreprocessor(keras_hub.models.Preprocessor):
         if y is not None:
             known = (tf.cast(y, tf.int64) >= 0) & (tf.cast(y, tf.int64) < counts)
             _check(known, "Labels must be numbers of answers, from 0. Received:", y)
-        tree, _ = self.transform([x[field] for field in self.fields])
-        x = pad_choices(tree, self.tokenizer, self.sequence_length)
-        return keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
+        tree, _ = self.transform(list(x.values()))
+        return keras.utils.pack_x_y_sample_weight(self.pad(tree), y, sample_weight)
+
+    def pad(self, tree):
+        """Pads what `transform` gives, to the model's inputs: as `transforms.pad_choices`."""
+        return pad_choices(tree, self.tokenizer, self.sequence_length)
+
+    def count_tokens(self, inputs):
+        """How many tokens each example has, int32 `[batch]`."""
+        return tf.reduce_sum(tf.cast(inputs["branches"] >= 0, tf.int32), axis=-1)
 
     def as_tensors(self, x):
         """The texts as a dict of tensors by field, the answers ragged `[batch, None]`.
@@ -127,7 +133,14 @@ def _present(choices):
     if isinstance(choices, tf.RaggedTensor):
         return choices
     choices = tf.convert_to_tensor(choices, tf.string)
-    return tf.ragged.boolean_mask(choices, choices != "") if choices.shape.rank == 2 else choices
+    if choices.shape.rank != 2:
+        return choices
+    is_there = choices != ""
+    return tf.RaggedTensor.from_row_lengths(
+        tf.boolean_mask(choices, is_there),
+        tf.reduce_sum(tf.cast(is_there, tf.int64), axis=1),
+        validate=False,
+    )
 
 
 def _check(are_right, message, values):

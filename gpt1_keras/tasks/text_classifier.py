@@ -2,6 +2,7 @@
 
 import keras
 import keras_hub
+from keras import ops
 
 from gpt1_keras.backbone import GPT1Backbone
 from gpt1_keras.tasks.finetuned_task import AnsweringTask, last_states
@@ -70,3 +71,8 @@ class GPT1TextClassifier(AnsweringTask, keras_hub.models.TextClassifier):
         )
         inputs = {"token_ids": token_ids, "padding_mask": padding_mask}
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+
+    def answer(self, inputs):
+        last = ops.sum(inputs["padding_mask"], axis=1, keepdims=True) - 1
+        states = self.backbone.states_at(inputs["token_ids"], last)
+        return self.activate(self.head(states[:, 0]))

@@ -59,15 +59,27 @@ class GPT1TextClassifierPreprocessor(keras_hub.models.Preprocessor):
         Returns:
             `(ids, truncated)`, as `transforms.frame` gives them.
         """
-        segments = [self.tokenizer.tokenize(text) for text in texts]
+        segments = self.tokenizer.tokenize_each(texts)
         return frame(segments, self.tokenizer, self.sequence_length)
 
-    def call(self, x, y=None, sample_weight=None):
-        ids, _ = self.transform(self._texts(x))
-        x = pad(ids, self.tokenizer, self.sequence_length)
-        return keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
+    def pad(self, ids):
+        """Pads what `transform` gives, to the model's inputs: as `transforms.pad`."""
+        return pad(ids, self.tokenizer, self.sequence_length)
 
-    def _texts(self, x):
+    def count_tokens(self, inputs):
+        """How many tokens each of the model's inputs has, int32 `[batch]`."""
+        return tf.reduce_sum(inputs["padding_mask"], axis=-1)
+
+    def call(self, x, y=None, sample_weight=None):
+        ids, _ = self.transform(list(self.as_tensors(x).values()))
+        return keras.utils.pack_x_y_sample_weight(self.pad(ids), y, sample_weight)
+
+    def as_tensors(self, x):
+        """The texts as a dict of string tensors `[batch]` by field.
+
+        Raises:
+            ValueError: texts that are not as many as the fields, or not of this shape.
+        """
         if isinstance(x, dict):
             if set(x) != set(self.fields):
                 raise ValueError(f"Expected the fields {self.fields}. Received: {sorted(x)}.")
@@ -84,7 +96,7 @@ class GPT1TextClassifierPreprocessor(keras_hub.models.Preprocessor):
                 "Expected batches of strings, of shape [batch]. Received shapes: "
                 f"{[tuple(text.shape) for text in texts]}."
             )
-        return texts
+        return dict(zip(self.fields, texts))
 
     def get_config(self):
         return {

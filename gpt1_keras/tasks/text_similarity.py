@@ -64,10 +64,7 @@ class GPT1TextSimilarity(AnsweringTask, keras_hub.models.Task):
             name: keras.Input((2, None), dtype="int32", name=name)
             for name in ("token_ids", "padding_mask")
         }
-        # Both orders are texts of one batch: (B, 2, T) -> (2 B, T).
-        token_ids, padding_mask = (
-            ops.concatenate([x[:, 0], x[:, 1]], axis=0) for x in inputs.values()
-        )
+        token_ids, padding_mask = map(_one_batch, inputs.values())
         hidden_states = backbone({"token_ids": token_ids})
         hidden_states = self.auxiliary(hidden_states, token_ids, padding_mask)
         first, second = ops.split(last_states(hidden_states, padding_mask), 2, axis=0)
@@ -75,3 +72,17 @@ class GPT1TextSimilarity(AnsweringTask, keras_hub.models.Task):
             self.head(self.extract_dropout(first + second))
         )
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+
+    def answer(self, inputs):
+        token_ids, padding_mask = (
+            _one_batch(inputs[name]) for name in ("token_ids", "padding_mask")
+        )
+        last = ops.sum(padding_mask, axis=1, keepdims=True) - 1
+        states = self.backbone.states_at(token_ids, last)[:, 0]
+        first, second = ops.split(states, 2, axis=0)
+        return self.activate(self.head(first + second))
+
+
+def _one_batch(x):
+    """Both orders as texts of one batch: `[batch, 2, length]` to `[2 batch, length]`."""
+    return ops.concatenate([x[:, 0], x[:, 1]], axis=0)

@@ -4,7 +4,7 @@ import keras
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
-from gpt1_keras.transforms import frame, pad
+from gpt1_keras.transforms import frame
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -39,18 +39,20 @@ class GPT1TextSimilarityPreprocessor(GPT1TextClassifierPreprocessor):
             `(ids, truncated)`: ragged int32 `[2 batch, None]`, each pair's two orders one behind
             the other; bool `[batch]`, whether a text was cut.
         """
-        segments = [self.tokenizer.tokenize(text) for text in texts]
+        segments = self.tokenizer.tokenize_each(texts)
         first, truncated = frame(segments, self.tokenizer, self.sequence_length)
         second, _ = frame(segments[::-1], self.tokenizer, self.sequence_length)
         rows = first.nrows()
         in_turn = tf.reshape(tf.stack([tf.range(rows), rows + tf.range(rows)], axis=1), [-1])
         return tf.gather(tf.concat([first, second], axis=0), in_turn), truncated
 
-    def call(self, x, y=None, sample_weight=None):
-        ids, _ = self.transform(self._texts(x))
-        inputs = pad(ids, self.tokenizer, self.sequence_length)
-        x = {
+    def pad(self, ids):
+        """Pads what `transform` gives, to int32 `[batch, 2, bucket]`."""
+        return {
             name: tf.reshape(tensor, [-1, 2, tf.shape(tensor)[1]])
-            for name, tensor in inputs.items()
+            for name, tensor in super().pad(ids).items()
         }
-        return keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
+
+    def count_tokens(self, inputs):
+        """How many tokens each pair has in one of its orders, int32 `[batch]`."""
+        return tf.reduce_sum(inputs["padding_mask"][:, 0], axis=-1)

@@ -47,6 +47,16 @@ class TinyClassifier(tf.Module):
         """Has the names of a classification, but not its shape."""
         return {"scores": tf.cast(tf.strings.length(inputs), tf.float32)}
 
+    @tf.function(input_signature=[EXAMPLES])
+    def regress(self, inputs):
+        features = tf.io.parse_example(inputs, {"text": tf.io.FixedLenFeature([], tf.string)})
+        return {"outputs": tf.cast(tf.strings.length(features["text"]), tf.float32) / 10.0}
+
+    @tf.function(input_signature=[EXAMPLES])
+    def misregress(self, inputs):
+        """Has the names of a regression, but not its type."""
+        return {"outputs": tf.strings.length(inputs)}
+
     @tf.function(input_signature=[TOKEN_IDS, PADDING_MASK])
     def tokens(self, token_ids, padding_mask):
         return _label_and_scores(tf.reduce_sum(token_ids * padding_mask, axis=1))
@@ -76,6 +86,7 @@ class Client:
 
     target: str
     rest_url: str
+    socket_path: str
     prediction: PredictionServiceStub
     model: ModelServiceStub
 
@@ -89,6 +100,8 @@ def model_base_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "serving_default": model.default,
         "classify": model.classify,
         "misclassify": model.misclassify,
+        "regress": model.regress,
+        "misregress": model.misregress,
         "tokens": model.tokens,
         "echo": model.echo,
         "slow": model.slow,
@@ -113,14 +126,29 @@ def free_port() -> Callable[[], int]:
 
 
 @pytest.fixture(scope="session")
-def client(model_base_path: Path, free_port: Callable[[], int]) -> Iterator[Client]:
+def client(
+    model_base_path: Path, free_port: Callable[[], int], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
     """Clients of a running server of the model `tiny`."""
     rest_api_port = free_port()
-    server = Server("tiny", str(model_base_path), port=0, rest_api_port=rest_api_port)
+    folder = tmp_path_factory.mktemp("server")
+    monitoring = folder / "monitoring.config"
+    monitoring.write_text('prometheus_config { enable: true path: "/metrics" }')
+    server = Server(
+        "tiny",
+        str(model_base_path),
+        port=0,
+        grpc_socket_path=str(folder / "socket"),
+        enable_grpc_healthcheck_service=True,
+        rest_api_port=rest_api_port,
+        monitoring_config_file=str(monitoring),
+        max_request_bytes=2**20,
+    )
     with server, grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield Client(
             target=f"127.0.0.1:{server.port}",
             rest_url=f"http://127.0.0.1:{rest_api_port}",
+            socket_path=str(folder / "socket"),
             prediction=PredictionServiceStub(channel),
             model=ModelServiceStub(channel),
         )

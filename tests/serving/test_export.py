@@ -6,7 +6,6 @@ import os
 import pathlib
 import runpy
 import shutil
-import subprocess
 import sys
 import warnings
 
@@ -15,14 +14,16 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework.types_pb2 import DataType
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 import gpt1_keras
 from gpt1_keras.transforms import bucket_lengths
+from serving import check
 from serving import export as export_module
 from serving.export import export
-from serving.grpc_service import classify, predict
+from serving.inference import classify, predict
 from serving.servable import Servable, ServingError
 
 CLASS_NAMES = ["negative", "neutral", "positive"]
@@ -121,23 +122,10 @@ def servable(exported):
     return Servable("sentiment", 1, exported.path)
 
 
-@pytest.fixture(scope="module")
-def listing(exported):
-    """Signatures and ops as the C++ runtime sees them."""
-    shared = pathlib.Path(os.environ.get("GPT1_KERAS_SHARED", "../shared")).absolute()
-    tool = shared / "tools" / "run_saved_model.py"
-    if not tool.exists():
-        pytest.skip(f"{tool} is not here; set GPT1_KERAS_SHARED to the folder that holds it")
-    command = [sys.executable, str(tool), str(exported.path), "--like-server", "--list"]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout)
-
-
 # --- in the C++ runtime ---
 
 
-def test_signatures(exported, listing):
+def test_signatures(exported, servable):
     texts = dict.fromkeys(exported.fields, "DT_STRING [-1]")
     ids = dict.fromkeys(["token_ids", "padding_mask"], "DT_INT32 [-1, -1]")
     answers = {
@@ -156,24 +144,28 @@ def test_signatures(exported, listing):
         ),
     }
     found = {
-        name: tuple(
-            {alias: f"{dtype} {shape}" for alias, (dtype, shape, _) in signature[side].items()}
-            for side in ("inputs", "outputs")
-        )
-        for name, signature in listing["signatures"].items()
+        name: (described(signature.inputs), described(signature.outputs))
+        for name, signature in servable.signature_defs.items()
         if not name.startswith("__")
     }
     assert found == expected
 
 
-def test_the_graph_has_core_ops_only(exported, listing):
-    assert listing["extra_ops"] == []
-    assert not [op for op in listing["ops"] if "PyFunc" in op or "Xla" in op]
+def described(tensors):
+    return {
+        alias: f"{DataType.Name(info.dtype)} {[dim.size for dim in info.tensor_shape.dim]}"
+        for alias, info in tensors.items()
+    }
+
+
+def test_the_graph_has_core_ops_only(exported):
     graph = SavedModel.FromString((exported.path / "saved_model.pb").read_bytes()).meta_graphs[0]
     functions = graph.graph_def.library.function
     assert not any(function.attr["_XlaMustCompile"].b for function in functions)
     nodes = [*graph.graph_def.node, *(node for each in functions for node in each.node_def)]
     assert not any(node.attr["_XlaMustCompile"].b for node in nodes if node.attr)
+    ops = {node.op for node in nodes} - {function.signature.name for function in functions}
+    assert not [op for op in ops if "PyFunc" in op or "Xla" in op]
 
 
 def test_serving_default(exported, run_cpp):
@@ -186,26 +178,40 @@ def test_serving_default(exported, run_cpp):
     assert set(exported.truncated) == {True, False}
 
 
-def test_classify(exported, run_cpp):
+def test_classify(exported, servable):
     rows = [dict(zip(exported.fields, row)) for row in zip(*exported.texts)]
-    examples = [{"b64": b64(example(**row).SerializeToString())} for row in rows]
-    found = run_cpp(exported.path, "classify", inputs=examples)
+    examples = [example(**row).SerializeToString() for row in rows]
+    found = servable.predict("classify", tensor_protos(inputs=examples))
     np.testing.assert_allclose(found["scores"], exported.scores, atol=1e-5, rtol=0)
-    assert found["classes"] == [CLASS_NAMES] * len(rows)
+    assert decoded(found["classes"]) == [CLASS_NAMES] * len(rows)
 
 
-def test_tokenize_and_tokens(exported, run_cpp):
-    found = run_cpp(exported.path, "tokenize", **exported.json_texts())
+def test_tokenize_and_tokens(exported, servable):
     x = tuple(np.array([encode(text) for text in texts], object) for texts in exported.texts)
-    inputs = exported.model.preprocessor(dict(zip(exported.fields, x)))
+    texts = dict(zip(exported.fields, x))
+    found = servable.predict("tokenize", tensor_protos(**texts))
+    inputs = exported.model.preprocessor(texts)
     for name in ("token_ids", "padding_mask"):
-        assert found[name] == inputs[name].numpy().tolist()
-    assert found.pop("truncated") == exported.truncated
+        assert found[name].tolist() == inputs[name].numpy().tolist()
+    assert found.pop("truncated").tolist() == exported.truncated
 
-    answers = run_cpp(exported.path, "tokens", **found)
+    answers = servable.predict("tokens", tensor_protos(**found))
     np.testing.assert_allclose(answers["scores"], exported.scores, atol=1e-5, rtol=0)
-    assert answers["label"] == exported.labels
-    assert answers["num_tokens"] == exported.num_tokens
+    assert decoded(answers["label"]) == exported.labels
+    assert answers["num_tokens"].tolist() == exported.num_tokens
+
+
+def decoded(strings):
+    return np.char.decode(strings.astype(bytes)).tolist()
+
+
+def test_every_signature_runs_without_python_tensorflow(exported, capsys):
+    """In a process of its own, without XLA, from another folder, for each warm-up request.
+
+    And the graph has no ops but those of the runtime in that process.
+    """
+    assert check.main([str(exported.path)]) == 0, capsys.readouterr().out
+    assert "made up" not in capsys.readouterr().out
 
 
 # --- in the embedded server ---
@@ -254,10 +260,17 @@ def test_metadata(exported):
     assert content == {
         "task": "GPT1TextClassifier",
         "class_names": CLASS_NAMES,
+        "score_range": None,
         "fields": list(exported.fields),
+        "tokenizer": "GPT1Tokenizer",
+        "tokenizer_fingerprint": exported.model.preprocessor.tokenizer.fingerprint,
         "normalization": "bert",
         "vocabulary_size": 77,
         "sequence_length": SEQUENCE_LENGTH,
+        "dtype": "float32",
+        "weights": "float32",
+        "batching": None,
+        "validation": None,
         "gpt1_keras": gpt1_keras.__version__,
         "tensorflow": tf.__version__,
     }
@@ -279,7 +292,7 @@ def test_warmup_asks_every_signature_for_every_bucket(exported, servable):
         assert request.model_spec.name == "sentiment"
         name = request.model_spec.signature_name
         if kind == "classify_log":
-            [result] = classify([servable], request).result.classifications
+            [result] = classify(servable, request).result.classifications
             assert [each.label for each in result.classes] == CLASS_NAMES
             [row] = request.input.example_list.examples
             inputs = tensor_protos(
@@ -287,7 +300,7 @@ def test_warmup_asks_every_signature_for_every_bucket(exported, servable):
             )
             [length] = servable.predict("tokenize", inputs)["padding_mask"].shape[1:]
         else:
-            outputs = predict([servable], request).outputs
+            outputs = predict(servable, request).outputs
             if name == "tokens":
                 length = request.inputs["token_ids"].tensor_shape.dim[1].size
             elif name == "tokenize":
@@ -302,7 +315,8 @@ def test_warmup_asks_every_signature_for_every_bucket(exported, servable):
 def test_warmup_of_the_papers_context_is_short(tiny_tokenizer):
     model = make_model("pair", tiny_tokenizer)
     model.preprocessor.sequence_length = 512
-    logs = export_module.warmup_requests(model, "name")
+    signatures = export_module.signatures_of(model)
+    logs = export_module.warmup_requests(signatures, signatures.functions(), "name")
     assert len(logs) == 4 * 11
     assert sum(log.ByteSize() for log in logs) < 100_000
 
@@ -319,7 +333,8 @@ def quick_save(monkeypatch):
         pathlib.Path(path, "saved_model.pb").write_bytes(b"graph")
 
     monkeypatch.setattr(tf.saved_model, "save", save)
-    monkeypatch.setattr(export_module.ClassifierSignatures, "functions", lambda self: {})
+    monkeypatch.setattr(export_module.ClassSignatures, "functions", lambda self: {})
+    monkeypatch.setattr(export_module, "readme", lambda *arguments: "")
 
 
 @pytest.fixture(scope="module")
@@ -342,12 +357,16 @@ def test_versions_follow_the_highest(tmp_path, model, quick_save):
     assert export(model, tmp_path) == str(tmp_path / "13")
 
 
-def test_warmup_calls_the_model_by_a_given_name(tmp_path, model, quick_save):
-    [name] = {
-        log.predict_log.request.model_spec.name or log.classify_log.request.model_spec.name
-        for log in read_warmup(pathlib.Path(export(model, tmp_path, model_name="other")))
-    }
-    assert name == "other"
+def test_warmup_calls_the_model_by_a_given_name(tmp_path, model, quick_save, monkeypatch):
+    names = []
+    monkeypatch.setattr(
+        export_module,
+        "warmup_requests",
+        lambda signatures, functions, name: names.append(name) or [],
+    )
+    export(model, tmp_path, model_name="other")
+    export(model, tmp_path)
+    assert names == ["other", tmp_path.name]
 
 
 @pytest.mark.parametrize("step", ["save", "warmup"])
@@ -374,10 +393,14 @@ def test_a_model_without_preprocessor(tmp_path, tiny_tokenizer):
     assert not list(tmp_path.iterdir())
 
 
-def test_tasks_that_cannot_be_exported(tmp_path, tiny_backbone):
-    scores = gpt1_keras.GPT1TextClassifier(tiny_backbone, score_range=(0, 5))
-    for other in (gpt1_keras.GPT1CausalLM(tiny_backbone), tiny_backbone, scores):
-        with pytest.raises(ValueError, match=f"Received: {type(other).__name__}"):
+def test_what_cannot_be_exported(tmp_path, tiny_backbone, tiny_tokenizer):
+    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, 32)
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer)
+    for other, name in (
+        (tiny_backbone, "GPT1Backbone"),
+        (gpt1_keras.GPT1CausalLM(lstm, preprocessor), "LSTMBackbone"),
+    ):
+        with pytest.raises(ValueError, match=f"Received: {name}"):
             export(other, tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -386,7 +409,7 @@ def test_scores_are_probabilities_whatever_the_activation(tiny_tokenizer, model)
     softmax = make_model("single", tiny_tokenizer, activation="softmax")
     ids = model.preprocessor(["a good film", "dull"])
     found, expected = (
-        export_module.ClassifierSignatures(each)._predict_tokens(**ids)["scores"]
+        export_module.ClassSignatures(each)._predict_tokens(**ids)["scores"]
         for each in (softmax, model)
     )
     np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -421,9 +444,9 @@ def test_the_command(tmp_path, model, run_command):
 
 
 def test_the_command_without_a_model(tmp_path, run_command):
-    found = run_command(tmp_path / "nothing", tmp_path / "exports")
-    message = f"{tmp_path / 'nothing'} is no fine-tuned model: it has no task.json.\n"
-    assert found == (1, "", message)
+    status, stdout, stderr = run_command(tmp_path / "nothing", tmp_path / "exports")
+    assert (status, stdout, stderr.count("\n")) == (1, "", 1)
+    assert stderr.startswith(f"Cannot export {tmp_path / 'nothing'}: {tmp_path / 'nothing'} is no ")
     assert not list(tmp_path.iterdir())
 
 
@@ -431,17 +454,15 @@ def damage(preset):
     (preset / "task.json").write_text('{"module"')
 
 
-def replace_by_language_model(preset):
-    backbone = gpt1_keras.GPT1Backbone(
-        9, num_layers=1, num_heads=1, hidden_dim=8, intermediate_dim=8
-    )
+def replace_by_what_has_no_export(preset):
     tokenizer = gpt1_keras.GPT1Tokenizer.learn(["a b"], num_merges=1)
+    backbone = gpt1_keras.LSTMBackbone(tokenizer.vocabulary_size(), 8, 8, 16)
     shutil.rmtree(preset)
     lm = gpt1_keras.GPT1CausalLM(backbone, gpt1_keras.GPT1CausalLMPreprocessor(tokenizer))
     lm.save_to_preset(preset)
 
 
-@pytest.mark.parametrize("spoil", [damage, replace_by_language_model])
+@pytest.mark.parametrize("spoil", [damage, replace_by_what_has_no_export])
 def test_the_command_with_a_bad_model(tmp_path, model, run_command, spoil):
     model.save_to_preset(tmp_path / "preset")
     spoil(tmp_path / "preset")

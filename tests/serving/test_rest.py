@@ -1,6 +1,7 @@
 """The REST interface: good answers, and TensorFlow Serving's error for every mistake."""
 
 import base64
+import http.client
 import json
 import socket
 import urllib.error
@@ -193,8 +194,11 @@ DOCUMENT_ERRORS = [
     ({"instances": ["\ud800"]}, 'Input text: "?": '),
     ({"instances": [{"txt": "a"}]}, "Expected all 'instances' to be objects with the keys {text};"),
     ({"instances": ["a", {"text": "a"}]}, "Expected all 'instances' to be objects with the keys"),
-    ({"instances": ["a", ["b"]]}, "Input text: expected a single value as at the first place;"),
-    ({"instances": [["a"], ["b", "c"]]}, "Input text: expected a list of 1 as at the first place;"),
+    ({"instances": ["a", ["b"]]}, 'Input text: JSON Value: [\n    "b"\n] is not of expected type:'),
+    (
+        {"instances": [["a"], ["b", "c"]]},
+        'Input text: JSON Value: [\n    "a"\n] is not of expected',
+    ),
     ({"inputs": {"txt": ["a"]}}, "Expected 'inputs' to be an object with the keys {text};"),
     ({"instances": [2**31], "signature_name": "slow"}, "Input rounds: JSON Value: 2147483648 is"),
     ({"instances": [True], "signature_name": "slow"}, "Input rounds: JSON Value: true is not of"),
@@ -202,7 +206,7 @@ DOCUMENT_ERRORS = [
     ({"instances": [[1, 2]], "signature_name": "tokens"}, "Expected all 'instances' to be objects"),
     ({"inputs": [[1, 2]], "signature_name": "tokens"}, "Expected 'inputs' to be an object with"),
     ({"inputs": "ab", "signature_name": 1}, "'signature_name' is not a string but 1"),
-    (b'{"inputs": ' + b"[" * 100 + b"]" * 100 + b"}", "Input text: expected at most 32 nested"),
+    (b'{"inputs": ' + b"[" * 100 + b"]" * 100 + b"}", "Input text: JSON Value: ["),
     (b'{"inputs": ' + b"[" * 10**5 + b"]" * 10**5 + b"}", "JSON Parse error: lists or objects"),
     (b'{"inputs": ' + b"1" * 10**5 + b"}", "JSON Parse error: Exceeds the limit"),
 ]
@@ -222,15 +226,83 @@ def test_rows_need_outputs_of_one_batch_size(shape):
         write_outputs({"instances": ["a", "b"]}, outputs)
 
 
-def test_methods_that_are_not_written(ask):
-    for method, path in [("POST", "/v1/models/tiny:classify"), ("POST", "/v1/models/tiny:regress")]:
-        assert ask(method, path, {})[0] == 501
+CLASSIFY_ANSWERS = [
+    ({"examples": [{"text": "abc"}]}, [[["negative", 0.7], ["positive", 0.3]]]),
+    ({"examples": [{"text": ["abc"]}]}, [[["negative", 0.7], ["positive", 0.3]]]),
+    ({"examples": [{"text": {"b64": "YWJj"}}]}, [[["negative", 0.7], ["positive", 0.3]]]),
+    (
+        {"examples": [{}, {"text": "a"}], "context": {"text": "abc"}},
+        [[["negative", 0.7], ["positive", 0.3]], [["negative", 0.9], ["positive", 0.1]]],
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "results"), CLASSIFY_ANSWERS)
+def test_classify(ask, document, results):
+    document = {"signature_name": "classify", **document}
+    assert ask("POST", "/v1/models/tiny:classify", document) == (200, {"results": results})
+
+
+def test_regress(ask):
+    document = {"signature_name": "regress", "examples": [{"text": "abc"}, {"text": ""}]}
+    path = "/v1/models/tiny/versions/3:regress"
+    assert ask("POST", path, document) == (200, {"results": [0.3, 0.0]})
+
+
+EXAMPLE_ERRORS = [
+    ({}, "Expected 'examples' to be a list of at least one object; received null"),
+    ({"examples": []}, "Expected 'examples' to be a list of at least one object; received []"),
+    ({"examples": ["a"]}, 'Expected an example to be an object; received "a"'),
+    (
+        {"examples": [{"text": None}]},
+        "Input text: JSON Value: null is not of expected type: string",
+    ),
+    ({"examples": [{"text": ["a", 1]}]}, "Input text: JSON Value: 1 is not of expected type: "),
+    ({"examples": [{"text": [["a"]]}]}, 'Input text: JSON Value: [\n    "a"\n] is not of '),
+    ({"examples": [{"text": 2**63}]}, "Input text: JSON Value: 9223372036854775808 is not of"),
+    ({"examples": [{}], "context": 1}, "Expected an example to be an object; received 1"),
+    ({"examples": [{}]}, "Name: <unknown>, Feature: text (data type: string) is required"),
+    (
+        {"examples": [{"text": 1.5}]},
+        "Name: <unknown>, Key: text, Index: 0.  Data types don't match",
+    ),
+    ({"examples": [{"text": 1}]}, "Name: <unknown>, Key: text, Index: 0.  Data types don't match"),
+    ({"examples": [{"text": "a"}], "signature_name": "no"}, "No signature was found with the name"),
+    ({"examples": [{"text": "a"}], "signature_name": 1}, "'signature_name' is not a string but 1"),
+]
+
+
+@pytest.mark.parametrize("verb", ["classify", "regress"])
+@pytest.mark.parametrize(("document", "message"), EXAMPLE_ERRORS)
+def test_example_errors(ask, verb, document, message):
+    status, answer = ask("POST", f"/v1/models/tiny:{verb}", {"signature_name": verb, **document})
+    assert status == 400
+    assert answer["error"].startswith(message)
+
+
+def test_methods_that_http_does_not_have_here(ask):
     assert ask("PUT", PREDICT, {}) == (501, {"error": "Unsupported method ('PUT')"})
+
+
+def test_one_connection_takes_many_requests(client):
+    connection = http.client.HTTPConnection(client.rest_url.removeprefix("http://"), timeout=30)
+    for body, status in [(b'{"instances": ["ab"]}', 200), (b"[", 400), (b'{"inputs": ["a"]}', 200)]:
+        connection.request("POST", PREDICT, body)
+        opened = connection.sock
+        response = connection.getresponse()
+        assert response.status == status
+        assert response.read()
+        assert connection.sock is opened is not None
+        connection.request("GET", "/v1/models/tiny")
+        response = connection.getresponse()
+        assert (response.status, response.version) == (200, 11)
+        response.read()
+    connection.close()
 
 
 @pytest.mark.parametrize(
     "headers",
-    ["Transfer-Encoding: chunked", "Content-Length: -1", "Content-Length: 9999999999"],
+    ["Transfer-Encoding: chunked", "Content-Length: -1", f"Content-Length: {2**20 + 1}"],
 )
 def test_bodies_of_unknown_or_absurd_length(client, headers):
     host, port = client.rest_url.removeprefix("http://").split(":")

@@ -1,0 +1,130 @@
+"""A bounded load on a server: so many clients, each of which asks again once it has its answer."""
+
+import http.client
+import itertools
+import json
+import threading
+import time
+
+import grpc
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis.predict_pb2 import PredictRequest
+from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
+
+_TIMEOUT = 120.0  # seconds
+
+
+class GrpcLoad:
+    """Predicts one text a request over gRPC.
+
+    Args:
+        port: of the server on this machine.
+        model: its name.
+        texts: list of str.
+    """
+
+    def __init__(self, port, model, texts):
+        self._channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+        self._stub = PredictionServiceStub(self._channel)
+        self._requests = []
+        for text in texts:
+            request = PredictRequest()
+            request.model_spec.name = model
+            request.inputs["text"].CopyFrom(tf.make_tensor_proto([text]))
+            self._requests.append(request)
+
+    def client(self):
+        """A function that asks about one of the texts, by its number."""
+        return lambda number: self._stub.Predict(self._requests[number], timeout=_TIMEOUT)
+
+
+class HttpLoad:
+    """Posts one JSON document a request, over a connection that each client keeps.
+
+    Args:
+        port: of the server on this machine.
+        path: where to post to.
+        documents: list of what JSON can hold.
+    """
+
+    def __init__(self, port, path, documents):
+        self._port = port
+        self._path = path
+        self._bodies = [json.dumps(document).encode() for document in documents]
+
+    def client(self):
+        """A function that asks with one of the documents, by its number."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT)
+        headers = {"Content-Type": "application/json"}
+
+        def ask(number):
+            connection.request("POST", self._path, self._bodies[number], headers)
+            response = connection.getresponse()
+            content = response.read()
+            if response.status != 200:
+                raise OSError(f"HTTP {response.status}: {content[:200]!r}")
+
+        return ask
+
+
+class Measurement:
+    """What a load saw.
+
+    Attributes:
+        latencies: float64 `[requests]`, seconds, of the requests that were answered.
+        errors: list of str.
+        seconds: how long it took in all.
+    """
+
+    def __init__(self, latencies, errors, seconds):
+        self.latencies = np.array(latencies)
+        self.errors = errors
+        self.seconds = seconds
+
+    @property
+    def rate(self):
+        """Answers a second."""
+        return len(self.latencies) / self.seconds
+
+
+def measure(load, num_texts, concurrency, seconds=None, requests=None):
+    """Puts a load on a server, for some time or for a number of requests.
+
+    Args:
+        load: `GrpcLoad` or `HttpLoad`.
+        num_texts: how many texts it has; they are asked about in turn.
+        concurrency: the number of clients.
+        seconds: float, after which no client asks again; or
+        requests: int, the number of requests.
+
+    Returns:
+        `Measurement`.
+    """
+    numbers = itertools.count() if requests is None else iter(range(requests))
+    lock = threading.Lock()
+    latencies, errors = [], []
+    begin = time.perf_counter()
+
+    def work():
+        ask = load.client()
+        while seconds is None or time.perf_counter() - begin < seconds:
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                return
+            started = time.perf_counter()
+            try:
+                ask(number % num_texts)
+            except (grpc.RpcError, OSError, http.client.HTTPException) as error:
+                errors.append(str(error))
+                ask = load.client()
+            else:
+                latencies.append(time.perf_counter() - started)
+
+    threads = [threading.Thread(target=work) for _ in range(concurrency)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return Measurement(latencies, errors, time.perf_counter() - begin)

@@ -1,0 +1,24 @@
+"""Asks a classifier over gRPC. It needs only: pip install tensorflow-serving-api
+
+python ask_grpc.py localhost:8500 sst2 "a joy to watch" "a waste of time"
+"""
+
+import sys
+
+import grpc
+import tensorflow as tf
+from tensorflow_serving.apis.predict_pb2 import PredictRequest
+from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
+
+target, model, *texts = sys.argv[1:]
+request = PredictRequest()
+request.model_spec.name = model
+request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts, tf.string))
+
+with grpc.insecure_channel(target) as channel:
+    response = PredictionServiceStub(channel).Predict(request, timeout=10)
+
+labels = response.outputs["label"].string_val
+scores = tf.make_ndarray(response.outputs["scores"])
+for text, label, row in zip(texts, labels, scores):
+    print(f"{label.decode()}  {max(row):.4f}  {text}")
