@@ -46,8 +46,18 @@ setup(
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
         "beam": ["apache-beam"],
+        # Quantized .tflite files. It brings LiteRT itself, which runs them: ai-edge-litert.
+        "device": ["litert-quantizer>=0.11"],
         # The peers that tests and benchmarks compare with. This version of torch has a CPU build.
-        "bench": ["torch==2.13.0", "transformers>=5", "fastapi", "uvicorn"],
+        "bench": [
+            "torch==2.13.0",
+            "transformers>=5",
+            "fastapi",
+            "uvicorn",
+            "litert-quantizer>=0.11",
+            "onnx",
+            "onnxruntime",
+        ],
         "test": [
             "torch==2.13.0",
             "transformers>=5",
@@ -56,6 +66,7 @@ setup(
             "check-jsonschema",
             "grafana-foundation-sdk",
             "kubernetes-validate",
+            "litert-quantizer>=0.11",
             "promql-parser",
             "pytest",
             "pytest-xdist",

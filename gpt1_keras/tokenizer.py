@@ -121,6 +121,12 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         return None if line_end is None else self.token_to_id(line_end + END_OF_WORD)
 
     @property
+    def vocabulary(self):
+        """The `Vocabulary`: tokens and merges, without the special tokens."""
+        self._check_vocabulary()
+        return self._vocabulary
+
+    @property
     def fingerprint(self):
         """SHA-256 of all that the ids depend on: vocabulary, merges and normalisation; str."""
         self._check_vocabulary()

@@ -75,7 +75,7 @@ def export(
         functions = signatures.functions()
         tf.saved_model.save(signatures, temporary, signatures=functions)
         metadata = {
-            **_metadata(changed),
+            **metadata_of(changed),
             "sequence_length": signatures.sequence_length,
             "weights": "int8" if int8 else changed.backbone.dtype_policy.variable_dtype,
             "batching": dataclasses.asdict(batching) if batching else None,
@@ -142,7 +142,8 @@ def _versions(output):
     return [int(name) for name in names if name.isascii() and name.isdecimal()]
 
 
-def _metadata(model):
+def metadata_of(model):
+    """What a task's export says about it, a dict."""
     preprocessor = model.preprocessor
     return {
         "task": type(model).__name__,

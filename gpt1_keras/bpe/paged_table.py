@@ -44,5 +44,6 @@ class PagedTable:
 
     def __call__(self, code_points):
         """Looks up an int32 tensor of code points, of any shape."""
-        offsets = tf.gather(self._offsets, tf.bitwise.right_shift(code_points, _PAGE_BITS))
-        return tf.gather(self._values, offsets + tf.bitwise.bitwise_and(code_points, _PAGE - 1))
+        page = tf.bitwise.right_shift(code_points, _PAGE_BITS)
+        # Not bitwise_and, which LiteRT has not.
+        return tf.gather(self._values, tf.gather(self._offsets, page) + code_points - page * _PAGE)

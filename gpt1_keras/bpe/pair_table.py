@@ -50,8 +50,9 @@ class PairTable:
             int32 `[n]`: each pair's value, or `ABSENT`.
         """
         rows = tf.gather(self._rows, self._slots(left, right))  # (2, n, 3)
-        found = tf.reduce_all(rows[:, :, :2] == tf.stack([left, right], -1), axis=-1)
-        return tf.reduce_min(tf.where(found, rows[:, :, 2], ABSENT), axis=0)
+        lefts, rights, values = tf.unstack(rows, axis=-1)
+        found = (lefts == left) & (rights == right)
+        return tf.reduce_min(tf.where(found, values, ABSENT), axis=0)
 
 
 def _place(ways, size):

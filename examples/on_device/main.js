@@ -1,0 +1,76 @@
+// Scores what is typed, with the classifier in model.tflite; see docs/on_device.md.
+// index.html?text=... begins with a text.
+
+import { loadAndCompile, loadLiteRt, Tensor } from '@litertjs/core';
+import { readMetadata } from './metadata.js';
+
+const status = document.getElementById('status');
+
+async function start() {
+  await loadLiteRt('./node_modules/@litertjs/core/wasm/');
+  const response = await fetch('model.tflite');
+  if (!response.ok) throw new Error(`model.tflite: ${response.status} ${response.statusText}`);
+  const bytes = new Uint8Array(await response.arrayBuffer());
+  const metadata = readMetadata(bytes);
+  if (!metadata.class_names) throw new Error(`a ${metadata.task} without classes is not for this page`);
+  const model = await loadAndCompile(bytes, { accelerator: 'wasm' });
+
+  const fields = metadata.fields.map((name) => addField(name, () => show()));
+  const show = async () => {
+    const started = performance.now();
+    const texts = Object.fromEntries(fields.map((field) => [field.name, field.value]));
+    const { scores, num_tokens, truncated } = await score(model, texts, metadata.max_bytes);
+    const milliseconds = (performance.now() - started).toFixed(1);
+    drawScores(metadata.class_names, scores);
+    status.textContent =
+      `${num_tokens[0]} tokens${truncated[0] ? ', truncated' : ''}; ${milliseconds} ms; ` +
+      `the file has ${(bytes.length / 1e6).toFixed(1)} MB`;
+    document.body.dataset.scores = JSON.stringify([...scores]);
+  };
+  await show();
+}
+
+/** Runs the signature `text` on strings by field; gives the outputs as typed arrays by name. */
+async function score(model, texts, maxBytes) {
+  const inputs = {};
+  for (const [name, text] of Object.entries(texts)) {
+    const padded = new Int32Array(maxBytes[name]);
+    padded.set(new TextEncoder().encode(text).subarray(0, padded.length));
+    inputs[name] = new Tensor(padded, [padded.length]);
+  }
+  const outputs = await model.run('text', inputs);
+  Object.values(inputs).forEach((tensor) => tensor.delete());
+  const arrays = {};
+  for (const [name, tensor] of Object.entries(outputs)) {
+    arrays[name] = (await tensor.data()).slice();
+    tensor.delete();
+  }
+  return arrays;
+}
+
+function addField(name, onInput) {
+  const label = document.createElement('label');
+  const area = Object.assign(document.createElement('textarea'), { name, rows: 2 });
+  area.value = new URLSearchParams(location.search).get(name) ?? '';
+  area.addEventListener('input', onInput);
+  label.append(name, area);
+  document.getElementById('texts').append(label);
+  return area;
+}
+
+function drawScores(classNames, scores) {
+  const rows = classNames.map((name, i) => {
+    const row = Object.assign(document.createElement('div'), { className: 'score' });
+    const bar = Object.assign(document.createElement('div'), { className: 'bar' });
+    bar.style.width = `${100 * scores[i]}%`;
+    const number = Object.assign(document.createElement('span'), { className: 'number' });
+    number.textContent = `${(100 * scores[i]).toFixed(1)} %`;
+    row.append(name, bar, number);
+    return row;
+  });
+  document.getElementById('scores').replaceChildren(...rows);
+}
+
+start().catch((error) => {
+  status.textContent = `Error: ${error.message}`;
+});

@@ -1,0 +1,69 @@
+"""Smaller weights, by LiteRT's quantizer."""
+
+import contextlib
+import io
+import logging
+
+from serving.tflite.decoder import LOGITS
+
+QUANTIZATIONS = ("none", "float16", "int8", "int4")
+
+
+def check_quantization(name):
+    """Raises ValueError for an unknown name, ImportError where the quantizer is missing."""
+    if name not in QUANTIZATIONS:
+        raise ValueError(f"Unknown quantization {name!r}; expected one of {list(QUANTIZATIONS)}.")
+    if name != "none":
+        _import_quantizer()
+
+
+def quantize(content, name):
+    """Quantizes a model.
+
+    Args:
+        content: bytes, a .tflite file in float32.
+        name: str, one of `QUANTIZATIONS`. `float16` halves the weights, and computes in float32.
+            `int8` and `int4` have one scale for each row of a matrix, and LiteRT quantizes what is
+            multiplied with it to int8 as it runs. `int4` keeps the token table in int8.
+
+    Returns:
+        bytes.
+    """
+    if name == "none":
+        return content
+    quantizer = _import_quantizer()
+    from litert_quantizer import qtyping, recipe_manager
+    from litert_quantizer.algorithm_manager import AlgorithmName
+
+    products = qtyping.TFLOperationName.FULLY_CONNECTED
+    table = qtyping.TFLOperationName.EMBEDDING_LOOKUP
+    recipe = recipe_manager.RecipeManager()
+    if name == "float16":
+        for operation in (products, table):
+            recipe.add_weight_only_config(
+                ".*", operation, num_bits=16, algorithm_key=AlgorithmName.FLOAT_CASTING
+            )
+    else:
+        recipe.add_dynamic_config(".*", products, num_bits=4 if name == "int4" else 8)
+        recipe.add_dynamic_config(f".*{LOGITS}.*", products, num_bits=8)
+        recipe.add_dynamic_config(".*", table, num_bits=8)
+    engine = quantizer.Quantizer(content, recipe.get_quantization_recipe())
+    # The signatures share their weights, and it warns of each that it meets again; and it draws
+    # progress bars even where it is told not to.
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            result = engine.quantize(enable_progress_bar=False, enable_progress_report=False)
+    finally:
+        logging.disable(logging.NOTSET)
+    return bytes(result.quantized_model)
+
+
+def _import_quantizer():
+    try:
+        from litert_quantizer import quantizer
+    except ImportError as error:
+        raise ImportError(
+            "Quantization needs LiteRT's quantizer: pip install 'gpt1-keras[device]'."
+        ) from error
+    return quantizer

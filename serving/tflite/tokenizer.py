@@ -1,0 +1,160 @@
+"""UTF-8 bytes to token ids in LiteRT's built-in ops, on tensors of fixed size.
+
+The ids are those of `GPT1Tokenizer`. There, tensors grow and shrink with the text; here each byte
+has a slot, and what is in use moves to the front. A code point's letters never outnumber its
+bytes, so they fit in its slots.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from gpt1_keras.bpe.bert import BertNormalizer
+from gpt1_keras.bpe.pair_table import ABSENT, PairTable
+from serving.tflite.letters import FIRST_LETTER, LetterTable
+
+_LARGEST = 2**31 - 1
+
+
+class ByteTokenizer:
+    """Tokenizes a fixed number of texts, each of a fixed number of bytes.
+
+    Args:
+        tokenizer: `GPT1Tokenizer` with `normalization="bert"`, and merges in any order.
+        sizes: list of int, the bytes that each text has.
+
+    Raises:
+        ValueError: another normalisation, or so many bytes that the places of merges cannot be
+            numbered.
+    """
+
+    def __init__(self, tokenizer, sizes):
+        vocabulary = tokenizer.vocabulary
+        # Behind each text comes a blank, which keeps its words from joining the next one's.
+        self._ends = np.cumsum([size + 1 for size in sizes]) - 1
+        self._slots = int(self._ends[-1]) + 1
+        most = _LARGEST // max(1, len(vocabulary.merges))
+        if min(sizes) < 1 or self._slots > most:
+            raise ValueError(
+                f"With {len(vocabulary.merges)} merges, texts may have at least 1 byte each, and "
+                f"in all at most {most - len(sizes)}. Received: max_bytes={sizes}."
+            )
+        if tokenizer.normalization != BertNormalizer.name:
+            raise ValueError(
+                f"normalization={tokenizer.normalization!r} cannot run on a device: what it makes "
+                "of a character depends on others around it, for which LiteRT has no built-in "
+                f"ops. Expected {BertNormalizer.name!r}."
+            )
+        self._letters = LetterTable(vocabulary)
+        symbols = np.stack([vocabulary.left, vocabulary.right], -1) + 1
+        pairs, ranks = np.unique(symbols, axis=0, return_index=True)
+        self._rank = PairTable(*pairs.T, ranks)
+        self._product = tf.constant(np.append(vocabulary.product + 1, 0), tf.int32)
+
+    def __call__(self, texts):
+        """Tokenizes.
+
+        Args:
+            texts: list of int32 `[size]`, UTF-8 with zeros behind, which count for nothing. Bytes
+                may be signed, from -128 to 127, or unsigned.
+
+        Returns:
+            `(ids, starts, lengths)`: int32 `[slots]`, the ids of all texts one behind the other,
+            then any ids; int32 `[texts]`, each text's first place, and how many it has.
+        """
+        blank = tf.constant([ord(" ")])
+        bytes = tf.concat([part for text in texts for part in (text, blank)], axis=0) % 256
+        first, second, third = self._letters.codes(code_points(bytes))
+        codes = first + _move(second, 1) + _move(third, 2)
+        in_use = codes > 0
+        [letters] = self._to_front(in_use, codes)
+        is_letter = letters >= FIRST_LETTER
+        joined = letters >= self._letters.first_joined
+        is_final = is_letter & ~(joined & _move(joined, -1))
+        words = tf.cumsum(tf.cast(is_final, tf.int32), exclusive=True)
+        words_before = self._count_words(in_use, words)
+
+        symbols = self._letters.symbols(letters, is_final)
+        symbols, words = self._merge(symbols, words)
+        in_use = symbols > 0
+        ends = tf.reduce_sum(
+            tf.cast(in_use & (words < words_before[:, tf.newaxis]), tf.int32), axis=1
+        )
+        [ids] = self._to_front(in_use, symbols)
+        starts = _move(ends, 1)
+        return tf.maximum(ids - 1, 0), starts, ends - starts
+
+    def _count_words(self, in_use, words):
+        """The number of words in each text and those before it, int32 `[texts]`."""
+        # The blank that was added tells where its text ends at the front.
+        places = tf.cumsum(tf.cast(in_use, tf.int32), exclusive=True)
+        return tf.gather(words, tf.gather(places, self._ends))
+
+    def _merge(self, symbols, words):
+        """Merges as `gpt1_keras.bpe.merges.Merger`; in each round, each word the first of its best.
+
+        Args:
+            symbols: int32 `[slots]`, the base symbols, 0 for none.
+            words: int32 `[slots]`, the number of the word of each, ascending.
+
+        Returns:
+            `(symbols, words)` as above, merged.
+        """
+        place = tf.range(self._slots)
+
+        def merge_once(symbols, words, _):
+            rank = self._rank(symbols, _move(symbols, -1))
+            # Rank and place in one number: a word's smallest is of its lowest rank, the leftmost.
+            order = tf.where(rank == ABSENT, _LARGEST, rank * self._slots + place)
+            best = tf.math.unsorted_segment_min(order, words, self._slots)
+            hit = (rank != ABSENT) & (order == tf.gather(best, words))
+            product = tf.gather(self._product, tf.where(hit, rank, 0))
+            symbols = tf.where(hit, product, symbols)
+            swallowed = _move(hit, 1)
+            return *self._to_front(~swallowed, symbols, words), tf.reduce_any(hit)
+
+        return tf.while_loop(
+            lambda symbols, words, more: more, merge_once, [symbols, words, tf.constant(True)]
+        )[:2]
+
+    def _to_front(self, kept, *columns):
+        """Moves what is kept to the front; zeros come behind. All are `[slots]`."""
+        places = tf.cumsum(tf.cast(kept, tf.int32), exclusive=True)[:, tf.newaxis]
+        # What is not kept adds zero to a place.
+        return [
+            tf.scatter_nd(places, tf.where(kept, column, 0), [self._slots]) for column in columns
+        ]
+
+
+def code_points(bytes):
+    """Decodes UTF-8.
+
+    Args:
+        bytes: int32 `[n]`, from 0 to 255.
+
+    Returns:
+        int32 `[n]`: at the first byte of each well-formed sequence its code point; 0 elsewhere.
+        (A decoder that replaces the rest finds the same sequences, as none begins inside another.)
+    """
+    tails = [_move(bytes, -offset) - 0x80 for offset in (1, 2, 3)]
+    is_tail = [(tail >= 0) & (tail < 0x40) for tail in tails]
+    decoded, well_formed = bytes, bytes < 0x80
+    result = tf.where(well_formed, decoded, 0)
+    follows = tf.ones_like(well_formed)
+    # The first bytes of sequences of two, three and four, and the code points that these are for.
+    for length, (lead, first, last) in enumerate(_SEQUENCES, 2):
+        follows &= is_tail[length - 2]
+        decoded = bytes - lead
+        for tail in tails[: length - 1]:
+            decoded = decoded * 0x40 + tail
+        well_formed = follows & (decoded >= first) & (decoded <= last) & (bytes >= lead)
+        result = tf.where(well_formed, decoded, result)
+    return result
+
+
+_SEQUENCES = [(0xC0, 0x80, 0x7FF), (0xE0, 0x800, 0xFFFF), (0xF0, 0x10000, 0x10FFFF)]
+
+
+def _move(column, by):
+    """Moves a column, `[n]`, to the right; to the left if negative. Zeros or False fill it."""
+    gap = tf.zeros([min(abs(by), column.shape[0])], column.dtype)
+    return tf.concat([gap, column[:-by]] if by > 0 else [column[-by:], gap], 0)
