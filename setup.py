@@ -24,7 +24,8 @@ setup(
             "original_text/NOTICE",
             "presets/*/*",
             "presets/*/assets/*/*",
-        ]
+        ],
+        "serving": ["deploy/*", "deploy/grafana/*"],
     },
     install_requires=[
         "tensorflow>=2.21,<2.22",
@@ -57,6 +58,7 @@ setup(
             "litert-quantizer>=0.11",
             "onnx",
             "onnxruntime",
+            "psutil",
         ],
         "test": [
             "torch==2.13.0",
@@ -68,9 +70,11 @@ setup(
             "kubernetes-validate",
             "litert-quantizer>=0.11",
             "promql-parser",
+            "psutil",
             "pytest",
             "pytest-xdist",
             "ftfy==6.3.1",
+            "pyyaml",
             "regex==2026.11.15",
             "ruff",
             "mypy",

@@ -25,6 +25,7 @@ from training.finetune import Options, finetune
 PRESET = "gpt1_tiny_books"
 SENTENCES = pathlib.Path(__file__).parent / "data" / "sentences.csv"
 HELD_OUT = 240
+EPOCHS = 8
 QUESTIONS = [
     "The food was great and the staff were lovely.",
     "A dull, boring film, and a waste of money.",
@@ -43,7 +44,7 @@ def train_on_sentences(load_weights):
         PRESET, load_weights=load_weights, class_names=["negative", "positive"]
     )
     classifier.compile(optimizer=gpt1_keras.optimizer.finetuning_optimizer(1e-3))
-    classifier.fit(texts[:-HELD_OUT], labels[:-HELD_OUT], epochs=8)
+    classifier.fit(texts[:-HELD_OUT], labels[:-HELD_OUT], epochs=EPOCHS)
     _, accuracy = classifier.evaluate(texts[-HELD_OUT:], labels[-HELD_OUT:], verbose=0)
     return classifier, accuracy
 

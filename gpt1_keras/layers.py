@@ -125,8 +125,7 @@ class CausalSelfAttention(keras.layers.Layer):
                 inference.
             cache: optional float `[batch, 2, num_heads, max_length, head_dim]`, the keys and
                 values of earlier positions.
-            cache_index: int scalar, the position of `x[:, 0]` in the cache; 0 where `x` is longer
-                than one.
+            cache_index: int scalar, the position of `x[:, 0]` in the cache.
 
         Returns:
             float `[batch, length, hidden_dim]`, or `[batch, queries, hidden_dim]`; with a cache,
@@ -251,11 +250,13 @@ def _cached_attention(query, key, value, cache, cache_index):
     """
     update = ops.cast(ops.stack((key, value), axis=1), cache.dtype)
     # In core ops, as TensorFlow Serving has no XLA, which `ops.slice_update` is.
+    length, places = ops.shape(update)[3], ops.arange(ops.shape(cache)[3])
+    is_here = (places >= cache_index) & (places < cache_index + length)
     if update.shape[3] == 1:
-        is_here = ops.expand_dims(ops.arange(ops.shape(cache)[3]) == cache_index, 1)
-        cache = ops.where(is_here, update, cache)
+        cache = ops.where(ops.expand_dims(is_here, 1), update, cache)
     else:
-        cache = ops.concatenate((update, cache[:, :, :, ops.shape(update)[3] :]), axis=3)
+        from_where = ops.where(is_here, places - cache_index, length + places)
+        cache = ops.take(ops.concatenate((update, cache), axis=3), from_where, axis=3)
     key, value = cache[:, 0], cache[:, 1]
     positions = cache_index + ops.arange(ops.shape(query)[2])
     is_past = ops.arange(ops.shape(key)[2]) <= ops.expand_dims(positions, 1)  # (T, S)

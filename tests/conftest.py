@@ -1,6 +1,7 @@
 """What all tests share: where the data lies, small models, and a run in the C++ runtime."""
 
 import contextlib
+import gc
 import json
 import os
 import pathlib
@@ -14,6 +15,9 @@ import numpy as np
 import pytest
 
 import gpt1_keras
+
+# Graphs are many small objects; looking for garbage among them took an eighth of the time.
+gc.set_threshold(100_000, 50, 1000)
 
 # Real data sets, the original BPE files and the C++ runner lie outside the repository.
 SHARED = pathlib.Path(os.environ.get("GPT1_KERAS_SHARED", "../shared")).absolute()

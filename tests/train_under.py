@@ -37,7 +37,7 @@ def make_strategy(name):
     return find_strategy("mirrored")[0]
 
 
-def make_lm(strategy, optimizer, lora=False, frozen=False, dropout=0.0, dtype=None, **compiling):
+def make_lm(strategy, optimizer, lora=False, dropout=0.0, dtype=None, **compiling):
     """A compiled language model; its weights are the same on every backend."""
     keras.utils.set_random_seed(0)
     random = np.random.default_rng(1)
@@ -60,7 +60,6 @@ def make_lm(strategy, optimizer, lora=False, frozen=False, dropout=0.0, dtype=No
             backbone.enable_lora(2)
             for variable in backbone.trainable_variables:
                 variable.assign(random.normal(0.0, 0.1, variable.shape))
-        if frozen:
             backbone.embedding.trainable = False
         lm.compile(optimizer(), **compiling)
     return lm
@@ -165,11 +164,10 @@ def adamw():
 
 SCENARIOS = {
     "plain": lambda strategy: train(strategy, adam),
-    "xla": lambda strategy: train(strategy, adam, jit_compile=True),
+    "xla_in_slices": lambda strategy: train(strategy, adam, jit_compile=True, accumulation_steps=2),
+    "in_slices": lambda strategy: train(strategy, adam, accumulation_steps=2),
     "sgd": lambda strategy: train(strategy, sgd),
-    "lora": lambda strategy: train(strategy, adam, lora=True),
-    "frozen": lambda strategy: train(strategy, adamw, frozen=True),
-    "accumulated": lambda strategy: train(strategy, adam, accumulation_steps=2),
+    "lora": lambda strategy: train(strategy, adamw, lora=True),
     "float16": lambda strategy: train(strategy, adam, dtype="mixed_float16"),
     "odd": train_on_an_odd_batch,
     "classifier": train_a_classifier,

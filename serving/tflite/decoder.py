@@ -66,14 +66,20 @@ class Decoder(tf.Module):
         Returns:
             float `[rows, n, hidden_dim]`.
         """
-        states, read_on = self._read_first(token_ids, indices, positions, branches)
-        length = token_ids.shape[1]
-        if length <= self._chunk:
+        read_chunk, read_on = self._readers(token_ids, indices, positions, branches)
+        states = tf.zeros([*indices.shape, self.hidden_dim])
+        states, keys_and_values = read_chunk(tf.constant(0), states, None)
+        length, chunk = token_ids.shape[1], self._chunk
+        if length <= chunk:
             return states
-        # Nothing is read after the last chunk, so it needs no places.
-        places = self._places(length) - self._chunk
-        is_read = tf.reduce_max(indices) < self._chunk
-        return tf.cond(is_read, lambda: states, lambda: read_on(places)[0])
+
+        def rest():
+            # Nothing is read after the last chunk, so it needs no places.
+            behind = [[0, 0], [0, 0], [0, self._places(length) - 2 * chunk], [0, 0]]
+            cache = [tuple(tf.pad(x, behind) for x in pair) for pair in keys_and_values]
+            return read_on(chunk, states, cache)[0]
+
+        return tf.cond(tf.reduce_max(indices) < chunk, lambda: states, rest)
 
     def last_state_and_cache(self, token_ids, num_tokens):
         """Reads one text, for `next_state` to go on from.
@@ -86,21 +92,23 @@ class Decoder(tf.Module):
             `(state, cache)`: float `[1, hidden_dim]`, and a list of a pair of float
             `[1, heads, places, head_dim]` for each block, keys and values.
         """
-        _, read_on = self._read_first(token_ids, num_tokens[tf.newaxis] - 1)
-        states, cache = read_on(self.cache_shape[3])
+        _, read_on = self._readers(token_ids, num_tokens[tf.newaxis] - 1)
+        layers, _, heads, places, head_dim = self.cache_shape
+        empty = tf.zeros([1, heads, places, head_dim])
+        states, cache = read_on(0, tf.zeros([1, 1, self.hidden_dim]), [(empty, empty)] * layers)
         return states[:, 0], cache
 
     def _places(self, length):
         """So many tokens, rounded up to chunks."""
         return -(-length // self._chunk) * self._chunk
 
-    def _read_first(self, token_ids, indices, positions=None, branches=None):
-        """Reads the first chunk; arguments are as those of `states_at`.
+    def _readers(self, token_ids, indices, positions=None, branches=None):
+        """What reads a chunk, and what reads all from there on; arguments as those of `states_at`.
 
         Returns:
-            `(states, read_on)`: what `states_at` gives, where no token is behind the first chunk;
-            and a function that reads the others. It takes the number of places in the cache, and
-            gives states and cache.
+            `(read_chunk, read_on)`. Both take a chunk's first place, the states found so far and
+            keys and values of what came before, for `read_chunk` maybe None. The former gives
+            states and the chunk's own keys and values, the latter states and all of them.
         """
         (rows, length), chunk = token_ids.shape, self._chunk
         if positions is None:
@@ -120,22 +128,17 @@ class Decoder(tf.Module):
             is_new = tf.cast(last >= 0, tf.float32)[..., tf.newaxis]
             return states + is_new * (tf.gather(x, row) - states), new
 
-        empty = tf.zeros([rows, indices.shape[1], self.hidden_dim])
-        first, keys_and_values = read_chunk(tf.constant(0), empty, None)
-
-        def read_on(places):
+        def read_on(begin, states, cache):
             def go_on(begin, states, cache):
                 states, new = read_chunk(begin, states, cache)
                 # Where the last chunk has no place, this overwrites what is not read again.
                 return begin + chunk, states, _update(cache, new, begin)
 
-            behind = [[0, 0], [0, 0], [0, places - chunk], [0, 0]]
-            cache = [tuple(tf.pad(x, behind) for x in pair) for pair in keys_and_values]
             last = tf.reduce_max(indices)
-            start = [tf.constant(chunk), first, cache]
+            start = [tf.constant(begin), states, cache]
             return tf.while_loop(lambda begin, *_: begin <= last, go_on, start)[1:]
 
-        return first, read_on
+        return read_chunk, read_on
 
     def _masks(self, begin, cache, branches, stretch):
         """What is added to scores, of keys in the cache, if any, and of a chunk's own.

@@ -71,7 +71,7 @@ def test_a_duel_s_figures():
 @pytest.mark.slow
 def test_competitors_train_the_same():
     """Untrained models of 1,000 tokens, whatever they are made of."""
-    for name in ("ours_graph", "plain_graph", "hugging_face", "keras_hub_graph"):
+    for name in ("hugging_face", "keras_hub_graph"):
         arguments = ["--size", "micro", "--batch", 2, "--length", 32, "--steps", 2]
         worker = Worker("competitors", name, *arguments)
         try:

@@ -14,6 +14,7 @@ LESS = {
     "--input": "books",
     "--num-merges": "200",
     "--steps": "4",
+    "--batch-size": "2",
     "--warmup-steps": "2",
     "--checkpoint-every": "2",
     "--snapshot-every": "2",

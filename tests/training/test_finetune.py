@@ -53,7 +53,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
     tfds_dir, tmp_path, monkeypatch, deterministic_ops
 ):
     monkeypatch.setattr(program, "_BATCHES_PER_CHECKPOINT", 2)
-    options = Options("rte", epochs=2, **{**SMALL, "limit_examples": 128})
+    options = Options("cola", epochs=2, **{**SMALL, "limit_examples": 128})
     expected = finetune(options, tmp_path / "whole", tfds_dir, verbose=0)
 
     def interrupt(run, entry):

@@ -98,7 +98,7 @@ def test_a_genuine_data_set_in_slices(
 def test_the_only_string_is_the_text(tfds_dir):
     (group,) = find_groups("glue/sst2", 10**9, tfds_dir)["validation"]
     assert group.texts.field == "sentence"
-    assert next(iter(group))[0].startswith(b"a valueless kiddie paean")
+    assert next(iter(group)).read().startswith(b"a valueless kiddie paean")
 
 
 @pytest.mark.parametrize(

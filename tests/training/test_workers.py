@@ -56,9 +56,6 @@ def unreadable(stories):
         {},
         {"processes": 2},
         pytest.param({"runner": "FnApiRunner"}, marks=needs_beam),
-        pytest.param(
-            {"runner": "FnApiRunner", "processes": 2}, marks=[needs_beam, pytest.mark.slow]
-        ),
     ],
 )
 def test_a_failure_names_the_document_and_leaves_nothing(how, unreadable, tokenizer_dir, tmp_path):
