@@ -58,6 +58,7 @@ setup(
             "litert-quantizer>=0.11",
             "onnx",
             "onnxruntime",
+            "onnxscript",
             "psutil",
         ],
         "test": [
