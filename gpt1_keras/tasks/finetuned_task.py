@@ -163,8 +163,13 @@ class AnsweringTask(FinetunedTask):
 
 def last_states(hidden_states, padding_mask):
     """The hidden state of each text's last token, `[batch, hidden_dim]`."""
-    last = ops.sum(padding_mask, axis=1, keepdims=True) - 1
+    last = last_places(padding_mask)
     return ops.squeeze(ops.take_along_axis(hidden_states, last[:, :, None], axis=1), axis=1)
+
+
+def last_places(padding_mask):
+    """Where each text's last token is, int `[batch, 1]`."""
+    return ops.sum(padding_mask, axis=1, keepdims=True) - 1
 
 
 def _class_names(num_classes, class_names):

@@ -2,10 +2,9 @@
 
 import keras
 import keras_hub
-from keras import ops
 
 from gpt1_keras.backbone import GPT1Backbone
-from gpt1_keras.tasks.finetuned_task import AnsweringTask, last_states
+from gpt1_keras.tasks.finetuned_task import AnsweringTask, last_places, last_states
 from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
 
 
@@ -73,6 +72,6 @@ class GPT1TextClassifier(AnsweringTask, keras_hub.models.TextClassifier):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
 
     def answer(self, inputs):
-        last = ops.sum(inputs["padding_mask"], axis=1, keepdims=True) - 1
+        last = last_places(inputs["padding_mask"])
         states = self.backbone.states_at(inputs["token_ids"], last)
         return self.activate(self.head(states[:, 0]))

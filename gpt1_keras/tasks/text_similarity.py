@@ -5,7 +5,7 @@ import keras_hub
 from keras import ops
 
 from gpt1_keras.backbone import GPT1Backbone
-from gpt1_keras.tasks.finetuned_task import AnsweringTask, last_states
+from gpt1_keras.tasks.finetuned_task import AnsweringTask, last_places, last_states
 from gpt1_keras.tasks.text_similarity_preprocessor import GPT1TextSimilarityPreprocessor
 
 
@@ -77,7 +77,7 @@ class GPT1TextSimilarity(AnsweringTask, keras_hub.models.Task):
         token_ids, padding_mask = (
             _one_batch(inputs[name]) for name in ("token_ids", "padding_mask")
         )
-        last = ops.sum(padding_mask, axis=1, keepdims=True) - 1
+        last = last_places(padding_mask)
         states = self.backbone.states_at(token_ids, last)[:, 0]
         first, second = ops.split(states, 2, axis=0)
         return self.activate(self.head(first + second))
