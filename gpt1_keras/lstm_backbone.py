@@ -5,6 +5,7 @@ from keras import ops
 
 from gpt1_keras.decoder import Decoder
 from gpt1_keras.layers import Dropout, initializer
+from gpt1_keras.lean_lstm import LSTM
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -44,9 +45,8 @@ class LSTMBackbone(Decoder):
             name="embedding",
         )
         self.embedding_dropout = Dropout(dropout, dtype=dtype, name="embedding_dropout")
-        self.lstm = keras.layers.LSTM(
+        self.lstm = LSTM(
             units,
-            return_sequences=True,
             kernel_initializer=initializer(),
             recurrent_initializer=initializer(),
             dtype=dtype,

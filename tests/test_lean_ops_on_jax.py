@@ -8,11 +8,12 @@ import sys
 import pytest
 
 TESTS = pathlib.Path(__file__).parent
+FILES = ["test_linear_cross_entropy.py", "test_lean_ops.py", "test_lean_lstm.py"]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
 def test_the_lean_operations_are_the_same_on_jax():
-    files = [str(TESTS / name) for name in ("test_linear_cross_entropy.py", "test_lean_ops.py")]
+    files = [str(TESTS / name) for name in FILES]
     process = subprocess.run(
         [sys.executable, str(TESTS / "without_tensorflow.py"), "pytest", "-q", *files],
         capture_output=True,
