@@ -1,17 +1,18 @@
 """The decoder in the shapes and ops that LiteRT runs fast, float32.
 
 A graph for a device has fixed sizes, and yet a short text must not cost what a long one does. So
-a text is read in chunks. After the first, which most texts do not exceed, a loop runs as often as
-the text needs, over the same weights, and keeps keys and values. LiteRT copies what a loop keeps
-several times a round, so that is little: not what only the last chunk would add. Masks are added,
-as its kernel for selecting is slow.
+there is a graph for each of a few lengths, over the same weights, and the shortest that holds the
+text runs. Masks are added, as LiteRT's kernel for selecting is slow.
 """
+
+import functools
 
 import tensorflow as tf
 from keras import ops
 from tensorflow.compiler.tf2xla.python.xla import dynamic_update_slice
 
-CHUNK = 32  # tokens
+SHORTEST = 32  # tokens for which there is a graph of its own
+_MOST_LENGTHS = 3  # as LiteRT keeps the weights of each, packed, in memory
 LOGITS = "logits"  # in the name of the product that shares its weights with the token table
 _HIDDEN = -1e9  # the score of what comes later
 
@@ -50,36 +51,27 @@ class Decoder(tf.Module):
         self._tokens = _constant(backbone.token_embedding.embeddings)
         self._positions = _constant(backbone.embedding.positions.embeddings[:sequence_length])
         self._blocks = [_Block(block) for block in backbone.blocks]
-        self._chunk = min(CHUNK, sequence_length)
-        head_dim, places = backbone.hidden_dim // backbone.num_heads, self._places(sequence_length)
-        self.cache_shape = [len(self._blocks), 2, backbone.num_heads, places, head_dim]
+        heads = [backbone.num_heads, sequence_length, backbone.hidden_dim // backbone.num_heads]
+        self.cache_shape = [len(self._blocks), 2, *heads]
 
     def states_at(self, token_ids, indices, positions=None, branches=None):
         """As `gpt1_keras.decoder.Decoder.states_at`: hidden states of some tokens.
 
         Args:
             token_ids: int32 `[rows, length]`.
-            indices: int32 `[rows, n]`, where they are; of -1, what comes out means nothing. What
-                lies behind the last of all is not read.
+            indices: int32 `[rows, n]`, where they are; of -1, what comes out means nothing.
             positions, branches: optional int32 `[rows, length]`, as `pad_choices` gives them.
 
         Returns:
             float `[rows, n, hidden_dim]`.
         """
-        read_chunk, read_on = self._readers(token_ids, indices, positions, branches)
-        states = tf.zeros([*indices.shape, self.hidden_dim])
-        states, keys_and_values = read_chunk(tf.constant(0), states, None)
-        length, chunk = token_ids.shape[1], self._chunk
-        if length <= chunk:
-            return states
+        x = self._embed(token_ids, positions)
 
-        def rest():
-            # Nothing is read after the last chunk, so it needs no places.
-            behind = [[0, 0], [0, 0], [0, self._places(length) - 2 * chunk], [0, 0]]
-            cache = [tuple(tf.pad(x, behind) for x in pair) for pair in keys_and_values]
-            return read_on(chunk, states, cache)[0]
+        def read(length):
+            of_texts = None if branches is None else branches[:, :length]
+            return self._read(x[:, :length], of_texts, indices)[0]
 
-        return tf.cond(tf.reduce_max(indices) < chunk, lambda: states, rest)
+        return _within_shortest(read, indices, token_ids.shape[1])
 
     def last_state_and_cache(self, token_ids, num_tokens):
         """Reads one text, for `next_state` to go on from.
@@ -90,81 +82,16 @@ class Decoder(tf.Module):
 
         Returns:
             `(state, cache)`: float `[1, hidden_dim]`, and a list of a pair of float
-            `[1, heads, places, head_dim]` for each block, keys and values.
+            `[1, heads, sequence_length, head_dim]` for each block, keys and values.
         """
-        _, read_on = self._readers(token_ids, num_tokens[tf.newaxis] - 1)
-        layers, _, heads, places, head_dim = self.cache_shape
-        empty = tf.zeros([1, heads, places, head_dim])
-        states, cache = read_on(0, tf.zeros([1, 1, self.hidden_dim]), [(empty, empty)] * layers)
-        return states[:, 0], cache
+        x, last = self._embed(token_ids), num_tokens[tf.newaxis] - 1
 
-    def _places(self, length):
-        """So many tokens, rounded up to chunks."""
-        return -(-length // self._chunk) * self._chunk
+        def read(length):
+            states, cache = self._read(x[:, :length], None, last)
+            behind = [[0, 0], [0, 0], [0, self.sequence_length - length], [0, 0]]
+            return states[:, 0], [tuple(tf.pad(x, behind) for x in pair) for pair in cache]
 
-    def _readers(self, token_ids, indices, positions=None, branches=None):
-        """What reads a chunk, and what reads all from there on; arguments as those of `states_at`.
-
-        Returns:
-            `(read_chunk, read_on)`. Both take a chunk's first place, the states found so far and
-            keys and values of what came before, for `read_chunk` maybe None. The former gives
-            states and the chunk's own keys and values, the latter states and all of them.
-        """
-        (rows, length), chunk = token_ids.shape, self._chunk
-        if positions is None:
-            positions = tf.tile([tf.range(length)], [rows, 1])
-
-        def read_chunk(begin, states, cache):
-            # What lies behind the end counts for nothing, but must have an id and a position.
-            stretch = tf.minimum(begin + tf.range(chunk), length - 1)
-            ids, at = (
-                tf.reshape(tf.gather(each, stretch, axis=1), [-1])
-                for each in (token_ids, positions)
-            )
-            x, new = self._read(ids, at, self._masks(begin, cache, branches, stretch), cache)
-            last = indices - begin
-            row = tf.range(rows)[:, tf.newaxis] * chunk + tf.clip_by_value(last, 0, chunk - 1)
-            # What was read before keeps its state.
-            is_new = tf.cast(last >= 0, tf.float32)[..., tf.newaxis]
-            return states + is_new * (tf.gather(x, row) - states), new
-
-        def read_on(begin, states, cache):
-            def go_on(begin, states, cache):
-                states, new = read_chunk(begin, states, cache)
-                # Where the last chunk has no place, this overwrites what is not read again.
-                return begin + chunk, states, _update(cache, new, begin)
-
-            last = tf.reduce_max(indices)
-            start = [tf.constant(begin), states, cache]
-            return tf.while_loop(lambda begin, *_: begin <= last, go_on, start)[1:]
-
-        return read_chunk, read_on
-
-    def _masks(self, begin, cache, branches, stretch):
-        """What is added to scores, of keys in the cache, if any, and of a chunk's own.
-
-        Args:
-            begin: int32 scalar, the chunk's first place.
-            cache: as in `_read`.
-            branches: as in `states_at`.
-            stretch: int32 `[chunk]`, the chunk's places.
-
-        Returns:
-            list of float, to be broadcast to `[rows, heads, chunk, keys]`.
-        """
-        place = tf.range(self._chunk)
-        masks = [_mask(place > place[:, tf.newaxis])]
-        if cache is not None:
-            places = cache[0][0].shape[2]
-            masks.insert(0, _mask(tf.range(places) >= begin))
-        if branches is None:
-            return masks
-        here = tf.gather(branches, stretch, axis=1)
-        keys = [here] if cache is None else [branches[:, :places], here]
-        return [
-            mask + _mask((of_keys != 0) & (of_keys != here[:, tf.newaxis, :, tf.newaxis]))
-            for mask, of_keys in zip(masks, (each[:, tf.newaxis, tf.newaxis] for each in keys))
-        ]
+        return _within_shortest(read, last, self.sequence_length)
 
     def next_state(self, token_id, position, cache):
         """Reads one token more of one text.
@@ -177,33 +104,52 @@ class Decoder(tf.Module):
         Returns:
             `(state, cache)`, likewise.
         """
-        masks = [_mask(tf.range(self.cache_shape[3]) >= position[0]), tf.zeros([1, 1])]
-        state, new = self._read(token_id, position, masks, cache)
-        return state, _update(cache, new, position[0])
+        x = self._embed(token_id[tf.newaxis], position[tf.newaxis])[0]
+        mask = _mask(tf.range(self.sequence_length) > position)
+        new = []
+        for block, past in zip(self._blocks, cache, strict=True):
+            x, pair = block(x, mask, past=past, place=position[0])
+            new.append(pair)
+        return x, new
+
+    def _read(self, x, branches, indices):
+        """Reads texts of one length.
+
+        Args:
+            x: float `[rows, length, hidden_dim]`, the embedded tokens.
+            branches, indices: as in `states_at`.
+
+        Returns:
+            states, float `[rows, n, hidden_dim]`, and keys and values of each block.
+        """
+        rows, length, width = x.shape
+        x, asked = tf.reshape(x, [-1, width]), tf.maximum(indices, 0)
+        # What lies behind the last matters to none, so it may see what it sees: were this not taken
+        # from the input, the file would hold a matrix for each length.
+        queries = tf.minimum(tf.range(length), tf.reduce_max(asked))
+        mask = _mask_between(tf.broadcast_to(queries, [rows, length]), branches, length)
+        cache = []
+        for block in self._blocks[:-1]:
+            x, pair = block(x, mask)
+            cache.append(pair)
+        # Of the last block, nothing but keys and values is needed of the other tokens.
+        row = tf.reshape(tf.range(rows)[:, tf.newaxis] * length + asked, [-1])
+        x, pair = self._blocks[-1](x, _mask_between(asked, branches, length), only=row)
+        return tf.reshape(x, [*indices.shape, width]), [*cache, pair]
+
+    def _embed(self, token_ids, positions=None):
+        """int32 `[rows, length]` to float `[rows, length, hidden_dim]`."""
+        # Once for all lengths, as each look-up in the file has the table's scales again.
+        x = _look_up(tf.convert_to_tensor(self._tokens), tf.reshape(token_ids, [-1]))
+        x = tf.reshape(x, [*token_ids.shape, self.hidden_dim])
+        if positions is None:
+            return x + self._positions[: token_ids.shape[1]]
+        return x + tf.gather(self._positions, positions)
 
     def logits(self, states):
         """The next token's, float `[n, vocabulary_size]`: states times the token table."""
         with tf.name_scope(LOGITS):
             return tf.matmul(states, self._tokens, transpose_b=True)
-
-    def _read(self, ids, positions, masks, cache):
-        """Reads the same stretch of each text.
-
-        Args:
-            ids, positions: int32 `[rows * length]`.
-            masks: list of float, as `_masks` gives them.
-            cache: keys and values of what came before, or None for nothing.
-
-        Returns:
-            float `[rows * length, hidden_dim]`, and the stretch's own keys and values.
-        """
-        x = _look_up(tf.convert_to_tensor(self._tokens), ids)
-        x += tf.gather(self._positions, positions)
-        keys_and_values = []
-        for block, past in zip(self._blocks, cache or [None] * len(self._blocks), strict=True):
-            x, new = block(x, masks, past)
-            keys_and_values.append(new)
-        return x, keys_and_values
 
 
 class _Block(tf.Module):
@@ -216,34 +162,42 @@ class _Block(tf.Module):
         self._expand, self._contract = Dense(block.expand), Dense(block.contract)
         self._feedforward_norm = _Norm(block.feedforward_norm)
 
-    def __call__(self, x, masks, past):
-        attended, new = self._attend(x, masks, past)
+    def __call__(self, x, mask, only=None, past=None, place=None):
+        """Computes a block.
+
+        Args:
+            x: float `[rows * length, width]`.
+            mask: float, to be broadcast to `[rows, heads, queries, keys]`.
+            only: optional int32 `[n]`, rows of x: the only ones to go on with.
+            past: optional pair of keys and values, which the new ones are written into.
+            place: int32 scalar, where.
+
+        Returns:
+            float `[rows * length or n, width]`, and a pair of float `[rows, heads, keys,
+            head_dim]`, keys and values.
+        """
+        width = x.shape[1]
+        query, key, value = tf.split(self._qkv(x), 3, axis=-1)
+        if only is not None:
+            x, query = tf.gather(x, only), tf.gather(query, only)
+        rows = mask.shape[0] if mask.shape.rank == 4 else 1
+        query, key, value = (self._split_heads(each, rows) for each in (query, key, value))
+        if past is not None:
+            key, value = (
+                dynamic_update_slice(old, new, [0, 0, place, 0])
+                for old, new in zip(past, (key, value))
+            )
+        scores = tf.matmul(query * query.shape[-1] ** -0.5, key, transpose_b=True) + mask
+        attended = tf.matmul(tf.nn.softmax(scores), value)
+        attended = tf.reshape(tf.transpose(attended, (0, 2, 1, 3)), [-1, width])
         x = self._attention_norm(x + self._output(attended))
         transformed = self._contract(tf.nn.gelu(self._expand(x), approximate=True))
-        return self._feedforward_norm(x + transformed), new
+        return self._feedforward_norm(x + transformed), (key, value)
 
-    def _attend(self, x, masks, past):
-        """Attends to past keys and values, if any, and to new ones; gives the new ones too."""
-        length, width = masks[-1].shape[-1], x.shape[1]
-        head_dim = width // self._heads
-        qkv = self._qkv(x)
-        query, *new = (
-            tf.transpose(
-                tf.reshape(qkv[:, first : first + width], [-1, length, self._heads, head_dim]),
-                (0, 2, 1, 3),
-            )
-            for first in range(0, 3 * width, width)
-        )  # (rows, heads, length, head_dim)
-        query *= head_dim**-0.5
-        parts = [new] if past is None else [past, new]
-        scores = [
-            tf.matmul(query, key, transpose_b=True) + mask for (key, _), mask in zip(parts, masks)
-        ]
-        probabilities = tf.split(
-            tf.nn.softmax(tf.concat(scores, axis=-1)), [each.shape[-1] for each in scores], axis=-1
-        )
-        attended = sum(tf.matmul(p, value) for p, (_, value) in zip(probabilities, parts))
-        return tf.reshape(tf.transpose(attended, (0, 2, 1, 3)), [-1, width]), new
+    def _split_heads(self, x, rows):
+        """`[rows * n, width]` to `[rows, heads, n, head_dim]`."""
+        head_dim = x.shape[1] // self._heads
+        return tf.transpose(tf.reshape(x, [rows, -1, self._heads, head_dim]), (0, 2, 1, 3))
 
 
 class _Norm(tf.Module):
@@ -258,13 +212,34 @@ class _Norm(tf.Module):
         return centred * tf.math.rsqrt(variance + self._epsilon) * self._gain + self._bias
 
 
-def _update(cache, new, begin):
-    """A cache with new keys and values from a place on."""
-    where = [0, 0, begin, 0]
-    return [
-        tuple(dynamic_update_slice(old, x, where) for old, x in zip(*pairs))
-        for pairs in zip(cache, new, strict=True)
-    ]
+def _within_shortest(read, indices, length):
+    """What `read` makes of the fewest first tokens, of some numbers, that hold all the indices."""
+    lengths = [length]
+    while lengths[0] >= 2 * SHORTEST and len(lengths) < _MOST_LENGTHS:
+        lengths.insert(0, lengths[0] // 2)
+    read_enough = functools.partial(read, length)
+    for shorter in reversed(lengths[:-1]):
+        is_enough = tf.reduce_max(indices) < shorter
+        read_enough = functools.partial(
+            tf.cond, is_enough, functools.partial(read, shorter), read_enough
+        )
+    return read_enough()
+
+
+def _mask_between(queries, branches, length):
+    """What is added to scores, float `[rows, 1, n, length]`.
+
+    Args:
+        queries: int32 `[rows, n]`, the places of the tokens that attend.
+        branches: as in `Decoder.states_at`.
+        length: int, of the texts.
+    """
+    is_hidden = tf.range(length) > queries[:, tf.newaxis, :, tf.newaxis]
+    if branches is not None:
+        of_queries = tf.gather(branches, queries, batch_dims=1)[:, tf.newaxis, :, tf.newaxis]
+        of_keys = branches[:, tf.newaxis, tf.newaxis]
+        is_hidden |= (of_keys != 0) & (of_keys != of_queries)
+    return _mask(is_hidden)
 
 
 def _mask(is_hidden):

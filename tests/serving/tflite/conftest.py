@@ -7,17 +7,25 @@ from ai_edge_litert.compiled_model import CompiledModel
 from ai_edge_litert.interpreter import Interpreter
 
 import gpt1_keras
-from serving.tflite import convert
+from serving.tflite import convert, decoder
 
 CONTEXT = 64
 MAX_BYTES = 200
-SEQUENCE_LENGTH = 40  # no multiple of a chunk
+SEQUENCE_LENGTH = 40
 
 
 def to_input(text, max_bytes=MAX_BYTES):
     """UTF-8 with zeros behind, int32 `[max_bytes]`."""
     bytes = text.encode() if isinstance(text, str) else text
     return np.frombuffer(bytes.ljust(max_bytes, b"\0"), np.uint8).astype(np.int32)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def three_graphs():
+    """Files with graphs for 10, 20 and 40 tokens, so that short texts run each of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoder, "SHORTEST", 10)
+        yield
 
 
 @pytest.fixture(scope="session")
