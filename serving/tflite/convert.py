@@ -74,7 +74,7 @@ def convert(
     }
     if isinstance(model, gpt1_keras.GPT1CausalLM):
         metadata["vocabulary"] = model.preprocessor.tokenizer.get_vocabulary()
-    content = quantize(add_metadata(_convert(graph), metadata), quantization)
+    content = add_metadata(quantize(_convert(graph), quantization), metadata)
     _check_ops(content)
     with atomic_path(output) as temporary:
         pathlib.Path(temporary).write_bytes(content)

@@ -5,7 +5,8 @@ import pathlib
 
 import numpy as np
 from tensorflow.lite.python import schema_py_generated as schema
-from tensorflow.lite.tools import flatbuffer_utils
+
+from serving.tflite.flatbuffer import pack, unpack
 
 NAME = "gpt1_keras"
 
@@ -20,14 +21,14 @@ def add_metadata(content, metadata):
     Returns:
         bytes.
     """
-    model = flatbuffer_utils.convert_bytearray_to_object(content)
+    model = unpack(content)
     buffer = schema.BufferT()
     buffer.data = np.frombuffer(json.dumps(metadata).encode(), np.uint8)
     entry = schema.MetadataT()
     entry.name, entry.buffer = NAME, len(model.buffers)
     model.buffers.append(buffer)
     model.metadata.append(entry)
-    return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
+    return pack(model)
 
 
 def read_metadata(path):
@@ -48,13 +49,8 @@ def read_metadata(path):
     content = pathlib.Path(path).read_bytes()
     if content[4:8] != b"TFL3":
         raise ValueError(f"{path} is no .tflite file.")
-    model = schema.Model.GetRootAsModel(content, 0)
-    for number in range(model.MetadataLength()):
-        entry = model.Metadata(number)
-        if entry.Name() == NAME.encode():
-            buffer = model.Buffers(entry.Buffer())
-            # Large buffers may lie behind the flatbuffer.
-            if offset := buffer.Offset():
-                return json.loads(content[offset : offset + buffer.Size()])
-            return json.loads(buffer.DataAsNumpy().tobytes())
+    model = unpack(content)
+    for entry in model.metadata or []:
+        if entry.name == NAME.encode():
+            return json.loads(bytes(model.buffers[entry.buffer].data))
     raise ValueError(f"{path} has no metadata named {NAME!r}: this program did not convert it.")

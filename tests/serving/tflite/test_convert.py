@@ -11,6 +11,7 @@ from tensorflow.lite.tools import flatbuffer_utils
 import gpt1_keras
 from serving.tflite import __main__ as command
 from serving.tflite import convert, read_metadata
+from serving.tflite.flatbuffer import pack, unpack
 from serving.tflite.quantize import QUANTIZATIONS, quantize
 
 CONTEXT, MAX_BYTES, SEQUENCE_LENGTH = 64, 200, 40
@@ -51,13 +52,25 @@ def test_metadata(single, tiny_tokenizer):
     }
 
 
+def test_large_constants_lie_aligned_behind_the_flatbuffer(single):
+    content = pathlib.Path(single[1]).read_bytes()
+    buffers = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(content, 0)).buffers
+    behind = [(each.offset, each.size) for each in buffers if each.offset]
+    assert len(behind) > 10 and not any(offset % 16 for offset, _ in behind)
+    assert max(map(sum, behind)) <= len(content)
+    inside = [len(each.data) for each in buffers if each.data is not None]
+    assert max(inside) < min(size for _, size in behind)
+    assert pack(unpack(content)) == content
+
+
 @pytest.mark.parametrize("quantization", [name for name in QUANTIZATIONS if name != "none"])
 def test_quantizations(single, assert_answers, interpret, tmp_path, quantization):
     model, path = single
     content = pathlib.Path(path).read_bytes()
     small = tmp_path / "small.tflite"
-    small.write_bytes(quantize(content, quantization))
-    assert small.stat().st_size < len(content)
+    quantized = quantize(content, quantization)
+    small.write_bytes(pack(unpack(quantized)))
+    assert small.stat().st_size < len(quantized) < len(content)
     assert read_metadata(small) == read_metadata(path)
     assert "CUSTOM" not in op_names(small)
     tolerance = {"float16": 0.01, "int8": 0.1, "int4": 0.6}[quantization]

@@ -1,0 +1,54 @@
+"""A .tflite file as an object and back: a flatbuffer, with large constants behind it."""
+
+import flatbuffers
+import numpy as np
+from tensorflow.lite.python import schema_py_generated as schema
+
+_LARGE = 1024  # bytes, from which on a constant lies behind
+_ALIGNMENT = 16  # bytes, where it begins
+
+
+def unpack(content):
+    """The `ModelT` of a file's content, bytes, with all constants in its buffers."""
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(content, 0))
+    for buffer in model.buffers or []:
+        if buffer.offset:
+            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
+            buffer.offset = buffer.size = 0
+    return model
+
+
+def pack(model):
+    """The content, bytes, of what `unpack` gives, which is used up."""
+    large = [each for each in model.buffers if each.data is not None and len(each.data) >= _LARGE]
+    constants, length = [], 0
+    for buffer in large:
+        constants.append(bytes(buffer.data) + bytes(-len(buffer.data) % _ALIGNMENT))
+        # From the first constant on; and never 0, which would be left out and take no space.
+        buffer.data, buffer.offset, buffer.size = None, length + _ALIGNMENT, len(buffer.data)
+        length += len(constants[-1])
+    begin = len(_pack(model))
+    gap = -begin % _ALIGNMENT
+    for buffer in large:
+        buffer.offset += begin + gap - _ALIGNMENT
+    return b"".join([_pack(model), bytes(gap), *constants])
+
+
+def _pack(model):
+    builder = _SharingBuilder()
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+class _SharingBuilder(flatbuffers.Builder):
+    """Writes equal vectors once: each graph has all scales of the weights that it reads."""
+
+    def __init__(self):
+        super().__init__()
+        self._written = {}
+
+    def CreateNumpyVector(self, x):  # noqa: N802, flatbuffers' name
+        key = x.dtype.str, x.tobytes()
+        if key not in self._written:
+            self._written[key] = super().CreateNumpyVector(x)
+        return self._written[key]
