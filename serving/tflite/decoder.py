@@ -105,7 +105,7 @@ class Decoder(tf.Module):
             `(state, cache)`, likewise.
         """
         x = self._embed(token_id[tf.newaxis], position[tf.newaxis])[0]
-        mask = _mask(tf.range(self.sequence_length) > position)
+        mask = _mask_between(position[tf.newaxis], None, self.sequence_length)
         new = []
         for block, past in zip(self._blocks, cache, strict=True):
             x, pair = block(x, mask, past=past, place=position[0])
@@ -139,7 +139,6 @@ class Decoder(tf.Module):
 
     def _embed(self, token_ids, positions=None):
         """int32 `[rows, length]` to float `[rows, length, hidden_dim]`."""
-        # Once for all lengths, as each look-up in the file has the table's scales again.
         x = _look_up(tf.convert_to_tensor(self._tokens), tf.reshape(token_ids, [-1]))
         x = tf.reshape(x, [*token_ids.shape, self.hidden_dim])
         if positions is None:
@@ -167,7 +166,7 @@ class _Block(tf.Module):
 
         Args:
             x: float `[rows * length, width]`.
-            mask: float, to be broadcast to `[rows, heads, queries, keys]`.
+            mask: float `[rows, 1, queries, keys]`, added to the scores.
             only: optional int32 `[n]`, rows of x: the only ones to go on with.
             past: optional pair of keys and values, which the new ones are written into.
             place: int32 scalar, where.
@@ -180,8 +179,9 @@ class _Block(tf.Module):
         query, key, value = tf.split(self._qkv(x), 3, axis=-1)
         if only is not None:
             x, query = tf.gather(x, only), tf.gather(query, only)
-        rows = mask.shape[0] if mask.shape.rank == 4 else 1
-        query, key, value = (self._split_heads(each, rows) for each in (query, key, value))
+        query, key, value = (
+            self._split_heads(each, rows=mask.shape[0]) for each in (query, key, value)
+        )
         if past is not None:
             key, value = (
                 dynamic_update_slice(old, new, [0, 0, place, 0])
@@ -239,10 +239,6 @@ def _mask_between(queries, branches, length):
         of_queries = tf.gather(branches, queries, batch_dims=1)[:, tf.newaxis, :, tf.newaxis]
         of_keys = branches[:, tf.newaxis, tf.newaxis]
         is_hidden |= (of_keys != 0) & (of_keys != of_queries)
-    return _mask(is_hidden)
-
-
-def _mask(is_hidden):
     return tf.cast(is_hidden, tf.float32) * _HIDDEN
 
 
