@@ -105,6 +105,14 @@ def free_ports():
     return find
 
 
+@pytest.fixture(
+    params=["eager", "xla", "graph", "open"] if keras.backend.backend() == "tensorflow" else ["xla"]
+)
+def mode(request):
+    """How `value_and_gradients` runs a function: each way in turn."""
+    return request.param
+
+
 @pytest.fixture(scope="session")
 def value_and_gradients():
     """A function's value, and its gradients by its first arguments, on either backend.

@@ -13,7 +13,6 @@ import torch
 from gpt1_keras.lean_ops import causal_attention, gelu_dense, layer_norm
 
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
-MODES = ["eager", "xla", "graph", "open"] if IS_TENSORFLOW else ["xla"]
 KEEP = 0.7
 
 
@@ -74,7 +73,6 @@ def assert_close(found, expected, tolerance=1e-5):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("mode", MODES)
 def test_attention_to_a_tree(mode, run):
     """A beginning of 50 tokens and two branches of 100 that do not see each other."""
     (query, key, value, _), upstream = problem(250)
@@ -88,7 +86,6 @@ def test_attention_to_a_tree(mode, run):
     assert_close(found, reference(query, key, value, None, upstream, hidden))
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("length", [1, 5, 128, 129, 300])
 @pytest.mark.parametrize("dropout", [False, True])
 def test_attention(dropout, length, mode, run):
@@ -113,7 +110,6 @@ def test_the_batch_may_be_open_where_the_length_is_not(mode, run):
     assert_close(found, reference(query, key, value, keep, upstream))
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 3e-2), ("float16", 4e-3)])
 def test_attention_in_half_precision(dtype, tolerance, mode, run):
     (query, key, value, keep), upstream = problem(140, dtype)
@@ -121,7 +117,6 @@ def test_attention_in_half_precision(dtype, tolerance, mode, run):
     assert_close(found, reference(query, key, value, keep, upstream), tolerance)
 
 
-@pytest.mark.parametrize("mode", MODES)
 def test_scores_far_from_zero(mode, run):
     (query, key, value, keep), upstream = problem(140)
     arguments = [query * 30.0, key * 30.0, value, keep]
@@ -130,7 +125,6 @@ def test_scores_far_from_zero(mode, run):
     assert_close(found, expected, 1e-3)  # scores of some 1,000 have 4 digits behind the point
 
 
-@pytest.mark.parametrize("mode", MODES)
 def test_what_comes_later_does_not_change_what_was(mode, run):
     """Nor does it get a gradient from it."""
     (query, key, value, _), upstream = problem(140)
@@ -150,7 +144,6 @@ def test_what_comes_later_does_not_change_what_was(mode, run):
 HALF = [("float32", 2e-6), ("bfloat16", 4e-2), ("float16", 4e-3)]
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("dtype", "tolerance"), HALF)
 def test_gelu_with_its_dense_layer(dtype, tolerance, mode, run):
     random = np.random.default_rng(0)
@@ -167,7 +160,6 @@ def test_gelu_with_its_dense_layer(dtype, tolerance, mode, run):
     assert_close(found, [expected.detach().numpy(), *gradients], tolerance)
 
 
-@pytest.mark.parametrize("mode", MODES)
 def test_gelu_and_its_derivative_where_they_are_small(mode, run):
     """Far on the left they vanish; at 0 the derivative is a half."""
     x = np.array([-1e4, -1e3, -100.0, -20.0, 0.0, 20.0, 1e3, 1e4], "float32")[:, None]
@@ -179,7 +171,6 @@ def test_gelu_and_its_derivative_where_they_are_small(mode, run):
     np.testing.assert_allclose(gradient[:, 0], [0, 0, 0, 0, 0.5, 1, 1, 1], atol=1e-6)
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("offset", [0.0, 30.0])
 @pytest.mark.parametrize(("dtype", "tolerance"), HALF)
 def test_layer_norm(dtype, tolerance, offset, mode, run):
@@ -200,7 +191,6 @@ def test_layer_norm(dtype, tolerance, offset, mode, run):
     assert_close(found, [expected.detach().numpy(), *gradients], tolerance * (1 + offset))
 
 
-@pytest.mark.parametrize("mode", MODES)
 def test_layer_norm_of_rows_that_are_all_the_same(mode, run):
     x, gain = np.full((3, 8), 2.5, "float32"), np.ones(8, "float32")
     arguments = [x, gain, 0.5 * gain]

@@ -15,7 +15,6 @@ from gpt1_keras.linear_cross_entropy import linear_cross_entropy
 
 VOCABULARY, WIDTH = 37, 8
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
-MODES = ["eager", "xla", "graph", "open"] if IS_TENSORFLOW else ["xla"]
 
 
 def problem(rows=23, dtype="float32", seed=0):
@@ -70,7 +69,6 @@ def in_chunks(monkeypatch):
     return set_chunks
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("chunks", [1, 2, 5])  # of which 23 rows fill the last one only in part
 def test_loss_and_gradients(chunks, mode, in_chunks, run):
     in_chunks(23, chunks)
@@ -79,7 +77,6 @@ def test_loss_and_gradients(chunks, mode, in_chunks, run):
     assert_close(found, reference(*arguments))
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("chunks", [1, 5])
 def test_inference_gives_the_same_loss(chunks, mode, in_chunks, run):
     in_chunks(23, chunks)
@@ -99,14 +96,12 @@ def test_the_number_of_chunks_does_not_matter_where_it_is_open(in_chunks, run):
         assert_close(run(in_training, arguments, 2, mode=mode), reference(*arguments))
 
 
-@pytest.mark.parametrize("mode", MODES)
 def test_a_row_is_more_than_may_be_in_memory(mode, monkeypatch, run):
     monkeypatch.setattr(module, "MAX_LOGITS", VOCABULARY - 1)
     arguments = problem(rows=3)
     assert_close(run(in_training, arguments, 2, mode=mode), reference(*arguments))
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("training", [True, False])
 def test_no_rows_cost_nothing(training, mode, run):
     def function(*arguments):
@@ -118,7 +113,6 @@ def test_no_rows_cost_nothing(training, mode, run):
     assert all(np.all(gradient == 0.0) for gradient in found[1:])
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("rows", [1, 7])
 def test_weights_of_zero_cost_nothing(rows, mode, in_chunks, run):
     in_chunks(7, 2)
@@ -128,7 +122,6 @@ def test_weights_of_zero_cost_nothing(rows, mode, in_chunks, run):
         assert np.all(array == 0.0)
 
 
-@pytest.mark.parametrize("mode", MODES)
 def test_rows_of_weight_zero_get_no_gradient(mode, in_chunks, run):
     in_chunks(23, 5)
     arguments = problem()
@@ -136,7 +129,6 @@ def test_rows_of_weight_zero_get_no_gradient(mode, in_chunks, run):
     assert np.array_equal(np.any(gradient, axis=1), arguments[-1] > 0)
 
 
-@pytest.mark.parametrize("mode", MODES)
 def test_the_gradient_of_what_comes_behind(mode, in_chunks, run):
     in_chunks(23, 2)
     arguments = problem()
@@ -156,7 +148,6 @@ def test_logits_far_from_zero(run):
     assert_close(run(in_training, arguments, 2), reference(*arguments))
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 3e-2), ("float16", 4e-3)])
 @pytest.mark.parametrize("chunks", [1, 5])
 def test_half_precision(chunks, dtype, tolerance, mode, in_chunks, run):
@@ -166,7 +157,6 @@ def test_half_precision(chunks, dtype, tolerance, mode, in_chunks, run):
     assert_close(found, reference(*arguments), tolerance)
 
 
-@pytest.mark.parametrize("mode", MODES)
 def test_float16_keeps_the_gradients_of_a_mean(mode, in_chunks, run):
     """A share of 1e-6 of a loss lies below what float16 holds, until the loss is scaled."""
     in_chunks(200, 5)

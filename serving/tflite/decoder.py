@@ -217,11 +217,10 @@ def _within_shortest(read, indices, length):
     lengths = [length]
     while lengths[0] >= 2 * SHORTEST and len(lengths) < _MOST_LENGTHS:
         lengths.insert(0, lengths[0] // 2)
-    read_enough = functools.partial(read, length)
+    last, read_enough = tf.reduce_max(indices), functools.partial(read, length)
     for shorter in reversed(lengths[:-1]):
-        is_enough = tf.reduce_max(indices) < shorter
         read_enough = functools.partial(
-            tf.cond, is_enough, functools.partial(read, shorter), read_enough
+            tf.cond, last < shorter, functools.partial(read, shorter), read_enough
         )
     return read_enough()
 

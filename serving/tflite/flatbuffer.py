@@ -11,7 +11,7 @@ _ALIGNMENT = 16  # bytes, where it begins
 def unpack(content):
     """The `ModelT` of a file's content, bytes, with all constants in its buffers."""
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(content, 0))
-    for buffer in model.buffers or []:
+    for buffer in model.buffers:
         if buffer.offset:
             buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
             buffer.offset = buffer.size = 0

@@ -49,8 +49,13 @@ def read_metadata(path):
     content = pathlib.Path(path).read_bytes()
     if content[4:8] != b"TFL3":
         raise ValueError(f"{path} is no .tflite file.")
-    model = unpack(content)
-    for entry in model.metadata or []:
-        if entry.name == NAME.encode():
-            return json.loads(bytes(model.buffers[entry.buffer].data))
+    model = schema.Model.GetRootAsModel(content, 0)
+    for number in range(model.MetadataLength()):
+        entry = model.Metadata(number)
+        if entry.Name() == NAME.encode():
+            buffer = model.Buffers(entry.Buffer())
+            # Large buffers may lie behind the flatbuffer.
+            if offset := buffer.Offset():
+                return json.loads(content[offset : offset + buffer.Size()])
+            return json.loads(buffer.DataAsNumpy().tobytes())
     raise ValueError(f"{path} has no metadata named {NAME!r}: this program did not convert it.")

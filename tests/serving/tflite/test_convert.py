@@ -17,9 +17,13 @@ from serving.tflite.quantize import QUANTIZATIONS, quantize
 CONTEXT, MAX_BYTES, SEQUENCE_LENGTH = 64, 200, 40
 
 
+def as_object(path):
+    content = pathlib.Path(path).read_bytes()
+    return schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(content, 0))
+
+
 def op_names(path):
-    with open(path, "rb") as file:
-        model = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(file.read(), 0))
+    model = as_object(path)
     names = {number: name for name, number in vars(schema.BuiltinOperator).items()}
     return {
         names[max(code.builtinCode, code.deprecatedBuiltinCode)] for code in model.operatorCodes
@@ -54,7 +58,7 @@ def test_metadata(single, tiny_tokenizer):
 
 def test_large_constants_lie_aligned_behind_the_flatbuffer(single):
     content = pathlib.Path(single[1]).read_bytes()
-    buffers = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(content, 0)).buffers
+    buffers = as_object(single[1]).buffers
     behind = [(each.offset, each.size) for each in buffers if each.offset]
     assert len(behind) > 10 and not any(offset % 16 for offset, _ in behind)
     assert max(map(sum, behind)) <= len(content)
