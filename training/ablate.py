@@ -100,7 +100,8 @@ def ablate(grid, output, data_dir=None, download=False, verbose="auto"):
 
 
 def draw_transfer(results, blocks, path):
-    """Draws scores against blocks transferred, a panel for each data set (figure 2, left).
+    """Draws scores against blocks transferred (figure 2, left), a panel for each data set that has
+    runs with part of the blocks.
 
     Args:
         results: `training.report.Results`.
@@ -108,7 +109,9 @@ def draw_transfer(results, blocks, path):
         path: of the picture.
     """
     points = {**blocks, max(blocks) + 1: FULL}
-    tasks = [task for task in TASKS if (FULL, task) in results.scores]
+    tasks = [
+        task for task in TASKS if any((name, task) in results.scores for name in blocks.values())
+    ]
     figure, axes = new_axes(width=3.2 * len(tasks), height=3.6, columns=len(tasks))
     for place, (task, color) in enumerate(zip(tasks, COLORS * 3)):
         panel = figure.axes[place]

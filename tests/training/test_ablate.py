@@ -60,6 +60,13 @@ def test_it_goes_on_and_draws(preset, tmp_path, monkeypatch, capsys):
     }  # fmt: skip
     text = (tmp_path / "out" / "tables.md").read_text()
     assert "| ours, no pre-training |" in text and text in capsys.readouterr().out
+    # Another data set's runs beside these, without blocks, are no panel of the figure.
+    runs[:] = []
+    others = ["--tasks", "cola", "--preset", preset, "--seeds", "1"]
+    assert main([*others, "--output", str(tmp_path / "out")]) == 0
+    assert main(arguments) == 0
+    figure = (tmp_path / "out" / "transfer.svg").read_text()
+    assert "<!-- sst2 -->" in figure and "<!-- cola -->" not in figure
 
 
 def test_errors_are_one_line(preset, tmp_path, capsys):
