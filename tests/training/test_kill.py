@@ -114,7 +114,7 @@ def newest(folder):
 def test_killed_at_random_moments(whole, start, finish, tmp_path):
     """While it starts, or around its first checkpoints: six times, whatever the machine's speed."""
     moments = random.Random(0)
-    for end in (0, 3, 0, 3, 3, 0):
+    for end in (0, 3, 6, 0, 6, 3):
         process = start("killed")
         before = newest(tmp_path / "killed")
         while process.is_alive() and newest(tmp_path / "killed") < before + end:
