@@ -19,9 +19,9 @@ setup(
     packages=find_packages(include=["gpt1_keras*", "training*", "serving*"]),
     package_data={
         "gpt1_keras": [
-            "bpe/*.npz",
-            "original_text/tables.json",
-            "original_text/NOTICE",
+            "tokenization/normalization/*.npz",
+            "tokenization/normalization/original/resources.json",
+            "tokenization/normalization/original/NOTICE",
             "presets/*/*",
             "presets/*/assets/*/*",
         ],

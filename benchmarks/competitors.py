@@ -52,7 +52,7 @@ def _train_ours(job, dtype, jit_compile):
     import keras
 
     import gpt1_keras
-    from gpt1_keras.optimizer import GPT1Adam
+    from gpt1_keras.optimization.optimizer import GPT1Adam
 
     import_memory = _peak_memory()
     keras.config.set_dtype_policy(_keras_policy(dtype))

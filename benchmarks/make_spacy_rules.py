@@ -2,7 +2,7 @@
 
     python -m benchmarks.make_spacy_rules WHEELS
 
-WHEELS holds spaCy's wheel; gpt1_keras/original_text/build_tables.py says how to get it.
+WHEELS holds spaCy's wheel; gpt1_keras/tokenization/normalization/original/build_resources.py says how to get it.
 """
 
 import argparse
@@ -12,8 +12,8 @@ import pathlib
 
 from benchmarks.python_pipeline import RULES_FILE
 from gpt1_keras.files import atomic_path
-from gpt1_keras.original_text.build_tables import find_wheels
-from gpt1_keras.original_text.spacy_rules import read_spacy_rules
+from gpt1_keras.tokenization.normalization.original.build_resources import find_wheels
+from gpt1_keras.tokenization.normalization.original.spacy_rules import read_spacy_rules
 
 
 def main():

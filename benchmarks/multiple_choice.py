@@ -18,11 +18,11 @@ import tensorflow as tf
 
 import gpt1_keras
 from benchmarks.setting import SIZES, describe
+from gpt1_keras.presets.tokenizers import load_tokenizer
 from gpt1_keras.tasks.finetuned_task import last_states
-from gpt1_keras.transforms import pad, pad_choices
-from training.data import load_examples
-from training.tasks import TASKS
-from training.tokenizers import load_tokenizer
+from gpt1_keras.tokenization.input_transformations import pad, pad_choices
+from training.datasets.labelled_examples import load_examples
+from training.datasets.tasks import TASKS
 
 
 def main():
@@ -53,7 +53,7 @@ def main():
     ways = {"together": _together(chooser, length), "alone": _alone(chooser, length)}
 
     examples = load_examples(TASKS["race_middle"], "validation", options.data_dir)
-    texts = examples.draw(options.questions, seed=0).tensors()
+    texts = examples.sample(options.questions, seed=0).tensors()
     batches = tf.data.Dataset.from_tensor_slices(texts).batch(options.batch_size)
     seconds, difference, tokens = {name: [] for name in ways}, 0.0, dict.fromkeys(ways, 0)
     for batch in batches:

@@ -23,13 +23,13 @@ import gpt1_keras
 from benchmarks.on_device_peers import HEAD_FILE, JOB_FILE, ONE_THREAD, PEERS
 from benchmarks.setting import describe, table
 from benchmarks.turns import Worker
-from gpt1_keras.transforms import segment_limit
+from gpt1_keras.tokenization.input_transformations import segment_limit
 from serving.export import export
 from serving.tflite import convert
 from serving.tflite.quantize import QUANTIZATIONS
-from training.data import load_examples
-from training.metrics import METRICS
-from training.tasks import CLASSIFICATION, TASKS, find_task
+from training.datasets.labelled_examples import load_examples
+from training.datasets.tasks import CLASSIFICATION, TASKS, find_task
+from training.evaluation.metrics import METRICS
 
 
 def prepare(model, examples, folder):
@@ -122,7 +122,7 @@ def main():
     model = gpt1_keras.GPT1TextClassifier.from_preset(options.model)
     examples = load_examples(task, "validation", options.data_dir)
     if options.limit_examples:
-        examples = examples.draw(options.limit_examples, seed=0)
+        examples = examples.sample(options.limit_examples, seed=0)
     model.preprocessor.sequence_length = options.sequence_length or enough_for(
         model.preprocessor, examples
     )

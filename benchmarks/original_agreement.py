@@ -20,7 +20,7 @@ from tokenizers import Tokenizer, models
 
 import gpt1_keras
 from benchmarks.python_pipeline import PythonPipeline
-from gpt1_keras.bpe.vocabulary import END_OF_WORD, UNKNOWN
+from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 
 _BATCH = 1024
 _DATA_SETS = ("glue/sst2", "glue/cola", "glue/rte", "race/middle", "snli")

@@ -10,7 +10,7 @@ import argparse
 import dataclasses
 
 from benchmarks.setting import SIZES, table
-from training.throughput import flops_per_token
+from training.evaluation.throughput import flops_per_token
 
 PARAMETERS = 116_537_088  # with the three special tokens
 LENGTH = 512

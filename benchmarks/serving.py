@@ -30,8 +30,8 @@ import tensorflow_datasets as tfds
 import gpt1_keras
 from benchmarks.load import GrpcLoad, HttpLoad, measure
 from benchmarks.setting import SIZES, describe, table
-from serving.batching import Batching
 from serving.export import export
+from serving.export.batching import Batching
 
 _CONCURRENCIES = (1, 8, 32)
 _NUM_TEXTS = 1000

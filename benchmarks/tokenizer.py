@@ -13,7 +13,7 @@ import tensorflow as tf
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 import gpt1_keras
-from gpt1_keras.bpe.vocabulary import END_OF_WORD, UNKNOWN
+from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 
 _BATCH_SIZES = (1, 32, 256, 4096)
 

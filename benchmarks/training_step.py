@@ -20,7 +20,7 @@ from benchmarks.competitors import COMPETITORS
 from benchmarks.matrix_product import FRAMEWORKS
 from benchmarks.setting import SIZES, describe, table
 from benchmarks.turns import Worker
-from training.throughput import flops_per_token
+from training.evaluation.throughput import flops_per_token
 
 # The first step traces and compiles, the second fills caches and arenas.
 _WARMUP_STEPS = 2

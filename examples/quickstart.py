@@ -20,7 +20,7 @@ import gpt1_keras
 from serving.export import export
 from serving.query import ask
 from serving.server import Server
-from training.finetune import Options, finetune
+from training.finetune import FinetuneOptions, finetune
 
 PRESET = "gpt1_tiny_books"
 SENTENCES = pathlib.Path(__file__).parent / "data" / "sentences.csv"
@@ -53,7 +53,7 @@ def train_on_task(task, data_dir, output, load_weights):
     """Trains with the fine-tuning program; gives the best model and its validation score."""
     start = {"preset": PRESET} if load_weights else {"config": "gpt1_tiny", "tokenizer": PRESET}
     result = finetune(
-        Options(task=task, epochs=1, learning_rate=5e-4, **start), output, data_dir=data_dir
+        FinetuneOptions(task=task, epochs=1, learning_rate=5e-4, **start), output, data_dir=data_dir
     )
     return gpt1_keras.GPT1TextClassifier.from_preset(f"{output}/best"), result["score"]
 

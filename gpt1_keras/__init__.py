@@ -1,8 +1,9 @@
 """GPT-1 for TensorFlow and Keras: pre-train, fine-tune, and serve on raw text."""
 
-from gpt1_keras import convert, optimizer, presets
-from gpt1_keras.backbone import GPT1Backbone
-from gpt1_keras.lstm_backbone import LSTMBackbone
+from gpt1_keras import convert, presets
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.models.lstm_backbone import LSTMBackbone
+from gpt1_keras.optimization import optimizer
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
 from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
 from gpt1_keras.tasks.multiple_choice import GPT1MultipleChoice
@@ -11,7 +12,7 @@ from gpt1_keras.tasks.text_classifier import GPT1TextClassifier
 from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
 from gpt1_keras.tasks.text_similarity import GPT1TextSimilarity
 from gpt1_keras.tasks.text_similarity_preprocessor import GPT1TextSimilarityPreprocessor
-from gpt1_keras.tokenizer import GPT1Tokenizer
+from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.version import __version__
 
 __all__ = [

@@ -36,8 +36,8 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
-from serving.inference import read_warmup, serialized_examples
-from serving.servable import DEFAULT_SIGNATURE, ServingError
+from serving.server.inference import read_warmup, serialized_examples
+from serving.server.servable import DEFAULT_SIGNATURE, ServingError
 
 _METADATA_FILE = "assets.extra/gpt1_keras.json"
 _INIT_SIGNATURE = "__saved_model_init_op"  # run when the model is loaded
@@ -227,7 +227,7 @@ def _serialized(values: Any) -> bytes:
 
 
 def _run_in(folder: str | Path, path: Path, runs: Sequence[_Run]) -> dict[str, Any]:
-    """Returns what `serving.runtime_process` replies about the model at another place."""
+    """Returns what `serving.runtime.runtime_process` replies about the model at another place."""
     requests = [
         {
             "feeds": {name: base64.b64encode(proto).decode() for name, proto in run.feeds.items()},
@@ -240,7 +240,7 @@ def _run_in(folder: str | Path, path: Path, runs: Sequence[_Run]) -> dict[str, A
         shutil.copytree(path, moved, copy_function=_link)
         task = {"runtime": str(Path(folder).absolute()), "path": str(moved), "requests": requests}
         process = subprocess.run(
-            [sys.executable, "-m", "serving.runtime_process"],
+            [sys.executable, "-m", "serving.runtime.runtime_process"],
             input=json.dumps(task),
             cwd=Path(__file__).parents[1],
             capture_output=True,

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from serving.clients import Client, Input, QueryError, connect
+from serving.client.clients import Client, Input, QueryError, connect
 
 _SIGNATURE = "serving_default"
 _BATCH_SIZE = 32

@@ -16,14 +16,14 @@ import sys
 
 import keras
 
-from gpt1_keras.decoder import Decoder
+from gpt1_keras.cli import check_at_least_one
+from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.presets import PRETRAINED, find_preset
-from training.checks import check_counts
-from training.finetune import Options, finetune
-from training.plots import COLORS, new_axes, save
+from training.datasets.tasks import TASKS, find_task
+from training.evaluation.plots import COLORS, new_axes, save
+from training.finetune import FinetuneOptions, finetune
+from training.paper.published_results import FULL
 from training.report import Results, gather, report
-from training.tables import FULL
-from training.tasks import TASKS, find_task
 
 _CHANGES = {
     "full": {},
@@ -36,15 +36,15 @@ def make_grid(tasks, preset, seeds, lstm=None, layers=False, **finetuning):
     """The runs of an ablation.
 
     Args:
-        tasks: list of keys of `training.tasks.TASKS`.
+        tasks: list of keys of `training.datasets.tasks.TASKS`.
         preset: name of a preset that ships, or path of a preset's folder.
         seeds: int, how many; they are 0, 1, ...
         lstm: the same, of an LSTM.
         layers: bool, whether to transfer part of the blocks too.
-        **finetuning: further attributes of `training.finetune.Options`, the same for all runs.
+        **finetuning: further attributes of `training.finetune.FinetuneOptions`, the same for all runs.
 
     Returns:
-        dict from a run's path below `runs` to its `Options`; all data sets' first seeds come first,
+        dict from a run's path below `runs` to its `FinetuneOptions`; all data sets' first seeds come first,
         so that the tables are early.
 
     Raises:
@@ -62,7 +62,7 @@ def make_grid(tasks, preset, seeds, lstm=None, layers=False, **finetuning):
             for count in range(_count_blocks(preset))
         }
     return {
-        f"{task}/{name}/seed_{seed}": Options(task, seed=seed, **variant, **finetuning)
+        f"{task}/{name}/seed_{seed}": FinetuneOptions(task, seed=seed, **variant, **finetuning)
         for seed in range(seeds)
         for task in tasks
         for name, variant in variants.items()
@@ -95,11 +95,11 @@ def ablate(grid, output, data_dir=None, download=False, verbose="auto"):
         if options.transfer.isdecimal()
     }
     if blocks:
-        draw_transfer(Results(gather([output / "runs"])), blocks, output / "transfer.svg")
+        plot_transfer(Results(gather([output / "runs"])), blocks, output / "transfer.svg")
     return report([output / "runs"], output)
 
 
-def draw_transfer(results, blocks, path):
+def plot_transfer(results, blocks, path):
     """Draws scores against blocks transferred (figure 2, left), a panel for each data set that has
     runs with part of the blocks.
 
@@ -130,7 +130,7 @@ def draw_transfer(results, blocks, path):
 
 
 def _count_blocks(preset):
-    decoder = Decoder.from_preset(str(find_preset(preset)), load_weights=False)
+    decoder = CausalBackbone.from_preset(str(find_preset(preset)), load_weights=False)
     return len(getattr(decoder, "blocks", ()))
 
 
@@ -156,12 +156,12 @@ def main(arguments=None):
         "limit_examples": (int, "train on this many examples, drawn at random"),
     }
     for name, (kind, text) in finetuning.items():
-        default = getattr(Options, name)
+        default = getattr(FinetuneOptions, name)
         text += " (default: %(default)s)" if default is not None else ""
         add(f"--{name.replace('_', '-')}", type=kind, default=default, help=text)
     options = parser.parse_args(arguments)
     try:
-        check_counts(options, "seeds")
+        check_at_least_one(options, "seeds")
         grid = make_grid(
             options.tasks.split(","),
             options.preset,

@@ -17,11 +17,11 @@ import numpy as np
 
 import gpt1_keras
 from gpt1_keras.files import atomic_path
-from training.data import load_examples
-from training.models import load_model
-from training.scoring import predict, score
-from training.tasks import TASKS, find_task
-from training.text_tables import table_task_of
+from training.datasets.labelled_examples import load_examples
+from training.datasets.task_models import load_model
+from training.datasets.tasks import TASKS, find_task
+from training.datasets.user_files import user_file_task_of
+from training.evaluation.scoring import predict, score
 
 _SPLITS = ("train", "validation", "test")
 # Of these GLUE wants the names of the classes, of the others their numbers.
@@ -36,10 +36,10 @@ def evaluate(
     Args:
         model: path of the preset that `training.finetune` wrote.
         output: path of the folder for what comes out.
-        task: str, a key of `training.tasks.TASKS`; or
-        file: path of a table, as in `training.text_tables`.
+        task: str, a key of `training.datasets.tasks.TASKS`; or
+        file: path of a table, as in `training.datasets.user_files`.
         split: of the task: `"train"`, `"validation"` or `"test"`.
-        data_dir, download: as in `training.data.load_examples`.
+        data_dir, download: as in `training.datasets.labelled_examples.load_examples`.
 
     Returns:
         The result, a dict, as in `result.json`; without metrics where there are no labels.
@@ -56,7 +56,7 @@ def evaluate(
     if file is None:
         task = find_task(task)
     else:
-        task, split = table_task_of(fine_tuned, kind, file), "test"
+        task, split = user_file_task_of(fine_tuned, kind, file), "test"
     examples = load_examples(task, split, data_dir, download)
     _check_fits(model, fine_tuned, kind, task, examples)
     answers = predict(fine_tuned, examples)

@@ -3,7 +3,7 @@
     python -m training.finetune --task sst2 --preset NAME --data-dir DIR --output DIR
     python -m training.finetune --train FILE --validation FILE --preset NAME --output DIR
 
-FILE is a .csv, .tsv or .jsonl whose columns say what the task is; see `training.text_tables`.
+FILE is a .csv, .tsv or .jsonl whose columns say what the task is; see `training.datasets.user_files`.
 
 Interrupted, the same command goes on where the last checkpoint left it. DIR/best is the preset of
 the best epoch on the validation split, DIR/result.json its score, DIR/logs are for TensorBoard.
@@ -18,22 +18,27 @@ import keras
 import tensorflow as tf
 
 import gpt1_keras
+from gpt1_keras.cli import check_at_least_one
 from gpt1_keras.files import atomic_path
 from gpt1_keras.presets import CONFIGURATIONS, PRETRAINED, configuration, find_preset
-from training.checks import check_counts
-from training.data import batch_order, count_tokens, load_examples, make_batches
-from training.models import build_model
-from training.run import Run
-from training.scoring import predict, score
-from training.tasks import TASKS, find_task
-from training.text_tables import find_table_task
-from training.tokenizers import check_normalization
+from gpt1_keras.presets.tokenizers import check_normalization
+from training.datasets.labelled_examples import (
+    batch_order,
+    count_tokens,
+    load_examples,
+    make_batches,
+)
+from training.datasets.task_models import build_model
+from training.datasets.tasks import TASKS, find_task
+from training.datasets.user_files import find_user_file_task
+from training.evaluation.scoring import predict, score
+from training.runs.run_folder import Run
 
 _BATCHES_PER_CHECKPOINT = 200
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class FinetuneOptions:
     """What determines a run; a run goes on only under the same options.
 
     Raises:
@@ -66,7 +71,7 @@ class Options:
             raise ValueError("Give either --task, or both --train and --validation.")
         if self.task is not None:
             find_task(self.task)
-        check_counts(self, "num_merges", "epochs", "batch_size", "limit_examples")
+        check_at_least_one(self, "num_merges", "epochs", "batch_size", "limit_examples")
         check_normalization(self.normalization)
         if self.transfer not in ("all", "none") and not self.transfer.isdecimal():
             raise ValueError(f"transfer must be all, none or a number. Received: {self.transfer}.")
@@ -82,7 +87,7 @@ def finetune(options, output, data_dir=None, download=False, verbose="auto"):
     """Runs, or goes on with, a fine-tuning.
 
     Args:
-        options: `Options`.
+        options: `FinetuneOptions`.
         output: path of the run's folder.
         data_dir: path of the prepared data sets.
         download: bool, whether to fetch a data set that is not there.
@@ -100,12 +105,12 @@ def finetune(options, output, data_dir=None, download=False, verbose="auto"):
         return run.result
     run.start()
     if options.task is None:
-        task = find_table_task(options.train, options.validation)
+        task = find_user_file_task(options.train, options.validation)
     else:
         task = find_task(options.task)
     train = load_examples(task, "train", data_dir, download).labelled()
     if options.limit_examples is not None:
-        train = train.draw(options.limit_examples, options.seed)
+        train = train.sample(options.limit_examples, options.seed)
     validation = load_examples(task, "validation", data_dir, download).labelled()
     keras.utils.set_random_seed(options.seed)
     model = build_model(options, task, train)
@@ -223,7 +228,9 @@ def _parser():
     add("--dropout", type=float, help="the decoder's dropout (default: the model's own)")
     add("--limit-examples", type=int, help="train on this many examples, drawn at random")
     add("--seed", type=int, help="of weights, order and dropout (default: %(default)s)")
-    parser.set_defaults(**{field.name: field.default for field in dataclasses.fields(Options)})
+    parser.set_defaults(
+        **{field.name: field.default for field in dataclasses.fields(FinetuneOptions)}
+    )
     return parser
 
 
@@ -231,7 +238,7 @@ def main(arguments=None):
     namespace = vars(_parser().parse_args(arguments))
     elsewhere = {name: namespace.pop(name) for name in ("output", "data_dir", "download")}
     try:
-        result = finetune(Options(**namespace), **elsewhere)
+        result = finetune(FinetuneOptions(**namespace), **elsewhere)
     except (FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

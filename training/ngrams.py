@@ -3,7 +3,7 @@
     python -m training.ngrams --corpus DIR --output FILE.json
 
 It counts the train split and scores every token of the validation split but the first of each
-shard, exactly those that `training.windows.sequential_windows` scores; or with `--tokens` the first
+shard, exactly those that `training.corpus.windows.sequential_windows` scores; or with `--tokens` the first
 of them, as many as a run with `--validation-batches` looks at. The unigram is smoothed by
 adding one; the trigram by interpolated modified Kneser-Ney (Chen & Goodman 1998), the best that
 counting alone is known to do. No n-gram crosses shards. About 50 bytes of memory a token.
@@ -18,7 +18,7 @@ import time
 import numpy as np
 
 from gpt1_keras.files import atomic_path
-from training.windows import Corpus, Split
+from training.corpus.windows import Corpus, Split
 
 ORDER = 3
 # Where no discounts can be estimated, as in a corpus so small that nothing occurs four times.
@@ -29,7 +29,7 @@ class Unigram:
     """The probability of each token whatever stands before it, as if all occurred once more.
 
     Args:
-        split: `training.windows.Split`.
+        split: `training.corpus.windows.Split`.
         vocabulary_size: int.
     """
 
@@ -52,7 +52,7 @@ class KneserNey:
     n-gram occurs, the others behind how many different tokens it does.
 
     Args:
-        split: `training.windows.Split`.
+        split: `training.corpus.windows.Split`.
         vocabulary_size: int.
         order: int, 3 for trigrams.
 
@@ -156,7 +156,7 @@ def perplexity(model, split):
 
     Args:
         model: `Unigram` or `KneserNey`.
-        split: `training.windows.Split`.
+        split: `training.corpus.windows.Split`.
 
     Returns:
         float.
@@ -180,7 +180,7 @@ def score(corpus, tokens=None):
     """Counts the train split of a corpus and scores its validation split.
 
     Args:
-        corpus: `training.windows.Corpus`.
+        corpus: `training.corpus.windows.Corpus`.
         tokens: int, how many to score, the first ones; all by default.
 
     Returns:
@@ -240,7 +240,9 @@ def main(arguments=None):
         description="Score a corpus's validation split by a unigram and a trigram model.",
     )
     parser.add_argument("--corpus", required=True, help="folder that training.corpus wrote")
-    parser.add_argument("--output", help="JSON file for the scores, as training.draw takes it")
+    parser.add_argument(
+        "--output", help="JSON file for the scores, as training.plot_pretraining takes it"
+    )
     parser.add_argument("--tokens", type=int, help="score only the first (default: all)")
     options = parser.parse_args(arguments)
     started = time.monotonic()

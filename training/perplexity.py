@@ -12,8 +12,8 @@ import sys
 
 import gpt1_keras
 from gpt1_keras.presets import PRETRAINED, find_preset
-from training.batches import validation_batches
-from training.windows import Corpus, count_sequential_batches
+from training.corpus.batches import validation_batches
+from training.corpus.windows import Corpus, count_sequential_batches
 
 _BATCH_SIZE = 16
 
@@ -23,7 +23,7 @@ def perplexity(preset, corpus, split="validation"):
 
     Args:
         preset: name of a preset that ships, or path of a preset's folder.
-        corpus: `training.windows.Corpus`, made with the preset's tokenizer.
+        corpus: `training.corpus.windows.Corpus`, made with the preset's tokenizer.
         split: str.
 
     Returns:

@@ -23,27 +23,40 @@ import numpy as np
 
 import gpt1_keras
 from gpt1_keras.files import atomic_path
-from gpt1_keras.layers import INITIALIZER_STDDEV
-from gpt1_keras.optimizer import GPT1Adam, PretrainingSchedule
-from gpt1_keras.presets import CONFIGURATIONS, build_decoder
-from training.batches import training_batches, validation_batches
-from training.pretrain_options import DTYPES, Options, Pace
-from training.run import Run
-from training.strategies import STRATEGIES, find_strategy
-from training.throughput import flops_per_token, measure_peak
-from training.windows import Corpus, Windows, count_sequential_batches, count_sequential_tokens
+from gpt1_keras.models.layers import INITIALIZER_STDDEV
+from gpt1_keras.optimization.optimizer import GPT1Adam, PretrainingSchedule
+from gpt1_keras.presets import CONFIGURATIONS, build_backbone
+from training.corpus.batches import training_batches, validation_batches
+from training.corpus.windows import (
+    Corpus,
+    Windows,
+    count_sequential_batches,
+    count_sequential_tokens,
+)
+from training.evaluation.throughput import flops_per_token, measure_peak
+from training.runs.pretrain_options import DTYPES, CheckpointSchedule, PretrainOptions
+from training.runs.run_folder import Run
+from training.runs.strategies import STRATEGIES, find_strategy
 
 
-def pretrain(options, corpus, output, strategy="none", jit_compile="auto", pace=None, verbose=1):
+def pretrain(
+    options,
+    corpus,
+    output,
+    strategy="none",
+    jit_compile="auto",
+    checkpoint_schedule=None,
+    verbose=1,
+):
     """Runs, or goes on with, a pre-training.
 
     Args:
-        options: `Options`.
+        options: `PretrainOptions`.
         corpus: path of a corpus that `training.corpus` wrote.
         output: path of the run's folder.
         strategy: one of `STRATEGIES`.
         jit_compile: as in `keras.Model.compile`.
-        pace: `Pace`.
+        checkpoint_schedule: `CheckpointSchedule`.
         verbose: progress bars, as in `keras.Model.fit`.
 
     Returns:
@@ -55,12 +68,12 @@ def pretrain(options, corpus, output, strategy="none", jit_compile="auto", pace=
             checkpoint.
         OSError: a checkpoint could not be written.
     """
-    pace = pace or Pace()
+    checkpoint_schedule = checkpoint_schedule or CheckpointSchedule()
     strategy, is_chief = find_strategy(strategy)
     corpus = Corpus(corpus)
     corpus.verify()
     facts = {**dataclasses.asdict(options), "corpus_fingerprint": corpus.fingerprint}
-    run = Run(output, facts, pace.keep)
+    run = Run(output, facts, checkpoint_schedule.keep)
     if run.result:
         return run.result
     if is_chief:
@@ -79,7 +92,10 @@ def pretrain(options, corpus, output, strategy="none", jit_compile="auto", pace=
         * flops_per_token(model.backbone.get_config(), options.sequence_length)
     )
     while step < options.steps:
-        steps = min(pace.checkpoint_every - step % pace.checkpoint_every, options.steps - step)
+        steps = min(
+            checkpoint_schedule.checkpoint_every - step % checkpoint_schedule.checkpoint_every,
+            options.steps - step,
+        )
         started = time.monotonic()
         losses = model.fit(
             training_batches(train, step, steps, strategy),
@@ -99,9 +115,14 @@ def pretrain(options, corpus, output, strategy="none", jit_compile="auto", pace=
             "share_of_peak": round(steps * flops / seconds / peak, 4),
         }
         if "validation" in corpus.splits:
-            entry |= _validate(model, corpus, options, strategy, pace.validation_batches)
+            entry |= _validate(
+                model, corpus, options, strategy, checkpoint_schedule.validation_batches
+            )
         if is_chief:
-            if pace.snapshot_every and step % pace.snapshot_every == 0:
+            if (
+                checkpoint_schedule.snapshot_every
+                and step % checkpoint_schedule.snapshot_every == 0
+            ):
                 run.save_snapshot(model.backbone, step)
             run.add(entry)
             run.checkpoints.save(model, step)
@@ -115,7 +136,7 @@ def build_model(options, vocabulary_size, jit_compile="auto"):
     Its weights are drawn by numpy, and so are the same on every backend and under every strategy.
     """
     keras.utils.set_random_seed(options.seed)  # dropout's
-    backbone = build_decoder(
+    backbone = build_backbone(
         options.config, vocabulary_size, dtype=options.dtype, dropout=options.dropout
     )
     random = np.random.default_rng(options.seed)
@@ -154,12 +175,12 @@ def _finish(run, model, corpus, options, strategy, is_chief):
     if not _has_tensorflow():
         print("The preset needs TensorFlow: run the same command where it is installed.")
         return facts
-    from training.tokenizers import load_tokenizer
+    from gpt1_keras.presets.tokenizers import load_tokenizer
 
     tokenizer = load_tokenizer(corpus.tokenizer_folder)
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tokenizer, options.sequence_length)
     # The run's dropout suits so much text; fine-tuning, on little, wants the configuration's.
-    backbone = build_decoder(options.config, corpus.vocabulary_size, dtype=options.dtype)
+    backbone = build_backbone(options.config, corpus.vocabulary_size, dtype=options.dtype)
     backbone.set_weights(model.backbone.get_weights())
     with atomic_path(run.folder / "preset") as temporary:
         gpt1_keras.GPT1CausalLM(backbone, preprocessor).save_to_preset(temporary)
@@ -207,7 +228,7 @@ def _parser():
     add("--dtype", help=f"one of {', '.join(DTYPES)} (default: %(default)s)")
     add("--accumulation-steps", type=int, help="slices of a batch (default: %(default)s)")
     add("--seed", type=int, help="of weights, windows and dropout (default: %(default)s)")
-    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
+    defaults = {field.name: field.default for field in dataclasses.fields(PretrainOptions)}
     parser.set_defaults(**{n: v for n, v in defaults.items() if n not in ("config", "steps")})
     how = parser.add_argument_group("how to run (not part of what determines the model)")
     add = how.add_argument
@@ -230,12 +251,19 @@ def main(arguments=None):
     namespace = vars(_parser().parse_args(arguments))
     place = {name: namespace.pop(name) for name in ("corpus", "output", "strategy")}
     jit_compile = {"auto": "auto", "on": True, "off": False}[namespace.pop("jit_compile")]
-    pace = {field.name: namespace.pop(field.name) for field in dataclasses.fields(Pace)}
+    checkpoint_schedule = {
+        field.name: namespace.pop(field.name) for field in dataclasses.fields(CheckpointSchedule)
+    }
     if namespace.pop("deterministic"):
         _make_deterministic()
     try:
-        options, pace = Options(**namespace), Pace(**pace)
-        result = pretrain(options, **place, jit_compile=jit_compile, pace=pace)
+        options, checkpoint_schedule = (
+            PretrainOptions(**namespace),
+            CheckpointSchedule(**checkpoint_schedule),
+        )
+        result = pretrain(
+            options, **place, jit_compile=jit_compile, checkpoint_schedule=checkpoint_schedule
+        )
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -17,8 +17,8 @@ import statistics
 import sys
 
 from gpt1_keras.files import atomic_path
-from training.plots import COLORS, new_axes, save
-from training.tables import FULL, OURS, TABLES
+from training.evaluation.plots import COLORS, new_axes, save
+from training.paper.published_results import FULL, OURS, TABLES
 
 _MISSING = "\N{EN DASH}"
 
@@ -123,7 +123,7 @@ def fill(table, results):
     """The rows of a table.
 
     Args:
-        table: `training.tables.Table`.
+        table: `training.paper.published_results.Table`.
         results: `Results`.
 
     Returns:
@@ -183,7 +183,7 @@ def as_csv(columns, rows):
     return text.getvalue()
 
 
-def draw(title, columns, rows, path):
+def plot_table(title, columns, rows, path):
     """The same, as bars: a published row in a pale colour, ours of its kind in the full one."""
     figure, axes = new_axes(width=1.6 * len(columns) + 2)
     width = 0.8 / len(rows)
@@ -227,7 +227,7 @@ def report(folders, output):
             continue
         parts.append(as_markdown(table.title, columns, rows))
         _write(output / f"{name}.csv", as_csv(columns, rows))
-        draw(table.title, columns, rows, output / f"{name}.svg")
+        plot_table(table.title, columns, rows, output / f"{name}.svg")
     text = "\n".join(parts)
     _write(output / "tables.md", text)
     return text

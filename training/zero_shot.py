@@ -20,14 +20,14 @@ import sys
 import numpy as np
 
 import gpt1_keras
+from gpt1_keras.cli import check_at_least_one
 from gpt1_keras.files import atomic_path
 from gpt1_keras.presets import PRETRAINED, find_preset
-from training.checks import check_counts
-from training.likelihood import Scorer
-from training.metrics import METRICS
-from training.plots import COLORS, new_axes, save
-from training.probes import PROBES, find_probe
-from training.tfds_builders import prepared_builder, read_split
+from training.datasets.tfds_builders import prepared_builder, read_split
+from training.evaluation.likelihood import Scorer
+from training.evaluation.metrics import METRICS
+from training.evaluation.plots import COLORS, new_axes, save
+from training.paper.probes import PROBES, find_probe
 
 _SNAPSHOT = re.compile(r"(\d{8})\.weights\.h5")
 
@@ -37,7 +37,7 @@ def zero_shot(preset, names, data_dir=None, download=False, limit=None):
 
     Args:
         preset: name of a preset that ships, or path of a language model's preset.
-        names: keys of `training.probes.PROBES`.
+        names: keys of `training.paper.probes.PROBES`.
         data_dir, download, limit: as in `run_probe`.
 
     Returns:
@@ -101,9 +101,9 @@ def run_probe(scorer, probe, data_dir=None, download=False, limit=None):
     """Runs a probe.
 
     Args:
-        scorer: `training.likelihood.Scorer`.
-        probe: `training.probes.Probe`.
-        data_dir, download: as in `training.data.load_examples`.
+        scorer: `training.evaluation.likelihood.Scorer`.
+        probe: `training.paper.probes.Probe`.
+        data_dir, download: as in `training.datasets.labelled_examples.load_examples`.
         limit: optional int, how many questions to ask, the first ones.
 
     Returns:
@@ -139,7 +139,7 @@ def best_threshold(scores, labels, metric):
     return candidates[int(np.argmax(found))]
 
 
-def draw_series(results, path):
+def plot_series(results, path):
     """Draws shares of the way from guessing to the best, against updates.
 
     Args:
@@ -221,14 +221,14 @@ def main(arguments=None):
     try:
         if (options.preset is None) == (options.run is None):
             raise ValueError("Give either --preset or --run.")
-        check_counts(options, "limit")
+        check_at_least_one(options, "limit")
         names, output = options.probes.split(","), pathlib.Path(options.output)
         if options.run is not None:
             result = zero_shot_series(options.run, names, output / "result.json", **place)
             results = [result]
             if options.beside is not None:
                 results.append(json.loads(pathlib.Path(options.beside).read_text()))
-            draw_series(results, output / "zero_shot.svg")
+            plot_series(results, output / "zero_shot.svg")
             return 0
         scores = zero_shot(options.preset, names, **place)
         asked = {"preset": options.preset, "limit": options.limit, "probes": scores}

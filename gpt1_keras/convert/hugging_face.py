@@ -7,7 +7,6 @@ import keras
 import safetensors.numpy
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from gpt1_keras.bpe.vocabulary import END_OF_WORD, UNKNOWN
 from gpt1_keras.convert.weights import (
     block_variables,
     build_causal_lm,
@@ -15,8 +14,9 @@ from gpt1_keras.convert.weights import (
     require_files,
 )
 from gpt1_keras.files import atomic_path
-from gpt1_keras.layers import LAYER_NORM_EPSILON
-from gpt1_keras.tokenizer import GPT1Tokenizer
+from gpt1_keras.models.layers import LAYER_NORM_EPSILON
+from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 
 _CONFIG, _WEIGHTS, _VOCABULARY, _MERGES = (
     "config.json",

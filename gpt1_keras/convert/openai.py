@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 
 from gpt1_keras.convert.weights import build_causal_lm, read_json, require_files
-from gpt1_keras.tokenizer import GPT1Tokenizer
+from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 _VOCABULARY, _MERGES, _SHAPES = "encoder_bpe_40000.json", "vocab_40000.bpe", "params_shapes.json"
 _PARTS = [f"params_{part}.npy" for part in range(10)]

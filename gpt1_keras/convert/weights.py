@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 
-from gpt1_keras.backbone import GPT1Backbone
-from gpt1_keras.layers import INITIALIZER_STDDEV
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.models.layers import INITIALIZER_STDDEV
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
 from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
 

@@ -1,6 +1,16 @@
-"""Named configurations of the decoder, and the pre-trained models that ship."""
+"""Named configurations of the backbones, the pre-trained models that ship, and loading presets."""
 
-from gpt1_keras.presets.configurations import CONFIGURATIONS, build_decoder, configuration
+from gpt1_keras.presets.configurations import CONFIGURATIONS, build_backbone, configuration
 from gpt1_keras.presets.pretrained import PRETRAINED, find_preset
+from gpt1_keras.presets.tasks import load_task
+from gpt1_keras.presets.tokenizers import load_tokenizer
 
-__all__ = ["CONFIGURATIONS", "PRETRAINED", "build_decoder", "configuration", "find_preset"]
+__all__ = [
+    "CONFIGURATIONS",
+    "PRETRAINED",
+    "build_backbone",
+    "configuration",
+    "find_preset",
+    "load_task",
+    "load_tokenizer",
+]

@@ -1,7 +1,7 @@
 """Named configurations of the decoder."""
 
-from gpt1_keras.backbone import GPT1Backbone
-from gpt1_keras.lstm_backbone import LSTMBackbone
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.models.lstm_backbone import LSTMBackbone
 
 # Arguments of `GPT1Backbone`, or of `LSTMBackbone` where the name says so.
 CONFIGURATIONS = {
@@ -44,7 +44,7 @@ def configuration(name):
     return CONFIGURATIONS[name]
 
 
-def build_decoder(name, vocabulary_size, **changes):
+def build_backbone(name, vocabulary_size, **changes):
     """A fresh decoder.
 
     Args:

@@ -8,7 +8,7 @@ import pathlib
 
 from keras_hub.src.utils.preset_utils import register_presets
 
-from gpt1_keras.backbone import GPT1Backbone
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 
 PRETRAINED = {
     "gpt1_tiny_books": "GPT-1 of 5 million parameters, pre-trained on books of the public domain.",

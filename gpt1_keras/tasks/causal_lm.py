@@ -4,9 +4,9 @@ import keras
 import keras_hub
 from keras import ops
 
-from gpt1_keras.backbone import GPT1Backbone
-from gpt1_keras.objective import next_token_loss
-from gpt1_keras.optimizer import pretraining_optimizer
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.optimization.objective import next_token_loss
+from gpt1_keras.optimization.optimizer import pretraining_optimizer
 from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
 from gpt1_keras.tasks.raw_text_task import RawTextTask
 

@@ -4,9 +4,9 @@ import keras
 import keras_hub
 import numpy as np
 
-from gpt1_keras.backbone import GPT1Backbone
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenizer import GPT1Tokenizer
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")

@@ -4,13 +4,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from gpt1_keras.layers import initializer
-from gpt1_keras.objective import (
+from gpt1_keras.models.layers import initializer
+from gpt1_keras.optimization.objective import (
     AuxiliaryLanguageModeling,
     SoftLabelCrossEntropy,
     sequence_weights,
 )
-from gpt1_keras.optimizer import finetuning_optimizer
+from gpt1_keras.optimization.optimizer import finetuning_optimizer
 from gpt1_keras.tasks.labels import encode_labels, encode_scores
 from gpt1_keras.tasks.raw_text_task import RawTextTask
 
@@ -64,7 +64,7 @@ class FinetunedTask(RawTextTask):
             **kwargs,
         )
 
-    def answer(self, inputs):
+    def predict_outputs(self, inputs):
         """The model's outputs in inference, from no more hidden states than they need.
 
         Args:
@@ -82,10 +82,10 @@ class FinetunedTask(RawTextTask):
         return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
 
 
-class AnsweringTask(FinetunedTask):
+class ClassOrScoreTask(FinetunedTask):
     """Mixed into tasks whose answer is one of some classes, or a score in a range."""
 
-    def set_answers(self, num_classes, class_names, score_range, activation):
+    def set_labels(self, num_classes, class_names, score_range, activation):
         """Sets what the answers are; returns how many outputs they take, int.
 
         Raises:

@@ -4,8 +4,8 @@ import keras
 import keras_hub
 from keras import ops
 
-from gpt1_keras.backbone import GPT1Backbone
-from gpt1_keras.objective import branch_weights
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.optimization.objective import branch_weights
 from gpt1_keras.tasks.finetuned_task import FinetunedTask
 from gpt1_keras.tasks.multiple_choice_preprocessor import GPT1MultipleChoicePreprocessor
 
@@ -67,7 +67,7 @@ class GPT1MultipleChoice(FinetunedTask, keras_hub.models.Task):
         scores = ops.cast(ops.squeeze(self.head(states), axis=-1), "float32")
         return ops.where(is_there, scores, _ABSENT)
 
-    def answer(self, inputs):
+    def predict_outputs(self, inputs):
         names = ("token_ids", "extract_indices", "positions", "branches")
         states = self.backbone.states_at(*(inputs[name] for name in names))
         return self._score(states, inputs["extract_indices"] >= 0)

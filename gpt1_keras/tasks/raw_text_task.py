@@ -10,10 +10,10 @@ from keras_hub.src.utils.preset_utils import (
     load_json,
 )
 
-from gpt1_keras.decoder import Decoder
 from gpt1_keras.files import reading_weights
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.step import TrainingStep
+from gpt1_keras.models.causal_backbone import CausalBackbone
+from gpt1_keras.optimization.training_step import TrainingStep
 
 
 class RawTextTask(TrainingStep):
@@ -44,7 +44,7 @@ class RawTextTask(TrainingStep):
         """
         loader = get_preset_loader(preset)
         decoder_cls = loader.check_backbone_class()
-        if not issubclass(decoder_cls, Decoder):
+        if not issubclass(decoder_cls, CausalBackbone):
             raise ValueError(
                 f"{preset} holds a {decoder_cls.__name__}; {cls.__name__} needs a decoder of "
                 "gpt1_keras."

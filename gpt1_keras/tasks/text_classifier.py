@@ -3,13 +3,13 @@
 import keras
 import keras_hub
 
-from gpt1_keras.backbone import GPT1Backbone
-from gpt1_keras.tasks.finetuned_task import AnsweringTask, last_places, last_states
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.tasks.finetuned_task import ClassOrScoreTask, last_places, last_states
 from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1TextClassifier(AnsweringTask, keras_hub.models.TextClassifier):
+class GPT1TextClassifier(ClassOrScoreTask, keras_hub.models.TextClassifier):
     """Classifies texts, or pairs of texts as in entailment (sections 3.2 and 3.3).
 
     A linear layer on the decoder's state at the extract token. `fit`, `evaluate` and `predict`
@@ -56,7 +56,7 @@ class GPT1TextClassifier(AnsweringTask, keras_hub.models.TextClassifier):
         **kwargs,
     ):
         # === Layers ===
-        units = self.set_answers(num_classes, class_names, score_range, activation)
+        units = self.set_labels(num_classes, class_names, score_range, activation)
         self.add_head(backbone, preprocessor, units, dropout)
 
         # === Functional model ===
@@ -71,7 +71,7 @@ class GPT1TextClassifier(AnsweringTask, keras_hub.models.TextClassifier):
         inputs = {"token_ids": token_ids, "padding_mask": padding_mask}
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
 
-    def answer(self, inputs):
+    def predict_outputs(self, inputs):
         last = last_places(inputs["padding_mask"])
         states = self.backbone.states_at(inputs["token_ids"], last)
         return self.activate(self.head(states[:, 0]))

@@ -3,10 +3,10 @@
 import keras
 import keras_hub
 
-from gpt1_keras.backbone import GPT1Backbone
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenizer import GPT1Tokenizer
-from gpt1_keras.transforms import frame, pad
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.tokenization.input_transformations import frame, pad
+from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")

@@ -4,13 +4,13 @@ import keras
 import keras_hub
 from keras import ops
 
-from gpt1_keras.backbone import GPT1Backbone
-from gpt1_keras.tasks.finetuned_task import AnsweringTask, last_places, last_states
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.tasks.finetuned_task import ClassOrScoreTask, last_places, last_states
 from gpt1_keras.tasks.text_similarity_preprocessor import GPT1TextSimilarityPreprocessor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1TextSimilarity(AnsweringTask, keras_hub.models.Task):
+class GPT1TextSimilarity(ClassOrScoreTask, keras_hub.models.Task):
     """Classifies or scores pairs of texts that have no order (section 3.3).
 
     Both orders of a pair are read, and the linear layer is on the sum of their states at the
@@ -56,7 +56,7 @@ class GPT1TextSimilarity(AnsweringTask, keras_hub.models.Task):
         **kwargs,
     ):
         # === Layers ===
-        units = self.set_answers(num_classes, class_names, score_range, activation)
+        units = self.set_labels(num_classes, class_names, score_range, activation)
         self.add_head(backbone, preprocessor, units, dropout)
 
         # === Functional model ===
@@ -73,7 +73,7 @@ class GPT1TextSimilarity(AnsweringTask, keras_hub.models.Task):
         )
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
 
-    def answer(self, inputs):
+    def predict_outputs(self, inputs):
         token_ids, padding_mask = (
             _one_batch(inputs[name]) for name in ("token_ids", "padding_mask")
         )

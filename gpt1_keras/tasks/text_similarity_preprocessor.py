@@ -4,7 +4,7 @@ import keras
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
-from gpt1_keras.transforms import frame
+from gpt1_keras.tokenization.input_transformations import frame
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")

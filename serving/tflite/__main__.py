@@ -12,8 +12,7 @@ import sys
 # Read at import: only errors are of interest here.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from gpt1_keras.presets import PRETRAINED
-from serving.export import load_task
+from gpt1_keras.presets import PRETRAINED, load_task
 from serving.tflite.convert import MAX_BYTES, SEQUENCE_LENGTH, convert
 from serving.tflite.quantize import QUANTIZATIONS
 

@@ -10,13 +10,13 @@ from tensorflow.lite.python.convert import ConverterError
 
 import gpt1_keras
 from gpt1_keras.files import atomic_path
-from gpt1_keras.tasks.finetuned_task import AnsweringTask
+from gpt1_keras.tasks.finetuned_task import ClassOrScoreTask
 from gpt1_keras.tasks.raw_text_task import RawTextTask
-from serving.export import metadata_of
+from serving.export.exporter import metadata_of
+from serving.tflite.language_model_graph import NextTokenGraph
 from serving.tflite.metadata import add_metadata
-from serving.tflite.next_token import NextTokenGraph
 from serving.tflite.quantize import check_quantization, quantize
-from serving.tflite.tasks import AnswerGraph, ChoiceGraph
+from serving.tflite.task_graphs import ChoiceGraph, ClassOrScoreGraph
 
 MAX_BYTES = 512
 SEQUENCE_LENGTH = 128
@@ -113,8 +113,8 @@ def _graph_of(model, sizes, sequence_length, num_choices):
         )
     if has_choices:
         return ChoiceGraph(model, sizes, sequence_length, num_choices)
-    if isinstance(model, AnsweringTask):
-        return AnswerGraph(model, sizes, sequence_length)
+    if isinstance(model, ClassOrScoreTask):
+        return ClassOrScoreGraph(model, sizes, sequence_length)
     return NextTokenGraph(model, sizes, sequence_length)
 
 

@@ -1,4 +1,4 @@
-"""`gpt1_keras.transforms`'s framing in LiteRT's built-in ops, on tensors of fixed size.
+"""`gpt1_keras.tokenization.input_transformations`'s framing in LiteRT's built-in ops, on tensors of fixed size.
 
 A sequence is pieces laid one behind the other: texts, which `ByteTokenizer` found, special tokens
 and padding. All are stretches of one vector, so a sequence is one gather.
@@ -6,7 +6,7 @@ and padding. All are stretches of one vector, so a sequence is one gather.
 
 import tensorflow as tf
 
-from gpt1_keras.transforms import segment_limit
+from gpt1_keras.tokenization.input_transformations import segment_limit
 
 
 class Framer:

@@ -4,7 +4,7 @@ import contextlib
 import io
 import logging
 
-from serving.tflite.decoder import LOGITS
+from serving.tflite.device_backbone import LOGITS
 
 QUANTIZATIONS = ("none", "float16", "int8", "int4")
 

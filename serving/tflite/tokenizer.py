@@ -8,9 +8,9 @@ bytes, so they fit in its slots.
 import numpy as np
 import tensorflow as tf
 
-from gpt1_keras.bpe.bert import BertNormalizer
-from gpt1_keras.bpe.pair_table import ABSENT, PairTable
-from serving.tflite.letters import FIRST_LETTER, LetterTable
+from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
+from gpt1_keras.tokenization.normalization.bert import BertNormalizer
+from serving.tflite.normalization_table import FIRST_LETTER, NormalizationTable
 
 _LARGEST = 2**31 - 1
 
@@ -44,7 +44,7 @@ class ByteTokenizer:
                 "of a character depends on others around it, for which LiteRT has no built-in "
                 f"ops. Expected {BertNormalizer.name!r}."
             )
-        self._letters = LetterTable(vocabulary)
+        self._letters = NormalizationTable(vocabulary)
         symbols = np.stack([vocabulary.left, vocabulary.right], -1) + 1
         pairs, ranks = np.unique(symbols, axis=0, return_index=True)
         self._rank = PairTable(*pairs.T, ranks)
@@ -90,7 +90,7 @@ class ByteTokenizer:
         return tf.gather(words, tf.gather(places, self._ends))
 
     def _merge(self, symbols, words):
-        """Merges as `gpt1_keras.bpe.merges.Merger`; in each round, each word the first of its best.
+        """Merges as `gpt1_keras.tokenization.merges.Merger`; in each round, each word the first of its best.
 
         Args:
             symbols: int32 `[slots]`, the base symbols, 0 for none.

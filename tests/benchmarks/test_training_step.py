@@ -14,7 +14,7 @@ from benchmarks.setting import SIZES
 from benchmarks.training_step import Duel
 from benchmarks.turns import Worker
 from gpt1_keras.convert.weights import block_variables
-from training.throughput import flops_per_token
+from training.evaluation.throughput import flops_per_token
 
 ROOT = pathlib.Path(__file__).parents[2]
 

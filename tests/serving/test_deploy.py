@@ -22,9 +22,8 @@ from google.protobuf import (
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-from serving import flags
-from serving.config_files import read_metrics_path, read_models
-from serving.server import Server
+from serving.server import Server, flags
+from serving.server.config_files import read_metrics_path, read_models
 
 DEPLOY = pathlib.Path(__file__).parents[2] / "serving" / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "docker-compose.yaml").read_text())

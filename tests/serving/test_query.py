@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from serving import query
-from serving.clients import QueryError
+from serving.client.clients import QueryError
 from serving.server import Server
 
 STRINGS = tf.TensorSpec([None], tf.string)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from training.corpus import Options, make_corpus
-from training.windows import Corpus
+from training.corpus.build import CorpusOptions, make_corpus
+from training.corpus.windows import Corpus
 
 STORIES = {
     "train/b/second.txt": "A bad film.\r\nAnd a dull one,\n\n\nthe staff were kind",
@@ -99,7 +99,7 @@ def corpus(tmp_path_factory, write_texts, tokenizer_dir):
 
     folder = tmp_path_factory.mktemp("corpus")
     texts = {"train/a.txt": text(1500), "train/b.txt": text(500), "valid/c.txt": text(200)}
-    options = Options(write_texts(folder / "texts", texts), tokenizer=tokenizer_dir)
+    options = CorpusOptions(write_texts(folder / "texts", texts), tokenizer=tokenizer_dir)
     make_corpus(options, folder / "corpus")
     return folder / "corpus"
 

@@ -7,9 +7,9 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
+from training.datasets.task_models import load_model
 from training.evaluate import evaluate, main
-from training.finetune import Options, finetune
-from training.models import load_model
+from training.finetune import FinetuneOptions, finetune
 
 WORDS = ("good", "kind", "lovely", "dull", "bad", "film")
 FAST = {
@@ -34,7 +34,7 @@ def run(folder, name, rows):
     """A model trained for a moment on a file of these rows."""
     path = folder / f"{name}.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = Options(train=str(path), validation=str(path), **FAST)
+    options = FinetuneOptions(train=str(path), validation=str(path), **FAST)
     result = finetune(options, folder / name, verbose=0)
     return path, str(folder / name / "best"), result
 
@@ -68,7 +68,7 @@ def mrpc(folder, made_up_tfds):
     unlabelled = [{**row, "label": -1} for row in rows]
     splits = {"train": rows, "validation": rows, "test": unlabelled}
     data_dir = made_up_tfds("glue/mrpc", splits)
-    result = finetune(Options("mrpc", **FAST), folder / "mrpc", data_dir, verbose=0)
+    result = finetune(FinetuneOptions("mrpc", **FAST), folder / "mrpc", data_dir, verbose=0)
     return str(folder / "mrpc" / "best"), data_dir, rows, result
 
 

@@ -11,11 +11,11 @@ from tensorflow.python.framework import config as tensorflow_config
 
 import gpt1_keras
 from training import finetune as program
-from training import run as run_module
-from training.data import Examples, load_examples
-from training.finetune import Options, finetune, main
-from training.models import build_model
-from training.tasks import TASKS
+from training.datasets.labelled_examples import LabelledExamples, load_examples
+from training.datasets.task_models import build_model
+from training.datasets.tasks import TASKS
+from training.finetune import FinetuneOptions, finetune, main
+from training.runs import run_folder as run_module
 
 SMALL = {"config": "gpt1_micro", "num_merges": 200, "learning_rate": 1e-3, "limit_examples": 256}
 
@@ -25,7 +25,7 @@ def weights(folder):
 
 
 def test_fine_tuning_keeps_the_best_model_and_its_score(tfds_dir, tmp_path, capsys):
-    options = Options("cola", epochs=2, **SMALL)
+    options = FinetuneOptions("cola", epochs=2, **SMALL)
     result = finetune(options, tmp_path, tfds_dir, verbose=0)
     assert json.loads((tmp_path / "result.json").read_text()) == result
     assert (result["metric"], result["decoder"]) == ("matthews", "GPT1Backbone")
@@ -53,7 +53,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
     tfds_dir, tmp_path, monkeypatch, deterministic_ops
 ):
     monkeypatch.setattr(program, "_BATCHES_PER_CHECKPOINT", 2)
-    options = Options("cola", epochs=2, **{**SMALL, "limit_examples": 128})
+    options = FinetuneOptions("cola", epochs=2, **{**SMALL, "limit_examples": 128})
     expected = finetune(options, tmp_path / "whole", tfds_dir, verbose=0)
 
     def interrupt(run, entry):
@@ -92,12 +92,14 @@ def preset(tmp_path, tiny_backbone, tiny_tokenizer):
     return str(tmp_path / "preset")
 
 
-SENTENCES = Examples({"text": np.array([b"a film"])}, np.array([0]), np.array([0]), ["no", "yes"])
+SENTENCES = LabelledExamples(
+    {"text": np.array([b"a film"])}, np.array([0]), np.array([0]), ["no", "yes"]
+)
 
 
 @pytest.mark.parametrize("transfer, kept", [("all", 2), ("none", None), ("0", 0), ("1", 1)])
 def test_what_is_transferred(transfer, kept, preset, tiny_backbone):
-    options = Options("sst2", preset=preset, transfer=transfer)
+    options = FinetuneOptions("sst2", preset=preset, transfer=transfer)
     found = build_model(options, TASKS["sst2"], SENTENCES).backbone
 
     def is_kept(layer, original):
@@ -111,16 +113,16 @@ def test_what_is_transferred(transfer, kept, preset, tiny_backbone):
 
 
 def test_more_blocks_than_there_are(preset):
-    options = Options("sst2", preset=preset, transfer="3")
+    options = FinetuneOptions("sst2", preset=preset, transfer="3")
     with pytest.raises(ValueError, match=r"has 2 blocks. Received: transfer=3"):
         build_model(options, TASKS["sst2"], SENTENCES)
 
 
 def test_the_normalization(preset):
-    fresh = Options("sst2", config="gpt1_micro", num_merges=10, normalization="original")
+    fresh = FinetuneOptions("sst2", config="gpt1_micro", num_merges=10, normalization="original")
     tokenizer = build_model(fresh, TASKS["sst2"], SENTENCES).preprocessor.tokenizer
     assert tokenizer.normalization == "original"
-    other = Options("sst2", preset=preset, normalization="original")
+    other = FinetuneOptions("sst2", preset=preset, normalization="original")
     with pytest.raises(ValueError, match="made with normalization='bert', .* Received: 'original'"):
         build_model(other, TASKS["sst2"], SENTENCES)
 
@@ -161,7 +163,7 @@ def test_bad_arguments_are_one_clear_line(arguments, message, tfds_dir, tmp_path
 
 
 def test_a_run_with_other_options_is_refused(tmp_path, capsys):
-    options = Options("rte", config="gpt1_micro", num_merges=200)
+    options = FinetuneOptions("rte", config="gpt1_micro", num_merges=200)
     run_module.Run(tmp_path, dataclasses.asdict(options)).start()
     status, error = run_main(
         capsys, "--task", "rte", "--config", "gpt1_micro", "--output", str(tmp_path)

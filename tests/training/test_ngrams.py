@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from training import ngrams
+from training.corpus.windows import Split, count_sequential_tokens, sequential_windows
 from training.ngrams import KneserNey, Unigram, estimate_discounts, perplexity
-from training.windows import Split, count_sequential_tokens, sequential_windows
 
 VOCABULARY = 9
 

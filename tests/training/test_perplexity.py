@@ -5,11 +5,11 @@ import re
 import pytest
 
 import gpt1_keras
+from training.corpus.windows import Corpus
 from training.perplexity import main, perplexity
-from training.pretrain import Options, pretrain
-from training.windows import Corpus
+from training.pretrain import PretrainOptions, pretrain
 
-SMALL = Options("gpt1_micro", steps=2, batch_size=4, sequence_length=128, warmup_steps=1)
+SMALL = PretrainOptions("gpt1_micro", steps=2, batch_size=4, sequence_length=128, warmup_steps=1)
 
 
 @pytest.fixture(scope="module")

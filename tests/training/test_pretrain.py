@@ -16,21 +16,21 @@ import torch
 from transformers import OpenAIGPTLMHeadModel
 
 import gpt1_keras
-from training.pretrain import Options, Pace, build_model, main, pretrain
-from training.windows import Corpus, sequential_windows
+from training.corpus.windows import Corpus, sequential_windows
+from training.pretrain import CheckpointSchedule, PretrainOptions, build_model, main, pretrain
 
 TESTS = pathlib.Path(__file__).parents[1]
-SMALL = Options(
+SMALL = PretrainOptions(
     "gpt1_micro", steps=6, batch_size=4, sequence_length=32, learning_rate=3e-3, warmup_steps=2
 )
-PACE = Pace(checkpoint_every=2, keep=2)
+PACE = CheckpointSchedule(checkpoint_every=2, keep=2)
 
 
 @pytest.fixture(scope="session")
 def whole_run(corpus, tmp_path_factory):
     """A finished run."""
     folder = tmp_path_factory.mktemp("run")
-    return folder, pretrain(SMALL, corpus, folder, pace=PACE, verbose=0)
+    return folder, pretrain(SMALL, corpus, folder, checkpoint_schedule=PACE, verbose=0)
 
 
 def test_a_run_writes_its_model_history_and_result(whole_run, corpus):
@@ -72,13 +72,17 @@ def test_the_preset_has_the_perplexity_that_is_reported(whole_run, corpus, tmp_p
 def test_the_same_command_returns_what_is_finished(whole_run, corpus):
     folder, result = whole_run
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    assert pretrain(SMALL, corpus, folder, pace=PACE) == result
+    assert pretrain(SMALL, corpus, folder, checkpoint_schedule=PACE) == result
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
 def test_the_pace_changes_nothing_in_the_model(whole_run, corpus, tmp_path):
     pretrain(
-        SMALL, corpus, tmp_path, pace=Pace(checkpoint_every=5, validation_batches=1), verbose=0
+        SMALL,
+        corpus,
+        tmp_path,
+        checkpoint_schedule=CheckpointSchedule(checkpoint_every=5, validation_batches=1),
+        verbose=0,
     )
     models = [
         gpt1_keras.GPT1CausalLM.from_preset(str(folder / "preset"))
@@ -89,7 +93,7 @@ def test_the_pace_changes_nothing_in_the_model(whole_run, corpus, tmp_path):
 
 
 def test_weights_are_the_paper_s(corpus):
-    model = build_model(Options("gpt1_small", steps=1), 8000)
+    model = build_model(PretrainOptions("gpt1_small", steps=1), 8000)
     for variable in model.backbone.trainable_variables:
         value = np.array(variable)
         if value.ndim > 1:
@@ -100,7 +104,7 @@ def test_weights_are_the_paper_s(corpus):
 
 def cut_short(options, corpus, folder, steps):
     """Goes as far as those steps, and no further."""
-    from training.run import Run
+    from training.runs.run_folder import Run
 
     class Cut(Exception):
         pass
@@ -115,7 +119,7 @@ def cut_short(options, corpus, folder, steps):
     Run.add = add
     try:
         with pytest.raises(Cut):
-            pretrain(options, corpus, folder, pace=PACE, verbose=0)
+            pretrain(options, corpus, folder, checkpoint_schedule=PACE, verbose=0)
     finally:
         Run.add = original
 
@@ -129,7 +133,7 @@ def test_a_corpus_that_changed_since(corpus, tmp_path):
     tokens[7] += 1
     np.save(shard, tokens)
     with pytest.raises(ValueError, match="has changed: its SHA-256 is"):
-        pretrain(SMALL, changed, tmp_path / "run", pace=PACE)
+        pretrain(SMALL, changed, tmp_path / "run", checkpoint_schedule=PACE)
 
     other = tmp_path / "other"
     index = json.loads((corpus / "index.json").read_text())
@@ -138,7 +142,7 @@ def test_a_corpus_that_changed_since(corpus, tmp_path):
     index["tokenizer"]["fingerprint"] = "0"
     (other / "index.json").write_text(json.dumps(index))
     with pytest.raises(ValueError, match="other options: corpus_fingerprint was .*, not "):
-        pretrain(SMALL, other, tmp_path / "run", pace=PACE)
+        pretrain(SMALL, other, tmp_path / "run", checkpoint_schedule=PACE)
     assert list((tmp_path / "run" / "checkpoints").glob("*.npz"))
 
 
@@ -147,9 +151,9 @@ def test_a_truncated_checkpoint(corpus, whole_run, tmp_path):
     newest = max((tmp_path / "checkpoints").glob("*.npz"))
     newest.write_bytes(newest.read_bytes()[:1000])
     with pytest.raises(ValueError, match="step-00000004.npz is damaged"):
-        pretrain(SMALL, corpus, tmp_path, pace=PACE, verbose=0)
+        pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=PACE, verbose=0)
     newest.unlink()
-    result = pretrain(SMALL, corpus, tmp_path, pace=PACE, verbose=0)
+    result = pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=PACE, verbose=0)
     assert result["validation_loss"] == pytest.approx(whole_run[1]["validation_loss"], abs=1e-5)
 
 
@@ -160,11 +164,16 @@ def test_a_full_disk(corpus, tmp_path, capsys):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
         with pytest.raises(OSError, match="step-00000004.npz: .* The last good one is .*00002.npz"):
-            pretrain(SMALL, corpus, tmp_path, pace=PACE, verbose=0)
+            pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=PACE, verbose=0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002.npz"]
-    assert pretrain(SMALL, corpus, tmp_path, pace=PACE, verbose=0)["history"][-1]["step"] == 6
+    assert (
+        pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=PACE, verbose=0)["history"][-1][
+            "step"
+        ]
+        == 6
+    )
 
 
 def test_other_options(whole_run, corpus):
@@ -234,7 +243,12 @@ def test_where_there_is_no_tensorflow(corpus, tmp_path):
     ]  # fmt: skip
     arguments = [str(argument) for argument in arguments]
     process = subprocess.run(
-        [sys.executable, str(TESTS / "without_tensorflow.py"), "training.pretrain", *arguments],
+        [
+            sys.executable,
+            str(TESTS / "helpers/without_tensorflow.py"),
+            "training.pretrain",
+            *arguments,
+        ],
         capture_output=True,
         text=True,
         cwd=TESTS.parent,
@@ -247,8 +261,8 @@ def test_where_there_is_no_tensorflow(corpus, tmp_path):
     assert main(arguments) == 0
     lm = gpt1_keras.GPT1CausalLM.from_preset(str(tmp_path / "jax" / "preset"))
     assert lm.backbone.dropout == 0.1  # the run's was for the run alone
-    options = Options("gpt1_micro", steps=6, batch_size=4, sequence_length=32, dropout=0.0)
-    result = pretrain(options, corpus, tmp_path / "tf", pace=PACE, verbose=0)
+    options = PretrainOptions("gpt1_micro", steps=6, batch_size=4, sequence_length=32, dropout=0.0)
+    result = pretrain(options, corpus, tmp_path / "tf", checkpoint_schedule=PACE, verbose=0)
     for ours, theirs in zip(result["history"], history, strict=True):
         for name in ("loss", "validation_loss"):
             assert ours[name] == pytest.approx(theirs[name], abs=1e-4)

@@ -6,9 +6,9 @@ import statistics
 
 import pytest
 
+from training.datasets.tasks import TASKS
+from training.paper.published_results import TABLES
 from training.report import Results, fill, main, report, variant_of
-from training.tables import TABLES
-from training.tasks import TASKS
 
 
 def result(task, seed, score, **changes):

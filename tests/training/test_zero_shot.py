@@ -9,9 +9,9 @@ import sklearn.metrics
 import tensorflow_datasets as tfds
 
 import gpt1_keras
-from training.likelihood import Scorer
-from training.pretrain import Options, Pace, pretrain
-from training.probes import PROBES, find_probe
+from training.evaluation.likelihood import Scorer
+from training.paper.probes import PROBES, find_probe
+from training.pretrain import CheckpointSchedule, PretrainOptions, pretrain
 from training.zero_shot import best_threshold, main, run_probe, zero_shot_series
 
 ASKED = 12
@@ -180,8 +180,16 @@ def test_the_threshold_is_the_best_percentile():
 @pytest.fixture(scope="module")
 def run(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    options = Options("gpt1_micro", steps=5, batch_size=4, sequence_length=32, warmup_steps=1)
-    pretrain(options, corpus, folder, pace=Pace(checkpoint_every=2, snapshot_every=2), verbose=0)
+    options = PretrainOptions(
+        "gpt1_micro", steps=5, batch_size=4, sequence_length=32, warmup_steps=1
+    )
+    pretrain(
+        options,
+        corpus,
+        folder,
+        checkpoint_schedule=CheckpointSchedule(checkpoint_every=2, snapshot_every=2),
+        verbose=0,
+    )
     return folder
 
 

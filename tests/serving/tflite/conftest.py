@@ -7,7 +7,7 @@ from ai_edge_litert.compiled_model import CompiledModel
 from ai_edge_litert.interpreter import Interpreter
 
 import gpt1_keras
-from serving.tflite import convert, decoder
+from serving.tflite import convert, device_backbone
 
 CONTEXT = 64
 MAX_BYTES = 200
@@ -24,7 +24,7 @@ def to_input(text, max_bytes=MAX_BYTES):
 def three_graphs():
     """Files with graphs for 10, 20 and 40 tokens, so that short texts run each of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoder, "SHORTEST", 10)
+        patch.setattr(device_backbone, "SHORTEST", 10)
         yield
 
 

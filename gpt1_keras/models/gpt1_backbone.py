@@ -1,0 +1,120 @@
+"""GPT1Backbone, the decoder as a functional Keras model."""
+
+import keras
+from keras import ops
+
+from gpt1_keras.models.causal_backbone import CausalBackbone
+from gpt1_keras.models.layers import Dropout, TokenAndPositionEmbedding, TransformerBlock
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
+class GPT1Backbone(CausalBackbone):
+    """The decoder of GPT-1 (Radford et al., 2018, section 3.1).
+
+    It maps token ids, int32 `[batch, length]` under the key `"token_ids"`, to hidden states, float
+    `[batch, length, hidden_dim]`. There is no padding mask: texts are padded on the right, and a
+    position never sees those to its right. The defaults are the paper's (section 4.1): 12 blocks
+    of width 768, 117 million parameters. Dropout falls on the sum of the embeddings, as in Hugging
+    Face's port; the released code drops entries of the embedding tables.
+
+    Args:
+        vocabulary_size: int, the tokens, special ones included. The paper's has 40,478 and three.
+        num_layers: int, the blocks.
+        num_heads: int, the attention heads of a block; must divide `hidden_dim`.
+        hidden_dim: int, the width.
+        intermediate_dim: int, the width of the feed-forward layers.
+        max_sequence_length: int, the context.
+        dropout: float, on embeddings, attention and residual branches.
+        dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`. Softmax and layer
+            normalisation are computed in float32 whatever it is.
+
+    Raises:
+        ValueError: `num_heads` does not divide `hidden_dim`, or an input longer than the context.
+
+    Example:
+    ```python
+    backbone = gpt1_keras.GPT1Backbone()
+    backbone({"token_ids": np.array([[3570, 1276, 267]])})  # float [1, 3, 768]
+    ```
+    """
+
+    def __init__(
+        self,
+        vocabulary_size=40481,
+        num_layers=12,
+        num_heads=12,
+        hidden_dim=768,
+        intermediate_dim=3072,
+        max_sequence_length=512,
+        dropout=0.1,
+        dtype=None,
+        **kwargs,
+    ):
+        # === Layers ===
+        self.embedding = TokenAndPositionEmbedding(
+            vocabulary_size, max_sequence_length, hidden_dim, dtype=dtype, name="embedding"
+        )
+        self.embedding_dropout = Dropout(dropout, dtype=dtype, name="embedding_dropout")
+        self.blocks = [
+            TransformerBlock(num_heads, intermediate_dim, dropout, dtype=dtype, name=f"block_{i}")
+            for i in range(num_layers)
+        ]
+
+        # === Functional model ===
+        token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+        x = self.embedding_dropout(self.embedding(token_ids))
+        for block in self.blocks:
+            x = block(x)
+        super().__init__(inputs={"token_ids": token_ids}, outputs=x, dtype=dtype, **kwargs)
+
+        # === Configuration ===
+        self.vocabulary_size = vocabulary_size
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.hidden_dim = hidden_dim
+        self.intermediate_dim = intermediate_dim
+        self.max_sequence_length = max_sequence_length
+        self.dropout = dropout
+
+    @property
+    def token_embedding(self):
+        """The token table, a `keras.layers.ReversibleEmbedding`, tied to the output."""
+        return self.embedding.tokens
+
+    def encode_branches(self, token_ids, positions, branches, extract_indices):
+        """Hidden states of sequences that begin alike, whose beginning stands only once.
+
+        Args:
+            token_ids, positions, branches: int32 `[batch, length]`, symbolic or not, as
+                `transforms.pad_choices` gives them.
+            extract_indices: int32 `[batch, branches]`, where each branch ends.
+
+        Returns:
+            float `[batch, length, hidden_dim]`.
+        """
+        x = self.embedding_dropout(self.embedding(token_ids, positions=positions))
+        for block in self.blocks:
+            x = block(x, branches=branches)
+        return x
+
+    def states_at(self, token_ids, indices, positions=None, branches=None):
+        """As `CausalBackbone.states_at`; the last block is computed for those tokens alone."""
+        x = self.embedding(token_ids, positions=positions)
+        for block in self.blocks[:-1]:
+            x = block(x, branches=branches)
+        return self.blocks[-1](x, branches=branches, queries=ops.maximum(indices, 0))
+
+    def default_lora_layer_names(self):
+        return ["qkv"]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "num_layers": self.num_layers,
+            "num_heads": self.num_heads,
+            "hidden_dim": self.hidden_dim,
+            "intermediate_dim": self.intermediate_dim,
+            "max_sequence_length": self.max_sequence_length,
+            "dropout": self.dropout,
+        }

@@ -1,0 +1,1 @@
+"""The paper's objectives, its Adam and schedules, and the training step."""

@@ -1,0 +1,1 @@
+"""The two normalizations, which turn text into words: `bert` and `original`."""

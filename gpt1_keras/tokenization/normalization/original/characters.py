@@ -1,0 +1,98 @@
+"""Repairs of single characters and of letters with marks, on code points."""
+
+import numpy as np
+
+from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
+from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
+from gpt1_keras.tokenization.normalization.original.resources import load_resources
+from gpt1_keras.tokenization.normalization.original.selection import is_ascii, update_where
+
+# Hangul syllables compose by arithmetic (The Unicode Standard, section 3.12).
+_SYLLABLE, _LEAD, _VOWEL, _TRAIL = 0xAC00, 0x1100, 0x1161, 0x11A7
+_SYLLABLES, _LEADS, _VOWELS, _TRAILS = 11172, 19, 21, 28
+
+
+class CharacterRepair:
+    """ftfy's repairs of single characters, then letters joined with their marks (NFC).
+
+    Such as straight quotes for curly ones, letters for ligatures, usual for other widths. Marks
+    are joined to the letter beside them, not put in order first.
+    """
+
+    def __init__(self):
+        tables = load_resources()
+        self._replace = CodePointMap(tables["characters"])
+        pairs = np.array([[ord(c) for c in pair] for pair in tables["compositions"]], np.int32)
+        composed = [ord(c) for c in tables["compositions"].values()]
+        self._composed = PairTable(*pairs.T, composed)
+
+    def __call__(self, lines):
+        """Repairs lines, string `[n]`."""
+        return update_where(~is_ascii(lines), self._repair, lines)
+
+    def _repair(self, lines):
+        texts = self._replace(tf.strings.unicode_decode(lines, "UTF-8"))
+        codes, splits, _ = tf.while_loop(
+            lambda codes, splits, more: more,
+            self._compose,
+            (texts.values, texts.row_splits, True),
+            shape_invariants=(tf.TensorShape([None]), tf.TensorShape([None]), tf.TensorShape([])),
+        )
+        texts = tf.RaggedTensor.from_row_splits(codes, splits, validate=False)
+        return tf.strings.unicode_encode(texts, "UTF-8")
+
+    def _compose(self, codes, splits, more):
+        """Joins neighbours, of a run every other pair."""
+        left, right = codes[:-1], codes[1:]
+        joined = _compose_hangul(left, right, self._composed(left, right))
+        begins_line = tf.scatter_nd(splits[:, None], tf.ones_like(splits), [tf.size(codes) + 1])
+        hit = (joined != ABSENT) & (begins_line[1:-1] == 0)
+        hit &= ~tf.concat([[False], hit], 0)[:-1]
+        codes = tf.concat([tf.where(hit, joined, left), codes[-1:]], 0)
+        kept = tf.concat([[True], ~hit], 0)[: tf.size(codes)]
+        before = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)
+        return tf.boolean_mask(codes, kept), tf.gather(before, splits), tf.reduce_any(hit)
+
+
+class CodePointMap:
+    """Replaces code points by any number of code points.
+
+    Args:
+        replacements: dict from character to str.
+    """
+
+    def __init__(self, replacements):
+        entry = np.zeros(CODE_POINTS, np.int32)
+        entry[[ord(character) for character in replacements]] = 1 + np.arange(len(replacements))
+        counts = np.array([1, *map(len, replacements.values())], np.int32)
+        self._entry = CodePointTable(*CodePointTable.compress(entry))
+        self._counts = tf.constant(counts)
+        self._starts = tf.constant(np.cumsum(counts) - counts, tf.int32)
+        letters = "\0" + "".join(replacements.values())
+        self._letters = tf.constant([ord(letter) for letter in letters])
+
+    def __call__(self, texts):
+        """Replaces code points of texts, a `tf.RaggedTensor`, int32 `[n, None]`."""
+        codes = texts.values
+        entry = self._entry(codes)
+        counts = tf.gather(self._counts, entry)
+        begins = tf.concat([[0], tf.cumsum(counts)], 0)
+        source = tf.repeat(tf.range(tf.size(codes)), counts)
+        entry = tf.gather(entry, source)
+        offset = tf.range(tf.size(source)) - tf.gather(begins, source)
+        letters = tf.gather(self._letters, tf.gather(self._starts, entry) + offset)
+        codes = tf.where(entry > 0, letters, tf.gather(codes, source))
+        splits = tf.cast(tf.gather(begins, texts.row_splits), tf.int64)
+        return tf.RaggedTensor.from_row_splits(codes, splits, validate=False)
+
+
+def _compose_hangul(left, right, joined):
+    """Adds to what pairs become the syllables of Hangul."""
+    lead, vowel, trail = left - _LEAD, right - _VOWEL, right - _TRAIL
+    opens = (lead >= 0) & (lead < _LEADS) & (vowel >= 0) & (vowel < _VOWELS)
+    syllable = left - _SYLLABLE
+    closes = (syllable >= 0) & (syllable < _SYLLABLES) & (syllable % _TRAILS == 0)
+    closes &= (trail > 0) & (trail < _TRAILS)
+    joined = tf.where(opens, _SYLLABLE + (lead * _VOWELS + vowel) * _TRAILS, joined)
+    return tf.where(closes, left + trail, joined)

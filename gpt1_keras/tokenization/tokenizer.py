@@ -1,0 +1,270 @@
+"""GPT1Tokenizer, the Keras face of the byte-pair encoding in `gpt1_keras.tokenization`."""
+
+import hashlib
+import json
+import os
+
+import keras
+import keras_hub
+
+from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.tokenization.encoder import NORMALIZATIONS, Encoder, find_normalizer
+from gpt1_keras.tokenization.learning import learn_merges
+from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
+
+VOCABULARY_FILE = "vocabulary.json"
+MERGES_FILE = "merges.txt"
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
+class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
+    """Turns strings into the ids of GPT-1's byte-pair encoding.
+
+    It runs on core TensorFlow ops, so the ids are the same in eager mode, in `tf.data` and in a
+    SavedModel. To the vocabulary's tokens it adds the three of the paper's input transformations
+    (section 3.3), which no text can contain: `<start>`, `<delimiter>` and `<extract>`, in this
+    order, behind the vocabulary.
+
+    Args:
+        vocabulary: path of the original format's JSON file, or dict from token to id.
+        merges: path of the original format's merges file, or list of `"left right"` strings.
+            Without vocabulary and merges, the tokenizer waits for `load_assets`.
+        normalization: how text becomes words: `"bert"`, as Hugging Face's tokenizer does it, or
+            `"original"`, as the published weights were trained (docs/tokenization.md). Presets and
+            exports carry this name.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: the vocabulary does not fit the merges, or the normalization is unknown.
+
+    Example:
+    ```python
+    tokenizer = gpt1_keras.GPT1Tokenizer("encoder_bpe_40000.json", "vocab_40000.bpe")
+    tokenizer(["Some text", ""])  # tf.RaggedTensor [[803, 4830], []]
+    tokenizer.detokenize([803, 4830])  # "some text"
+    ```
+    """
+
+    backbone_cls = GPT1Backbone
+
+    def __init__(self, vocabulary=None, merges=None, normalization="bert", **kwargs):
+        super().__init__(**kwargs)
+        if (vocabulary is None) != (merges is None):
+            raise ValueError(
+                "A tokenizer needs both `vocabulary` and `merges`, or neither. Received only "
+                f"`{'merges' if vocabulary is None else 'vocabulary'}`."
+            )
+        find_normalizer(normalization)
+        self.normalization = normalization
+        self.file_assets = [VOCABULARY_FILE, MERGES_FILE]
+        self.pad_token_id = 0  # any id: what is padded is masked
+        self._vocabulary = None
+        self._saved_fingerprint = None
+        self.built = True
+        self._add_special_token("<start>", "start_token")
+        self._add_special_token("<delimiter>", "delimiter_token")
+        self._add_special_token("<extract>", "extract_token")
+        if vocabulary is not None:
+            self.set_vocabulary_and_merges(vocabulary, merges)
+
+    @classmethod
+    def learn(cls, texts, num_merges=40000, min_frequency=2, normalization="bert", **kwargs):
+        """Learns a vocabulary from text, with Hugging Face's `tokenizers`.
+
+        Args:
+            texts: iterable of strings.
+            num_merges: int, the number of merges at most. The paper's vocabulary has 40,000.
+            min_frequency: int, how often a pair must occur to be merged.
+            normalization: see the class.
+            **kwargs: further arguments of the class.
+
+        Returns:
+            `GPT1Tokenizer`.
+        """
+        vocabulary, merges = learn_merges(texts, num_merges, min_frequency, normalization)
+        return cls(vocabulary, merges, normalization=normalization, **kwargs)
+
+    def set_vocabulary_and_merges(self, vocabulary, merges):
+        """Replaces the vocabulary; see the class for the arguments and errors."""
+        # Each graph that calls the tokenizer captures its tables, so they are made in no graph.
+        with tf.init_scope(), tf.device("cpu"):
+            self._vocabulary = Vocabulary(vocabulary, merges)
+            specials = [self.start_token, self.delimiter_token, self.extract_token]
+            if not self._vocabulary.token_to_id.keys().isdisjoint(specials):
+                raise ValueError(f"The vocabulary must not hold the special tokens {specials}.")
+            self._tokens = self._vocabulary.tokens + specials
+            self._ids = {token: id for id, token in enumerate(self._tokens)}
+            pieces = [token.replace(END_OF_WORD, " ") for token in self._vocabulary.tokens]
+            self._pieces = tf.constant([*pieces, *(f"{token} " for token in specials)])
+            self._encode = tf.function(
+                Encoder(self._vocabulary, self.normalization),
+                input_signature=[tf.TensorSpec([None], tf.string)],
+                autograph=False,
+            )
+        self._update_special_token_ids()
+
+    def get_vocabulary(self):
+        """The list of all tokens in the order of their ids, special tokens last."""
+        self._check_vocabulary()
+        return list(self._tokens)
+
+    def vocabulary_size(self):
+        """The number of ids, special tokens included."""
+        self._check_vocabulary()
+        return len(self._tokens)
+
+    @property
+    def line_end_id(self):
+        """The id of a line's end, int; `None` where the normalization keeps none."""
+        line_end = find_normalizer(self.normalization).line_end
+        return None if line_end is None else self.token_to_id(line_end + END_OF_WORD)
+
+    @property
+    def vocabulary(self):
+        """The `Vocabulary`: tokens and merges, without the special tokens."""
+        self._check_vocabulary()
+        return self._vocabulary
+
+    @property
+    def fingerprint(self):
+        """SHA-256 of all that the ids depend on: vocabulary, merges and normalisation; str."""
+        self._check_vocabulary()
+        return self._fingerprint_with(self.normalization)
+
+    def _fingerprint_with(self, normalization):
+        content = [self._tokens, self._vocabulary.merges_text(), normalization]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+    def id_to_token(self, id):
+        """The token of an id. Raises ValueError for an id outside the vocabulary."""
+        if not 0 <= id < self.vocabulary_size():
+            raise ValueError(f"`id` must be in [0, {self.vocabulary_size()}). Received: {id}")
+        return self._tokens[id]
+
+    def token_to_id(self, token):
+        """The id of a token; that of `<unk>` for a token outside the vocabulary."""
+        self._check_vocabulary()
+        return self._ids.get(token, self._ids[UNKNOWN])
+
+    def call(self, inputs, training=None):
+        # The base class would turn ragged tensors into lists in eager mode.
+        return self.tokenize(inputs)
+
+    def tokenize(self, inputs):
+        """Encodes strings.
+
+        Args:
+            inputs: a string, or a string tensor or list of any shape. UTF-8; `bert` drops bytes
+                that are not, and `original` reads them as U+FFFD.
+
+        Returns:
+            int32: a tensor `[length]` for one string; else a `tf.RaggedTensor` of the inputs'
+            shape with a ragged dimension behind.
+        """
+        self._check_vocabulary()
+        inputs = tf.convert_to_tensor(inputs, tf.string)
+        with tf.device("cpu"):
+            ids = self._encode(tf.reshape(inputs, [-1]))
+        if inputs.shape.rank == 0:
+            return ids.values
+        shape = tf.shape(inputs, tf.int64)
+        for axis in reversed(range(1, inputs.shape.rank)):
+            ids = tf.RaggedTensor.from_uniform_row_length(
+                ids, shape[axis], nrows=tf.reduce_prod(shape[:axis])
+            )
+        return ids
+
+    def tokenize_each(self, batches):
+        """Encodes batches of strings at once, as each call costs time however few texts it has.
+
+        Args:
+            batches: list of string tensors `[batch]`, which may differ in length.
+
+        Returns:
+            list of `tf.RaggedTensor`, int32 `[batch, None]`.
+        """
+        if len(batches) == 1:
+            return [self.tokenize(batches[0])]
+        ids = self.tokenize(tf.concat(batches, axis=0))
+        lengths = tf.split(ids.row_lengths(), [tf.size(batch) for batch in batches])
+        values = tf.split(ids.values, [tf.reduce_sum(each) for each in lengths])
+        return [
+            tf.RaggedTensor.from_row_lengths(*each, validate=False) for each in zip(values, lengths)
+        ]
+
+    def detokenize(self, inputs):
+        """Decodes ids to text: words parted by blanks, as normalised.
+
+        Args:
+            inputs: int tensor, ragged tensor or list, `[length]` or `[batch, length]`.
+
+        Returns:
+            A str, or a list of str; in a graph, a string tensor.
+        """
+        self._check_vocabulary()
+        if isinstance(inputs, (list, tuple)):
+            inputs = tf.ragged.constant(inputs, tf.int32)
+        pieces = tf.ragged.map_flat_values(tf.gather, self._pieces, inputs)
+        texts = tf.strings.strip(tf.strings.reduce_join(pieces, axis=-1))
+        if not tf.executing_eagerly():
+            return texts
+        texts = texts.numpy()
+        if isinstance(texts, bytes):
+            return texts.decode("utf-8")
+        return [text.decode("utf-8") for text in texts]
+
+    def save_files(self, vocabulary_path, merges_path):
+        """Writes the two files of the original format, without the special tokens."""
+        self._check_vocabulary()
+        self._vocabulary.save(vocabulary_path, merges_path)
+
+    def save_assets(self, dir_path):
+        """Writes the vocabulary and the merges to a directory, as Keras and presets do."""
+        self.save_files(
+            os.path.join(dir_path, VOCABULARY_FILE), os.path.join(dir_path, MERGES_FILE)
+        )
+
+    def load_assets(self, dir_path):
+        """Reads what `save_assets` wrote.
+
+        Raises:
+            ValueError: the tokenizer is a saved one, and these are not the files it had, or it
+                had another normalization.
+        """
+        self.set_vocabulary_and_merges(
+            os.path.join(dir_path, VOCABULARY_FILE), os.path.join(dir_path, MERGES_FILE)
+        )
+        if self._saved_fingerprint in (None, self.fingerprint):
+            return
+        for other in NORMALIZATIONS:
+            if self._saved_fingerprint == self._fingerprint_with(other):
+                raise ValueError(
+                    f"The tokenizer in {dir_path} was saved with normalization={other!r}, and ids "
+                    f"of another mean nothing to its model. Received: {self.normalization!r}."
+                )
+        raise ValueError(
+            f"The vocabulary in {dir_path} is not the one that the tokenizer was saved with: "
+            f"its fingerprint is {self.fingerprint}; expected {self._saved_fingerprint}."
+        )
+
+    def get_config(self):
+        config = {**super().get_config(), "normalization": self.normalization}
+        # A model's weights mean nothing with other ids, so what is saved remembers which they were.
+        fingerprint = self.fingerprint if self._vocabulary else self._saved_fingerprint
+        return {**config, "fingerprint": fingerprint} if fingerprint else config
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        fingerprint = config.pop("fingerprint", None)
+        tokenizer = super().from_config(config)
+        tokenizer._saved_fingerprint = fingerprint
+        return tokenizer
+
+    def _check_vocabulary(self):
+        if self._vocabulary is None:
+            raise ValueError(
+                "The tokenizer has no vocabulary yet: give it `vocabulary` and `merges`, or call "
+                "`load_assets`."
+            )

@@ -1,0 +1,1 @@
+"""Clients of a model server over gRPC and REST."""

@@ -1,0 +1,86 @@
+"""A client of a server over gRPC; `serving.client.clients` has its protocol."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+# Read when TensorFlow is imported: only the server's answer and errors are of interest here.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import grpc
+import numpy as np
+
+# The requests hold tensors, and the messages for those come with all of TensorFlow only.
+import tensorflow as tf
+from tensorflow.core.framework.types_pb2 import DataType
+from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataRequest, SignatureDefMap
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.apis.predict_pb2 import PredictRequest
+from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
+
+from serving.client.clients import TIMEOUT_SECONDS, Input, QueryError, Signature
+
+
+@contextmanager
+def open_client(target: str, model: str, signature: str) -> Iterator["_GrpcClient"]:
+    """Opens a channel; see `serving.client.clients.connect`."""
+    with grpc.insecure_channel(target) as channel:
+        yield _GrpcClient(PredictionServiceStub(channel), model, signature)
+
+
+class _GrpcClient:
+    def __init__(self, stub: PredictionServiceStub, model: str, signature: str) -> None:
+        self._stub = stub
+        self._spec = ModelSpec(name=model, signature_name=signature)
+        self._inputs: Mapping[str, Any] = {}
+
+    def signature(self) -> Signature:
+        request = GetModelMetadataRequest(
+            model_spec=ModelSpec(name=self._spec.name), metadata_field=["signature_def"]
+        )
+        signatures = SignatureDefMap()
+        _answer(self._stub.GetModelMetadata, request).metadata["signature_def"].Unpack(signatures)
+        name = self._spec.signature_name
+        if name not in signatures.signature_def:
+            known = sorted(signatures.signature_def)
+            raise QueryError(f"The model has no signature {name}, only {known}")
+        found = signatures.signature_def[name]
+        self._inputs = found.inputs
+        inputs = {
+            name: Input(
+                DataType.Name(info.dtype),
+                None if info.tensor_shape.unknown_rank else len(info.tensor_shape.dim),
+            )
+            for name, info in found.inputs.items()
+        }
+        return Signature(inputs, sorted(found.outputs))
+
+    def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        request = PredictRequest(model_spec=self._spec)
+        for name, value in inputs.items():
+            try:
+                proto = tf.make_tensor_proto(value, self._inputs[name].dtype)
+            except (TypeError, ValueError) as error:
+                raise QueryError(f"Input {name}: {error}") from error
+            request.inputs[name].CopyFrom(proto)
+        outputs = _answer(self._stub.Predict, request).outputs
+        return {name: _plain(tf.make_ndarray(proto)) for name, proto in sorted(outputs.items())}
+
+
+def _answer(call: Any, request: Any) -> Any:
+    try:
+        return call(request, timeout=TIMEOUT_SECONDS)
+    except grpc.RpcError as error:
+        raise QueryError(f"{error.code().name}: {error.details()}") from error
+
+
+def _plain(array: np.ndarray) -> Any:
+    """Returns an output as nested lists that JSON can hold."""
+    if array.dtype == object:
+        decode = np.vectorize(lambda text: text.decode(errors="replace"), otypes=[object])
+        return decode(array).tolist()
+    if np.issubdtype(array.dtype, np.floating):
+        # By way of text a float32 becomes 0.9, the shortest decimal for it, not 0.8999999761581421.
+        return array.astype(str).astype(float).tolist()
+    return array.tolist()

@@ -1,0 +1,47 @@
+"""Exports a model as a versioned SavedModel that takes raw text.
+
+    python -m serving.export --model DIR --output DIR
+
+writes DIR/1/, DIR/2/, ... for TF Serving: core TensorFlow ops only, no XLA, warm-up requests.
+"""
+
+import dataclasses
+import sys
+
+from gpt1_keras.cli import option, program
+from gpt1_keras.labelled_files import read_rows
+from gpt1_keras.presets import PRETRAINED, load_task
+from serving.export.batching import GROUP, Batching
+from serving.export.exporter import export
+
+
+@dataclasses.dataclass(frozen=True)
+class _ExportOptions:
+    model: str = option(f"{', '.join(PRETRAINED)}, or a model's preset folder")
+    output: str = option("base directory; versions go inside")
+    dtype: str | None = option("to compute in", None, choices=["float32", "bfloat16"])
+    int8: bool = option("store matrices in 8 bits: a quarter of the size", False)
+    validation: str | None = option(
+        "labelled examples (.jsonl, .csv or .tsv) to measure on what the options cost",
+        None,
+        metavar="FILE",
+    )
+    batching: bool = option("answer texts of several requests together", False, group=GROUP)
+
+
+@program("serving.export")
+def main(options: _ExportOptions, batching: Batching) -> None:
+    """Export a model as the next version of a SavedModel for TF Serving."""
+    path = export(
+        load_task(options.model),
+        options.output,
+        batching=batching if options.batching else None,
+        dtype=options.dtype,
+        int8=options.int8,
+        validation=read_rows(options.validation) if options.validation else None,
+    )
+    print(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""TensorFlow's C++ runtime, called through its C API, without Python TensorFlow."""

@@ -1,0 +1,49 @@
+"""Runs requests on a model in a process without Python TensorFlow; `serving.check` starts it.
+
+It reads a JSON object from the standard input: the `runtime`'s folder, the model's `path`, and
+`requests`, each with `feeds` (serialized TensorProtos in base64 by tensor name) and `fetches`. It
+writes one to the standard output: the runtime's `version` and `ops` (an OpList in base64), and
+`answers`, each `values` (lists, with bytes in base64) or an `error`; or an `error` in their place.
+"""
+
+import base64
+import json
+import sys
+from typing import Any
+
+from serving.runtime.runtime import Runtime, Session, StatusError
+
+
+def main() -> None:
+    task = json.load(sys.stdin)
+    runtime = Runtime(task["runtime"])
+    runtime.disable_xla()
+    reply: dict[str, Any] = {
+        "version": runtime.Version().decode(),
+        "ops": base64.b64encode(runtime.op_list()).decode(),
+    }
+    try:
+        session = Session(runtime, task["path"])
+    except StatusError as error:
+        reply["error"] = error.message
+    else:
+        reply["answers"] = [_answer(session, **request) for request in task["requests"]]
+    json.dump(reply, sys.stdout)
+
+
+def _answer(session: Session, feeds: dict[str, str], fetches: list[str]) -> dict[str, Any]:
+    try:
+        arrays = session.run({k: base64.b64decode(v) for k, v in feeds.items()}, fetches)
+    except StatusError as error:
+        return {"error": error.message}
+    return {"values": [_plain(array.tolist()) for array in arrays]}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""TensorFlow Serving's gRPC services: PredictionService and ModelService."""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from tensorflow_serving.apis import model_service_pb2, prediction_service_pb2
+from tensorflow_serving.apis.get_model_metadata_pb2 import (
+    GetModelMetadataRequest,
+    GetModelMetadataResponse,
+)
+from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+
+from serving.server import inference
+from serving.server.metrics import request_measured
+from serving.server.model_manager import ModelManager
+from serving.server.servable import Servable, ServingError, invalid_argument
+
+SERVICES = ("PredictionService", "ModelService")
+_RELOAD = "HandleReloadConfigRequest"
+_DESCRIPTORS = {
+    **prediction_service_pb2.DESCRIPTOR.services_by_name,
+    **model_service_pb2.DESCRIPTOR.services_by_name,
+}
+_Call = Callable[
+    [ModelManager, Any, float | None], Message
+]  # of a request and the seconds it may take
+
+
+def handlers(models: ModelManager) -> Iterator[grpc.GenericRpcHandler]:
+    """Yields what a gRPC server needs to answer requests about `models`."""
+    for service in SERVICES:
+        methods = {
+            method.name: grpc.unary_unary_rpc_method_handler(
+                functools.partial(_answer, models, method.name, GetMessageClass(method.input_type)),
+                # Requests arrive as bytes: gRPC would call those that are not valid INTERNAL.
+                response_serializer=lambda response: response.SerializeToString(),
+            )
+            for method in _DESCRIPTORS[service].methods
+        }
+        yield grpc.method_handlers_generic_handler(_DESCRIPTORS[service].full_name, methods)
+
+
+def _answer(
+    models: ModelManager,
+    method: str,
+    request_class: type[Message],
+    body: bytes,
+    context: grpc.ServicerContext,
+) -> Message:
+    """Returns the reply to a request, or ends it with the error's status."""
+    try:
+        try:
+            request = request_class.FromString(body)
+        except DecodeError as error:
+            raise invalid_argument(f"Expected a {request_class.DESCRIPTOR.name}") from error
+        name = "" if method == _RELOAD else _model_spec(request).name
+        with request_measured(name if name in models else "", method.lower(), "GRPC"):
+            return _CALLS[method](models, request, context.time_remaining())
+    except ServingError as error:
+        context.abort(error.code, error.message)
+        raise  # never reached, for abort raises; type checkers do not know
+
+
+def _model_spec(request: Any) -> ModelSpec:
+    """Returns what a request is about.
+
+    Raises:
+        ServingError: it does not say.
+    """
+    if isinstance(request, MultiInferenceRequest):
+        return request.tasks[0].model_spec if request.tasks else ModelSpec()
+    if not request.HasField("model_spec"):
+        raise invalid_argument("Missing ModelSpec")
+    return request.model_spec
+
+
+def _on_servable(call: Callable[[Servable, Any, float | None], Message]) -> _Call:
+    return lambda models, request, timeout: call(
+        models.find(_model_spec(request)), request, timeout
+    )
+
+
+def _get_model_metadata(
+    models: ModelManager, request: GetModelMetadataRequest, timeout: float | None
+) -> GetModelMetadataResponse:
+    if not request.metadata_field:
+        raise invalid_argument("GetModelMetadataRequest must specify at least one metadata_field")
+    for field in request.metadata_field:
+        if field != inference.SIGNATURE_DEF:
+            raise invalid_argument(f"Metadata field {field} is not supported")
+    return inference.get_model_metadata(models.find(request.model_spec))
+
+
+_CALLS: Mapping[str, _Call] = {
+    "Predict": _on_servable(inference.predict),
+    "Classify": _on_servable(inference.classify),
+    "Regress": _on_servable(inference.regress),
+    "MultiInference": _on_servable(inference.multi_inference),
+    "GetModelMetadata": _get_model_metadata,
+    "GetModelStatus": lambda models, request, timeout: models.status(request.model_spec),
+    _RELOAD: lambda models, request, timeout: models.reload(request),
+}

@@ -1,0 +1,237 @@
+"""The JSON of REST: a request's document to tensors or tf.Examples, outputs to a document.
+
+A request to predict gives its inputs in rows, `{"instances": [...]}`, or in columns,
+`{"inputs": ...}`; the reply has the same orientation, `{"predictions": [...]}` or
+`{"outputs": ...}`. Names are left out where there is only one input, or only one output. A request
+to classify or to regress gives `{"examples": [...]}`, objects of features by name, and perhaps a
+`"context"` of features that all of them share; the reply is `{"results": [...]}`.
+"""
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework.tensor_pb2 import TensorProto
+from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
+from tensorflow_serving.apis.classification_pb2 import ClassificationResult
+from tensorflow_serving.apis.input_pb2 import ExampleList, ExampleListWithContext, Input
+from tensorflow_serving.apis.regression_pb2 import RegressionResult
+
+from serving.server.servable import invalid_argument, set_of, type_name
+
+_BASE64_KEY = "b64"
+_BASE64_OUTPUT_SUFFIX = "_bytes"
+_MAX_SHOWN_CHARS = 512
+_FEATURES = {  # a JSON value's type: its field in a tf.train.Feature and its type there
+    str: ("bytes_list", tf.string),
+    dict: ("bytes_list", tf.string),
+    int: ("int64_list", tf.int64),
+    float: ("float_list", tf.float32),
+}
+
+
+def parse_document(body: bytes) -> dict[str, Any]:
+    """Returns the JSON object in a request's body.
+
+    TensorFlow Serving takes strings that are not UTF-8; their bytes are kept as surrogates.
+
+    Raises:
+        ServingError: the body is not a JSON object.
+    """
+    if not body:
+        raise invalid_argument("JSON Parse error: The document is empty")
+    text = body.decode(errors="surrogateescape")
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        offset = len(text[: error.pos].encode(errors="surrogateescape"))
+        raise invalid_argument(f"JSON Parse error: {error.msg} at offset: {offset}") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise invalid_argument(f"JSON Parse error: {error}") from error
+    if not isinstance(document, dict):
+        raise invalid_argument(f"JSON Value: {_shown(document)} Is not object")
+    return document
+
+
+def read_inputs(document: Mapping[str, Any], signature: SignatureDef) -> dict[str, TensorProto]:
+    """Returns a tensor for each input of `signature`.
+
+    Raises:
+        ServingError: the document does not give each input as an array of its type.
+    """
+    if "instances" in document and "inputs" in document:
+        raise invalid_argument(
+            f"JSON Value: {_shown(document)} Not formatted correctly expecting only one of "
+            "'inputs' or 'instances' keys to exist"
+        )
+    names = sorted(signature.inputs)
+    if "instances" in document:
+        columns = _columns_of_rows(document["instances"], names)
+    elif "inputs" in document:
+        columns = _columns(document["inputs"], names)
+    else:
+        raise invalid_argument("Missing 'inputs' or 'instances' key")
+    return {name: _tensor(name, columns[name], signature.inputs[name].dtype) for name in names}
+
+
+def read_examples(document: Mapping[str, Any]) -> Input:
+    """Returns the tf.Examples of a request to classify or to regress.
+
+    Raises:
+        ServingError: the document does not give them as a list of objects of features.
+    """
+    examples = document.get("examples")
+    if not isinstance(examples, list) or not examples:
+        raise invalid_argument(
+            f"Expected 'examples' to be a list of at least one object; received {_shown(examples)}"
+        )
+    found = [_example(each) for each in examples]
+    if "context" not in document:
+        return Input(example_list=ExampleList(examples=found))
+    context = _example(document["context"])
+    return Input(example_list_with_context=ExampleListWithContext(examples=found, context=context))
+
+
+def write_outputs(document: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Returns the reply to `document`.
+
+    Raises:
+        ServingError: rows were asked for, and the outputs are not batches of one size.
+    """
+    columns = {name: _plain(name, array) for name, array in outputs.items()}
+    by_row = "instances" in document
+    batch_sizes = {array.shape[:1] for array in outputs.values()}
+    if by_row and (len(batch_sizes) != 1 or () in batch_sizes):
+        shapes = {name: list(array.shape) for name, array in outputs.items()}
+        raise invalid_argument(f"Expected outputs of one batch size; the signature gave {shapes}")
+    reply: Any = columns
+    if len(columns) == 1:
+        reply = next(iter(columns.values()))
+    elif by_row:
+        reply = [dict(zip(columns, row)) for row in zip(*columns.values())]
+    return {"predictions" if by_row else "outputs": reply}
+
+
+def write_classifications(result: ClassificationResult) -> dict[str, Any]:
+    """Returns the reply to a request to classify: for each example, pairs of label and score."""
+    return {
+        "results": [
+            [[each.label, _short(each.score)] for each in row.classes]
+            for row in result.classifications
+        ]
+    }
+
+
+def write_regressions(result: RegressionResult) -> dict[str, Any]:
+    """Returns the reply to a request to regress: a number for each example."""
+    return {"results": [_short(each.value) for each in result.regressions]}
+
+
+def _example(features: Any) -> tf.train.Example:
+    """Returns an object of features, each a value or a list of values of one type."""
+    if not isinstance(features, dict):
+        raise invalid_argument(f"Expected an example to be an object; received {_shown(features)}")
+    example = tf.train.Example()
+    for name, value in features.items():
+        values = value if isinstance(value, list) else [value]
+        field, dtype = _FEATURES.get(type(values[0]), _FEATURES[str]) if values else _FEATURES[str]
+        typed = [_typed(name, each, dtype) for each in values]
+        getattr(example.features.feature[name], field).value.extend(typed)
+    return example
+
+
+def _columns_of_rows(rows: Any, names: list[str]) -> dict[str, list[Any]]:
+    """Returns each input's values in all rows; a row is an object, or the only input's value."""
+    if not isinstance(rows, list) or not rows:
+        raise invalid_argument(
+            f"Expected 'instances' to be a list of at least one value; received {_shown(rows)}"
+        )
+    if len(names) == 1 and not any(_is_object(row) for row in rows):
+        return {names[0]: rows}
+    for index, row in enumerate(rows):
+        if not _is_object(row) or set(row) != set(names):
+            raise invalid_argument(
+                f"Expected all 'instances' to be objects with the keys {set_of(names)}; "
+                f"at {index} received {_shown(row)}"
+            )
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def _columns(inputs: Any, names: list[str]) -> dict[str, Any]:
+    """Returns each input's value; `inputs` is an object, or the only input's value."""
+    if len(names) == 1 and not _is_object(inputs):
+        return {names[0]: inputs}
+    if not _is_object(inputs) or not set(names) <= set(inputs):
+        raise invalid_argument(
+            f"Expected 'inputs' to be an object with the keys {set_of(names)}; "
+            f"received {_shown(inputs)}"
+        )
+    return inputs
+
+
+def _is_object(value: Any) -> bool:
+    """Tells an object of names from other values, among them `{"b64": ...}`, which is bytes."""
+    return isinstance(value, dict) and set(value) != {_BASE64_KEY}
+
+
+def _tensor(name: str, value: Any, dtype: int) -> TensorProto:
+    """Returns nested lists, or a single value, as a tensor."""
+    # Of lists that differ in length, NumPy leaves those inside as they are; they are no values.
+    array = np.array(value, object)
+    values = [_typed(name, each, tf.as_dtype(dtype)) for each in array.ravel()]
+    return tf.make_tensor_proto(values, dtype, array.shape)
+
+
+def _typed(name: str, value: Any, dtype: tf.DType) -> Any:
+    """Returns a JSON value as a value of a tensor of `dtype`."""
+    try:
+        if dtype == tf.string and isinstance(value, str):
+            return value.encode(errors="surrogateescape")
+        if dtype == tf.string and isinstance(value, dict) and set(value) == {_BASE64_KEY}:
+            return base64.b64decode(value[_BASE64_KEY], validate=True)
+    except (TypeError, ValueError) as error:  # not base64; a lone surrogate
+        raise invalid_argument(f"Input {name}: {_shown(value)}: {error}") from error
+    if dtype == tf.bool and isinstance(value, bool):
+        return value
+    if dtype.is_integer and type(value) is int and dtype.min <= value <= dtype.max:
+        return value
+    if dtype.is_floating and type(value) in (int, float):
+        if abs(value) <= float(dtype.max) or not math.isfinite(value):
+            return value
+    raise invalid_argument(
+        f"Input {name}: JSON Value: {_shown(value)} is not of expected type: "
+        f"{type_name(dtype.as_datatype_enum)}"
+    )
+
+
+def _plain(name: str, array: np.ndarray) -> Any:
+    """Returns an output's values as nested lists that JSON can hold."""
+    if array.dtype == object:
+        encode = _base64_object if name.endswith(_BASE64_OUTPUT_SUFFIX) else _text
+        return np.vectorize(encode, otypes=[object])(array).tolist()
+    if np.issubdtype(array.dtype, np.floating):
+        # By way of text a float32 becomes 0.9, the shortest decimal for it, not 0.8999999761581421.
+        return array.astype(str).astype(float).tolist()
+    return array.tolist()
+
+
+def _short(number: float) -> float:
+    return float(str(np.float32(number)))
+
+
+def _base64_object(value: bytes) -> dict[str, str]:
+    return {_BASE64_KEY: base64.b64encode(value).decode()}
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="surrogateescape")
+
+
+def _shown(value: Any) -> str:
+    """Returns a JSON value as it stands in messages, cut so that the rest is still seen."""
+    text = json.dumps(value, indent=4, ensure_ascii=False)
+    return text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "..."

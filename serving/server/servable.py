@@ -1,0 +1,182 @@
+"""A loaded model version, checked and run as TensorFlow Serving does it.
+
+Every refusal is a `ServingError` with TensorFlow Serving's own status code and message, so that a
+client that copes with this server also copes with the real one.
+"""
+
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from grpc import StatusCode
+from tensorflow.core.framework.tensor_pb2 import TensorProto
+from tensorflow.core.framework.types_pb2 import DataType
+from tensorflow.core.protobuf.config_pb2 import RunOptions
+from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from serving.runtime.runtime import FeedError, Runtime, Session, StatusError
+
+DEFAULT_SIGNATURE = "serving_default"
+_MAX_ERROR_BYTES = 1024
+# A few bytes can describe a tensor that fills the memory: a size, and one value for all elements.
+_MAX_ELEMENTS = 2**26
+_STATUS_CODES = {code.value[0]: code for code in StatusCode}
+
+
+class ServingError(Exception):
+    """A model that cannot be loaded or a request that cannot be answered.
+
+    Attributes:
+        code: the gRPC status code.
+        message: what was wrong, in at most 1,024 bytes of UTF-8.
+    """
+
+    def __init__(self, code: StatusCode, message: str) -> None:
+        # The text travels in an HTTP header: it must be valid UTF-8, and short in bytes.
+        text = message.encode(errors="replace")[:_MAX_ERROR_BYTES].decode(errors="ignore")
+        super().__init__(text)
+        self.code = code
+        self.message = text
+
+
+class Servable:
+    """One version of one model, loaded from a SavedModel folder and ready to run.
+
+    Attributes:
+        name: the model's name.
+        version: the version's number.
+        path: the folder.
+        signature_defs: all signatures by name, as the SavedModel describes them.
+
+    Raises:
+        ServingError: `path` holds no SavedModel that can be loaded for serving.
+    """
+
+    def __init__(self, name: str, version: int, path: Path) -> None:
+        self.name = name
+        self.version = version
+        self.path = path
+        try:
+            # Read first, for a reason in words where the file is missing or broken.
+            saved_model = SavedModel.FromString((path / "saved_model.pb").read_bytes())
+            self._session = Session(_runtime(), path)
+        except (StatusError, OSError, DecodeError) as error:
+            code = _STATUS_CODES[error.code] if isinstance(error, StatusError) else None
+            raise ServingError(code or StatusCode.INTERNAL, str(error)) from error
+        graphs = [each for each in saved_model.meta_graphs if "serve" in each.meta_info_def.tags]
+        self.signature_defs = dict(graphs[0].signature_def)
+
+    def predict(
+        self,
+        signature_name: str,
+        inputs: Mapping[str, TensorProto],
+        output_filter: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Checks a request against a signature and runs it.
+
+        Args:
+            signature_name: the signature to run.
+            inputs: a tensor for each of its inputs, by name.
+            output_filter: names of the outputs to return; all if empty.
+            timeout: seconds until the run is given up, if any.
+
+        Returns:
+            The outputs by name; strings are arrays of `bytes` objects.
+
+        Raises:
+            ServingError: the request does not fit the signature, or the graph refused it.
+        """
+        signature = self.signature_defs.get(signature_name)
+        if signature is None:
+            raise ServingError(
+                StatusCode.FAILED_PRECONDITION,
+                f'Serving signature key "{signature_name}" not found.',
+            )
+        _check_inputs(signature, inputs)
+        _check_output_filter(signature, output_filter)
+        return self.run(signature, inputs, output_filter or sorted(signature.outputs), timeout)
+
+    def run(
+        self,
+        signature: SignatureDef,
+        inputs: Mapping[str, TensorProto],
+        outputs: Sequence[str],
+        timeout: float | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Runs a signature on tensors for all of its inputs; else as `predict`."""
+        if timeout is not None and timeout <= 0:
+            raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out before the run began")
+        # In RunOptions, 0 milliseconds is no limit.
+        limit = 0 if timeout is None else math.ceil(min(timeout, 1e9) * 1000)
+        options = RunOptions(timeout_in_ms=limit).SerializeToString()
+        aliases = {signature.inputs[alias].name: alias for alias in inputs}
+        feeds = {name: inputs[alias].SerializeToString() for name, alias in aliases.items()}
+        fetches = [signature.outputs[alias].name for alias in outputs]
+        try:
+            return dict(zip(outputs, self._session.run(feeds, fetches, options)))
+        except FeedError as error:
+            raise _malformed(aliases[error.name]) from error
+        except StatusError as error:
+            raise ServingError(_STATUS_CODES[error.code], error.message) from error
+
+
+def invalid_argument(message: str) -> ServingError:
+    """Returns the commonest refusal: the request itself is wrong."""
+    return ServingError(StatusCode.INVALID_ARGUMENT, message)
+
+
+def type_name(dtype: int) -> str:
+    """Returns the C++ runtime's name of a DataType: DT_FLOAT is `float`, not `float32`."""
+    return DataType.Name(dtype).removeprefix("DT_").lower()
+
+
+def set_of(names: Iterable[str]) -> str:
+    """Returns names as they stand in messages: `{a,b}`."""
+    return "{" + ",".join(sorted(names)) + "}"
+
+
+@functools.cache
+def _runtime() -> Runtime:
+    return Runtime(Path(tf.__file__).parent)
+
+
+def _check_inputs(signature: SignatureDef, inputs: Mapping[str, TensorProto]) -> None:
+    """Refuses inputs whose names are not the signature's, or that are absurdly large."""
+    sent, wanted = set(inputs), set(signature.inputs)
+    if len(sent) != len(wanted):
+        raise invalid_argument(
+            f"input size does not match signature: {len(sent)}!={len(wanted)} "
+            f"len({set_of(sent)}) != len({set_of(wanted)}). Sent extra: {set_of(sent - wanted)}. "
+            f"Missing but required: {set_of(wanted - sent)}."
+        )
+    for alias in sorted(wanted):
+        if alias not in sent:
+            raise invalid_argument(
+                f"Signature input alias: {alias}(feed name: {signature.inputs[alias].name}) not "
+                "found in request and no default value provided. Inputs expected to be in the "
+                f"request {set_of(sent)}, or default input alias set: "
+            )
+        if math.prod(dim.size for dim in inputs[alias].tensor_shape.dim) > _MAX_ELEMENTS:
+            raise _malformed(alias)
+
+
+def _check_output_filter(signature: SignatureDef, output_filter: Sequence[str]) -> None:
+    """Refuses an output_filter with a name that is unknown or there twice."""
+    for index, alias in enumerate(output_filter):
+        if alias not in signature.outputs:
+            raise invalid_argument(
+                f"output tensor alias not found in signature: {alias} "
+                f"Outputs expected to be in the set {set_of(signature.outputs)}."
+            )
+        if alias in output_filter[:index]:
+            raise invalid_argument(f"duplicate output tensor alias: {alias}")
+
+
+def _malformed(alias: str) -> ServingError:
+    return invalid_argument(f"tensor parsing error: {alias}")

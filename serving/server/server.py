@@ -1,0 +1,193 @@
+"""Serves models over gRPC and REST, as TensorFlow Serving does.
+
+    python -m serving.server --model_name sst2 --model_base_path exported/sst2 --rest_api_port 8501
+
+This is a small stand-in for machines that have Python but no tensorflow_model_server: it runs
+models in the same C++ runtime, with the same protocols, errors, flags and configuration files, so
+that clients and tests written against it work with the real server. docs/serving.md says what is
+left to that one.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+# Read when TensorFlow and gRPC are imported: this program reports its errors itself, in a line.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+import grpc
+from grpc_health.v1.health import HealthServicer
+from grpc_health.v1.health_pb2 import HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
+
+from serving.server import config_files, grpc_service
+from serving.server.model_manager import ModelManager
+from serving.server.rest import RestServer
+from serving.server.servable import ServingError
+
+_GRACE_SECONDS = 30.0
+
+
+class Server:
+    """Models behind gRPC and, where wanted, REST. As a context manager, it serves inside.
+
+    Its arguments are the program's flags, which `serving/server/flags.py` describes. The seconds between
+    two looks may be fractions here.
+
+    Attributes:
+        models: the models that are served.
+        port: the gRPC port, once the server has started.
+
+    Raises:
+        ServingError: a model cannot be loaded.
+        ConfigError: a file is not what it should be.
+        OSError: a file cannot be read.
+    """
+
+    def __init__(
+        self,
+        model_name: str = "default",
+        model_base_path: str = "",
+        *,
+        model_config_file: str = "",
+        model_config_file_poll_wait_seconds: float = 0,
+        file_system_poll_wait_seconds: float = 1,
+        allow_version_labels_for_unavailable_models: bool = False,
+        host: str = "127.0.0.1",
+        port: int = 8500,
+        grpc_socket_path: str = "",
+        grpc_max_threads: int = 32,
+        enable_grpc_healthcheck_service: bool = False,
+        ssl_config_file: str = "",
+        rest_api_port: int = 0,
+        rest_api_timeout_in_ms: int = 30_000,
+        monitoring_config_file: str = "",
+        max_request_bytes: int = 2**26,
+    ) -> None:
+        self.models = ModelManager(allow_version_labels_for_unavailable_models)
+        self.port = port
+        self._host = host
+        self._socket_path = grpc_socket_path
+        self._credentials = ssl_config_file and config_files.read_credentials(ssl_config_file)
+        self._health = HealthServicer() if enable_grpc_healthcheck_service else None
+        self._rest: RestServer | None = None
+        self._rest_options: dict[str, Any] = {
+            "timeout": rest_api_timeout_in_ms / 1000,
+            "max_body_bytes": max_request_bytes,
+            "metrics_path": monitoring_config_file
+            and config_files.read_metrics_path(monitoring_config_file),
+        }
+        self._rest_api_port = rest_api_port
+        self._config_file = model_config_file
+        self._poll_seconds = {
+            self._poll_config: model_config_file_poll_wait_seconds if model_config_file else 0,
+            self.models.poll: file_system_poll_wait_seconds,
+        }
+        self._stopping = threading.Event()
+        self.models.configure(
+            config_files.read_models(model_config_file)
+            if model_config_file
+            else _single_model(model_name, model_base_path)
+        )
+        self._grpc = grpc.server(
+            ThreadPoolExecutor(grpc_max_threads),
+            handlers=tuple(grpc_service.handlers(self.models)),
+            options=[
+                # Else two servers could share a port, and each would answer some of the requests.
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", max_request_bytes),
+            ],
+        )
+        if self._health:
+            add_HealthServicer_to_server(self._health, self._grpc)
+
+    def start(self) -> None:
+        """Opens the ports, starts to answer and to look for changes.
+
+        Raises:
+            OSError: a port cannot be opened.
+        """
+        # REST first: a gRPC server that has not started does not let go of its port.
+        if self._rest_api_port:
+            address = (self._host, self._rest_api_port)
+            try:
+                self._rest = RestServer(self.models, address, **self._rest_options)
+            except OSError as error:
+                place = f"{self._host}:{self._rest_api_port}"
+                raise OSError(f"Cannot listen for REST on {place}: {error.strerror}") from error
+        try:
+            self.port = self._listen(f"{self._host}:{self.port}")
+            if self._socket_path:
+                self._listen(f"unix:{self._socket_path}")
+        except OSError:
+            if self._rest:
+                self._rest.server_close()
+            raise
+        self._grpc.start()
+        if self._rest:
+            self._rest.start()
+        if self._health:
+            for name in ("", *grpc_service.SERVICES):
+                self._health.set(name, HealthCheckResponse.SERVING)
+        for poll, seconds in self._poll_seconds.items():
+            if seconds > 0:
+                threading.Thread(target=self._repeat, args=(poll, seconds), daemon=True).start()
+
+    def stop(self) -> None:
+        """Closes the ports, once the requests in flight are answered."""
+        self._stopping.set()
+        if self._health:
+            self._health.enter_graceful_shutdown()
+        grpc_stopped = self._grpc.stop(_GRACE_SECONDS)
+        if self._rest:
+            self._rest.stop(_GRACE_SECONDS)
+        grpc_stopped.wait()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _listen(self, address: str) -> int:
+        try:
+            if self._credentials:
+                return self._grpc.add_secure_port(address, self._credentials)
+            return self._grpc.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(
+                f"Cannot listen for gRPC on {address}: not an address of this machine, or in use"
+            ) from error
+
+    def _repeat(self, poll: Callable[[], None], seconds: float) -> None:
+        while not self._stopping.wait(seconds):
+            try:
+                poll()
+            except Exception:  # whatever it is, it must not end the polling
+                logging.exception("Cannot look for changes")
+
+    def _poll_config(self) -> None:
+        try:
+            self.models.configure(config_files.read_models(self._config_file))
+        except (ServingError, OSError, ValueError) as error:
+            logging.error("Cannot take over %s: %s", self._config_file, error)
+
+
+def _single_model(name: str, base_path: str) -> ModelServerConfig:
+    config = ModelServerConfig()
+    path = str(Path(base_path).absolute())
+    config.model_config_list.config.add(name=name, base_path=path, model_platform="tensorflow")
+    return config

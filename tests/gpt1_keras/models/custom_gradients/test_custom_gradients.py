@@ -1,0 +1,206 @@
+"""The lean operations against torch's autograd in float64: values and gradients.
+
+`test_on_jax.py` runs all of it on the JAX backend too.
+"""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import torch
+
+from gpt1_keras.models.custom_gradients.attention import causal_attention, gelu_dense, layer_norm
+
+IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
+KEEP = 0.7
+
+
+@pytest.fixture
+def run(value_and_gradients):
+    """An operation's value, and its gradients by the first arguments."""
+    return functools.partial(value_and_gradients, open_axes=[[0, 2]] * 3 + [[0, 2, 3]])
+
+
+def attend(query, key, value, keep):
+    """Attention with dropout that keeps what `keep` `[batch, heads, length, length]` says."""
+
+    def sample_kept(shape):
+        queries, keys = shape[2:]
+        return keep[:, :, keys - queries : keys, :keys]
+
+    return causal_attention(query, key, value, sample_kept, KEEP)
+
+
+def problem(length, dtype="float32"):
+    """Query, key, value, a dropout mask, and the gradient that comes from above."""
+    random = np.random.default_rng(length)
+    shapes = [(2, 3, length, 4)] * 3 + [(2, length, 3, 4)]
+    arrays = [random.normal(0.0, 1.0, shape) for shape in shapes]
+    query, key, value, upstream = (keras.ops.cast(array, dtype) for array in arrays)
+    keep = random.uniform(size=(2, 3, length, length)) < KEEP
+    return [query, key, value, keep], upstream
+
+
+def in_double(array):
+    return torch.tensor(np.array(keras.ops.cast(array, "float32"), np.float64), requires_grad=True)
+
+
+def reference(query, key, value, keep, upstream, hidden=None):
+    """The output of the whole attention at once and its gradients, by torch.
+
+    What is `hidden`, bool `[batch, length, length]`, is not seen though it is past.
+    """
+    query, key, value = arrays = [in_double(array) for array in (query, key, value)]
+    length = query.shape[2]
+    scores = query @ key.transpose(2, 3) / query.shape[3] ** 0.5
+    scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), -torch.inf)
+    if hidden is not None:
+        scores = scores.masked_fill(torch.tensor(hidden)[:, None], -torch.inf)
+    probabilities = scores.softmax(-1)
+    if keep is not None:
+        probabilities = probabilities * torch.tensor(keep) / KEEP
+    output = (probabilities @ value).transpose(1, 2)
+    output.backward(in_double(upstream))
+    return [output.detach().numpy(), *(array.grad.numpy() for array in arrays)]
+
+
+def assert_close(found, expected, tolerance=1e-5):
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.shape == theirs.shape
+        # Some gradients are 0 by cancellation, of terms of about 1.
+        atol = tolerance * max(np.abs(theirs).max(), 0.1)
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=atol)
+
+
+def test_attention_to_a_tree(mode, run):
+    """A beginning of 50 tokens and two branches of 100 that do not see each other."""
+    (query, key, value, _), upstream = problem(250)
+    branches = np.repeat([0, 1, 2], [50, 100, 100])[None].repeat(2, axis=0)
+    hidden = (branches[:, None] != 0) & (branches[:, :, None] != branches[:, None])
+
+    def attend(query, key, value):
+        return causal_attention(query, key, value, branches=keras.ops.convert_to_tensor(branches))
+
+    found = run(attend, [query, key, value], 3, upstream, mode, open_axes=[[0, 2]] * 3)
+    assert_close(found, reference(query, key, value, None, upstream, hidden))
+
+
+@pytest.mark.parametrize("length", [1, 5, 128, 129, 300])
+@pytest.mark.parametrize("dropout", [False, True])
+def test_attention(dropout, length, mode, run):
+    (query, key, value, keep), upstream = problem(length)
+    if dropout:
+        found = run(attend, [query, key, value, keep], 3, upstream, mode)
+    else:
+        arguments, axes = [query, key, value], [[0, 2]] * 3
+        found = run(causal_attention, arguments, 3, upstream, mode, open_axes=axes)
+        keep = None
+    if length > 1:
+        assert min(np.abs(array).max() for array in found) > 0.1
+    assert_close(found, reference(query, key, value, keep, upstream))
+
+
+@pytest.mark.skipif(not IS_TENSORFLOW, reason="JAX compiles for one length")
+@pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
+def test_the_batch_may_be_open_where_the_length_is_not(mode, run):
+    (query, key, value, keep), upstream = problem(130)
+    arguments = [query, key, value, keep]
+    found = run(attend, arguments, 3, upstream, "open", open_axes=[[0]] * 4)
+    assert_close(found, reference(query, key, value, keep, upstream))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 3e-2), ("float16", 4e-3)])
+def test_attention_in_half_precision(dtype, tolerance, mode, run):
+    (query, key, value, keep), upstream = problem(140, dtype)
+    found = run(attend, [query, key, value, keep], 3, upstream, mode)
+    assert_close(found, reference(query, key, value, keep, upstream), tolerance)
+
+
+def test_scores_far_from_zero(mode, run):
+    (query, key, value, keep), upstream = problem(140)
+    arguments = [query * 30.0, key * 30.0, value, keep]
+    found = run(attend, arguments, 3, upstream, mode)
+    expected = reference(*arguments, upstream)
+    assert_close(found, expected, 1e-3)  # scores of some 1,000 have 4 digits behind the point
+
+
+def test_what_comes_later_does_not_change_what_was(mode, run):
+    """Nor does it get a gradient from it."""
+    (query, key, value, _), upstream = problem(140)
+    upstream = upstream * (np.arange(140) < 130)[:, None, None].astype("float32")
+    arguments, axes = [query, key, value], [[0, 2]] * 3
+    found = run(causal_attention, arguments, 3, upstream, mode, open_axes=axes)
+    late = (np.arange(140) >= 130)[:, None].astype("float32")
+    changed = [array * (1.0 + late) for array in arguments]
+    again = run(causal_attention, changed, 3, upstream, mode, open_axes=axes)
+    for before, after in zip(found[1:], again[1:]):
+        np.testing.assert_allclose(before[:, :, :130], after[:, :, :130], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found[0][:, :130], again[0][:, :130], rtol=0, atol=1e-6)
+    for gradient in found[1:]:
+        assert np.all(gradient[:, :, 130:] == 0.0)
+
+
+HALF = [("float32", 2e-6), ("bfloat16", 4e-2), ("float16", 4e-3)]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), HALF)
+def test_gelu_with_its_dense_layer(dtype, tolerance, mode, run):
+    random = np.random.default_rng(0)
+    x = np.concatenate([np.linspace(-12.0, 12.0, 117), [0.0, -40.0, 40.0]]).reshape(4, 6, 5)
+    arrays = [x, random.normal(0.0, 1.0, (5, 7)), random.normal(0.0, 1.0, 7)]
+    arguments = [keras.ops.cast(array, dtype) for array in arrays]
+    upstream = keras.ops.cast(random.normal(0.0, 1.0, (4, 6, 7)), dtype)
+    found = run(gelu_dense, arguments, 3, upstream, mode, open_axes=[[0, 1], [], []])
+
+    x, kernel, bias = doubles = [in_double(array) for array in arguments]
+    expected = torch.nn.functional.gelu(x, approximate="tanh") @ kernel + bias
+    expected.backward(in_double(upstream))
+    gradients = [array.grad.numpy() for array in doubles]
+    assert_close(found, [expected.detach().numpy(), *gradients], tolerance)
+
+
+def test_gelu_and_its_derivative_where_they_are_small(mode, run):
+    """Far on the left they vanish; at 0 the derivative is a half."""
+    x = np.array([-1e4, -1e3, -100.0, -20.0, 0.0, 20.0, 1e3, 1e4], "float32")[:, None]
+    arguments = [x, np.ones((1, 1), "float32"), np.zeros(1, "float32")]
+    value, gradient, *_ = run(
+        gelu_dense, arguments, 3, np.ones_like(x), mode, open_axes=[[0], [], []]
+    )
+    np.testing.assert_allclose(value, np.where(x > 0, x, 0.0), atol=1e-6)
+    np.testing.assert_allclose(gradient[:, 0], [0, 0, 0, 0, 0.5, 1, 1, 1], atol=1e-6)
+
+
+@pytest.mark.parametrize("offset", [0.0, 30.0])
+@pytest.mark.parametrize(("dtype", "tolerance"), HALF)
+def test_layer_norm(dtype, tolerance, offset, mode, run):
+    random = np.random.default_rng(0)
+    shapes = [(4, 6, 16), (16,), (16,), (4, 6, 16)]
+    *arrays, upstream = [random.normal(0.0, 1.0, shape) for shape in shapes]
+    arrays[0] += offset
+    *arguments, upstream = [keras.ops.cast(array, dtype) for array in (*arrays, upstream)]
+
+    def normalize(*arguments):
+        return layer_norm(*arguments, 1e-5)
+
+    found = run(normalize, arguments, 3, upstream, mode, open_axes=[[0, 1], [], []])
+    doubles = [in_double(array) for array in arguments]
+    expected = torch.nn.functional.layer_norm(doubles[0], (16,), *doubles[1:], eps=1e-5)
+    expected.backward(in_double(upstream))
+    gradients = [array.grad.numpy() for array in doubles]
+    assert_close(found, [expected.detach().numpy(), *gradients], tolerance * (1 + offset))
+
+
+def test_layer_norm_of_rows_that_are_all_the_same(mode, run):
+    x, gain = np.full((3, 8), 2.5, "float32"), np.ones(8, "float32")
+    arguments = [x, gain, 0.5 * gain]
+    found = run(
+        lambda *arguments: layer_norm(*arguments, 1e-5),
+        arguments,
+        3,
+        np.ones_like(x),
+        mode,
+        open_axes=[[0], [], []],
+    )
+    np.testing.assert_allclose(found[0], 0.5)
+    assert all(np.isfinite(array).all() for array in found)

@@ -1,0 +1,186 @@
+"""Adam and the schedules against the paper's formulas in NumPy."""
+
+import keras
+import numpy as np
+import pytest
+
+from gpt1_keras.optimization.optimizer import (
+    FinetuningSchedule,
+    GPT1Adam,
+    PretrainingSchedule,
+    finetuning_optimizer,
+    pretraining_optimizer,
+)
+
+SHAPES = {"embedding": (7, 4), "kernel": (4, 5), "bias": (5,), "gain": (4,)}
+
+
+def finetuning_rate(update, total, peak=6.25e-5):
+    x = update / total
+    return peak * (x / 0.002 if x < 0.002 else 1.0) * (1.0 - x)
+
+
+def pretraining_rate(update, total, peak=2.5e-4, warmup=2000):
+    if update < warmup:
+        return peak * update / warmup
+    return peak * 0.5 * (1.0 + np.cos(np.pi * (update - warmup) / (total - warmup)))
+
+
+def adam(values, gradients, rate, clip=None):
+    """The values behind all steps, one list of gradients a step; `rate(t)` from t = 0 on."""
+    values = [value.astype(np.float64) for value in values]
+    means = [np.zeros_like(value) for value in values]
+    squares = [np.zeros_like(value) for value in values]
+    for step, batch in enumerate(gradients):
+        if clip is not None:
+            norm = np.sqrt(sum(np.sum(gradient**2) for gradient in batch))
+            batch = [gradient * min(1.0, clip / norm) for gradient in batch]
+        t = step + 1
+        corrected = rate(step) * np.sqrt(1.0 - 0.999**t) / (1.0 - 0.9**t)
+        for i, gradient in enumerate(batch):
+            means[i] = 0.9 * means[i] + 0.1 * gradient
+            squares[i] = 0.999 * squares[i] + 0.001 * gradient**2
+            decay = 0.01 * values[i] if values[i].ndim > 1 else 0.0
+            update = means[i] / (np.sqrt(squares[i]) + 1e-8) + decay
+            values[i] = values[i] - corrected * update
+    return values
+
+
+@pytest.fixture
+def problem():
+    """Start values, and gradients of 20 steps whose sizes differ widely."""
+    random = np.random.default_rng(0)
+    values = [random.normal(0.0, 1.0, shape) for shape in SHAPES.values()]
+    gradients = [
+        [random.normal(0.0, 10.0 ** random.uniform(-3, 1), shape) for shape in SHAPES.values()]
+        for _ in range(20)
+    ]
+    return values, gradients
+
+
+def minimize(optimizer, values, gradients):
+    variables = [keras.Variable(value, dtype="float32") for value in values]
+    optimizer.build(variables)
+    for batch in gradients:
+        optimizer.apply_gradients(
+            [(keras.ops.cast(gradient, "float32"), v) for gradient, v in zip(batch, variables)]
+        )
+    return [keras.ops.convert_to_numpy(variable) for variable in variables]
+
+
+def assert_all_close(found, expected):
+    for name, value, wanted in zip(SHAPES, found, expected, strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def test_twenty_steps_at_a_constant_rate(problem):
+    values, gradients = problem
+    expected = adam(values, gradients, lambda step: 0.05)
+    assert_all_close(minimize(GPT1Adam(0.05), values, gradients), expected)
+    moved = np.abs(expected[0] - adam(values, gradients, lambda step: 0.0)[0])
+    assert moved.max() > 0.1
+
+
+def test_twenty_steps_of_fine_tuning_are_clipped(problem):
+    values, gradients = problem
+    optimizer = finetuning_optimizer(0.05, total_steps=25)
+    expected = adam(values, gradients, lambda t: finetuning_rate(t, 25, 0.05), clip=1.0)
+    assert_all_close(minimize(optimizer, values, gradients), expected)
+
+
+def test_twenty_steps_of_pre_training_are_not_clipped(problem):
+    values, gradients = problem
+    optimizer = pretraining_optimizer(0.05, total_steps=30, warmup_steps=6)
+    expected = adam(values, gradients, lambda t: pretraining_rate(t, 30, 0.05, 6))
+    assert_all_close(minimize(optimizer, values, gradients), expected)
+
+
+def test_clipping_uses_the_norm_of_all_gradients(problem):
+    values, _ = problem
+    gradients = [np.full(shape, 100.0) for shape in SHAPES.values()]
+    norm = 100.0 * np.sqrt(sum(gradient.size for gradient in gradients))
+    clipped = finetuning_optimizer()._clip_gradients(gradients)
+    for gradient in clipped:
+        np.testing.assert_allclose(gradient, 100.0 / norm, rtol=1e-6)
+
+
+def test_decay_falls_on_matrices_only(problem):
+    values, gradients = problem
+    zeros = [[np.zeros_like(gradient) for gradient in batch] for batch in gradients]
+    found = minimize(GPT1Adam(0.05), values, zeros)
+    assert_all_close(found, adam(values, zeros, lambda step: 0.05))
+    for before, after in zip(values, found):
+        is_decayed = bool(np.all(np.abs(after) < np.abs(before) - 1e-5))
+        assert is_decayed == (before.ndim > 1)
+
+
+def test_no_decay(problem):
+    values, gradients = problem
+    found = minimize(GPT1Adam(0.05, weight_decay=0.0), values, gradients)
+    plain = keras.optimizers.Adam(0.05, epsilon=1e-8)
+    assert_all_close(found, minimize(plain, values, gradients))
+
+
+@pytest.mark.parametrize("total", [100, 1000, 44_000])
+def test_finetuning_schedule(total):
+    schedule = FinetuningSchedule(total_steps=total)
+    # At 0.2 % of the updates, rounding decides which side of the kink x is on; both are equal.
+    for update in [0, 1, 2, 3, total // 500, total // 500 + 1, total // 2, total - 1, total]:
+        rate = float(schedule(update))
+        assert rate == pytest.approx(finetuning_rate(update, total), rel=1e-4, abs=1e-11), update
+    assert float(schedule(total + 5)) == 0.0
+
+
+@pytest.mark.parametrize(("total", "warmup"), [(100_000, 2000), (2500, 2000), (50, 2000), (50, 1)])
+def test_pretraining_schedule(total, warmup):
+    schedule = PretrainingSchedule(total_steps=total, warmup_steps=warmup)
+    for update in {0, 1, warmup // 2, warmup, warmup + 1, total // 2, total - 1, total}:
+        if update > total:
+            continue
+        expected = pretraining_rate(update, total, warmup=warmup)
+        assert float(schedule(update)) == pytest.approx(expected, rel=1e-3, abs=1e-10), update
+    assert float(schedule(total + 5)) == float(schedule(total))
+
+
+def test_the_defaults_are_the_papers():
+    finetuning, pretraining = finetuning_optimizer(), pretraining_optimizer()
+    for optimizer in (finetuning, pretraining):
+        assert optimizer.beta_1 == 0.9
+        assert optimizer.beta_2 == 0.999
+        assert optimizer.epsilon == 1e-8
+        assert optimizer.get_config()["weight_decay"] == 0.01
+    assert (finetuning.global_clipnorm, pretraining.global_clipnorm) == (1.0, None)
+    settings = finetuning.get_config()["learning_rate"]["config"]
+    assert settings == {"peak": 6.25e-5, "total_steps": None, "warmup": 0.002}
+    settings = pretraining.get_config()["learning_rate"]["config"]
+    assert settings == {"peak": 2.5e-4, "total_steps": None, "warmup_steps": 2000}
+
+
+@pytest.mark.parametrize("make", [finetuning_optimizer, pretraining_optimizer])
+def test_a_schedule_without_an_end_says_what_to_do(problem, make):
+    with pytest.raises(ValueError, match="does not know how many updates.*`steps_per_epoch`"):
+        minimize(make(), *problem)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        finetuning_optimizer(0.05, total_steps=25),
+        pretraining_optimizer(0.05, total_steps=30, warmup_steps=6),
+        GPT1Adam(0.05, weight_decay=0.3, beta_1=0.8),
+    ],
+)
+def test_config_round_trip(problem, optimizer):
+    copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert type(copy) is type(optimizer)
+    assert copy.get_config() == optimizer.get_config()
+    assert_all_close(minimize(copy, *problem), minimize(optimizer, *problem))
+
+
+@pytest.mark.parametrize("make", [finetuning_optimizer, pretraining_optimizer])
+def test_an_open_schedule_stays_open(make):
+    optimizer = make(0.05)
+    optimizer._learning_rate.total_steps = 40  # as `fit` sets it
+    copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert copy._learning_rate.is_open
+    assert copy._learning_rate.total_steps is None

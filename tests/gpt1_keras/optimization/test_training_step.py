@@ -1,0 +1,231 @@
+"""The training step: the same on one replica, two replicas, two workers and on JAX."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import gpt1_keras
+from gpt1_keras.optimization.optimizer import GPT1Adam
+
+TESTS = pathlib.Path(__file__).parents[2]
+TRAINED = ("plain", "xla_in_slices", "sgd", "lora", "float16")
+AMONG_WORKERS = ("xla_in_slices", "sgd", "float16")
+TOLERANCES = {"float16": 1e-3}  # as each replica's share is rounded by itself; else 1e-5
+
+
+def start(*arguments, **environment):
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=TESTS.parent,
+        env={**os.environ, "PYTHONPATH": str(TESTS.parent), **environment},
+    )
+
+
+def result_of(process):
+    output, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, errors
+    return json.loads(output.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def one_and_mirrored():
+    """Side by side, as most of it is tracing, on one core."""
+    scenarios = (*TRAINED, "odd", "classifier", "dropout")
+    processes = [
+        start(TESTS / "helpers/train_under.py", name, *scenarios) for name in ("one", "mirrored")
+    ]
+    return [result_of(process) for process in processes]
+
+
+@pytest.fixture(scope="module")
+def one(one_and_mirrored):
+    return one_and_mirrored[0]
+
+
+@pytest.fixture(scope="module")
+def mirrored(one_and_mirrored):
+    return one_and_mirrored[1]
+
+
+@pytest.fixture(scope="module")
+def workers(free_ports):
+    """What both workers say."""
+    cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
+    processes = [
+        start(
+            TESTS / "helpers/train_under.py",
+            "workers",
+            *AMONG_WORKERS,
+            TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}),
+        )
+        for index in range(2)
+    ]
+    return [result_of(process) for process in processes]
+
+
+def assert_same(found, expected, scenario):
+    tolerance = TOLERANCES.get(scenario, 1e-5)
+    assert len(found["losses"]) == len(expected["losses"]) > 1
+    assert np.all(np.isfinite(expected["losses"]))
+    assert np.std(expected["losses"]) > 1e-3
+    np.testing.assert_allclose(found["losses"], expected["losses"], rtol=0, atol=tolerance)
+    assert found["loss"] == pytest.approx(expected["loss"], abs=tolerance)
+    if "norms" in expected:
+        np.testing.assert_allclose(found["norms"], expected["norms"], rtol=10 * tolerance)
+
+
+@pytest.mark.parametrize("scenario", TRAINED)
+def test_two_replicas_train_as_one(scenario, one, mirrored):
+    assert_same(mirrored[scenario], one[scenario], scenario)
+
+
+@pytest.mark.parametrize("scenario", AMONG_WORKERS)
+def test_two_workers_train_as_one(scenario, one, workers):
+    for worker in workers:
+        assert_same(worker[scenario], one[scenario], scenario)
+
+
+def test_the_gradient_is_clipped_once_for_all(one, mirrored, workers):
+    """With rate 1, plain descent moves by the clipped gradient itself."""
+    for run in (one, mirrored, *workers):
+        np.testing.assert_allclose(run["sgd"]["norms"], 0.1, rtol=1e-4)
+
+
+def test_xla_and_slices_of_a_batch_change_nothing(one):
+    assert_same(one["xla_in_slices"], one["plain"], "xla_in_slices")
+
+
+def test_float16_trains_nearly_as_float32(one):
+    np.testing.assert_allclose(one["float16"]["losses"], one["plain"]["losses"], atol=1e-3)
+
+
+@pytest.mark.parametrize("scenario", ["odd", "classifier"])
+def test_data_sets_that_the_strategy_divides(scenario, one, mirrored):
+    """A replica may get nothing of the last batch; labels and texts go with each other."""
+    assert_same(mirrored[scenario], one[scenario], scenario)
+
+
+def test_replicas_drop_differently(one, mirrored):
+    """Both have the same row: if they dropped alike, the mean would be one replica's loss."""
+    assert abs(mirrored["dropout"]["losses"][0] - one["dropout"]["losses"][0]) > 1e-3
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
+def test_jax_trains_as_tensorflow(one):
+    scenarios = ("plain", "lora", "in_slices")
+    process = start(
+        TESTS / "helpers/without_tensorflow.py", TESTS / "helpers/train_under.py", "jax", *scenarios
+    )
+    found = result_of(process)
+    for scenario, ours in zip(scenarios, ("plain", "lora", "xla_in_slices"), strict=True):
+        assert_same(found[scenario], one[ours], ours)
+
+
+# --- behind fit ---
+
+
+@pytest.fixture
+def rows(tiny_tokenizer):
+    random = np.random.default_rng(0)
+    return random.integers(0, tiny_tokenizer.vocabulary_size(), (6, 12)).astype("int32")
+
+
+@pytest.fixture
+def lm(tiny_backbone):
+    return gpt1_keras.GPT1CausalLM(tiny_backbone)
+
+
+def test_an_eager_step_is_the_same(lm, rows):
+    weights = lm.get_weights()
+    losses = []
+    for run_eagerly in (False, True):
+        lm.set_weights(weights)
+        keras.utils.set_random_seed(0)
+        for layer in lm.backbone._flatten_layers():
+            if hasattr(layer, "rate"):
+                layer.rate = 0.0
+            if hasattr(layer, "dropout"):
+                layer.dropout = 0.0
+        lm.compile(GPT1Adam(1e-2), run_eagerly=run_eagerly)
+        history = lm.fit(
+            {"token_ids": rows}, rows, batch_size=2, epochs=2, shuffle=False, verbose=0
+        )
+        losses.append(history.history["loss"])
+    np.testing.assert_allclose(*losses, atol=1e-5)
+
+
+def test_single_batches(lm, rows):
+    lm.compile(GPT1Adam(1e-2), jit_compile=False)
+    first = lm.test_on_batch({"token_ids": rows}, rows, return_dict=True)
+    assert first["perplexity"] == pytest.approx(np.exp(first["loss"]), rel=1e-5)
+    for _ in range(20):
+        lm.reset_metrics()
+        logs = lm.train_on_batch({"token_ids": rows}, rows, return_dict=True)
+    assert logs["loss"] < first["loss"] - 0.5
+    assert lm.predict_on_batch({"token_ids": rows}).shape == (6, 12, lm.backbone.vocabulary_size)
+
+
+def test_weights_of_tokens(lm, rows):
+    """A mean over what counts: tokens of weight 0 might as well not be there."""
+    lm.compile(GPT1Adam(1e-2), jit_compile=False)
+    weights = np.zeros(rows.shape, "float32")
+    weights[:, :5] = 1.0
+    found = lm.evaluate({"token_ids": rows}, rows, batch_size=4, sample_weight=weights, verbose=0)
+    cut = lm.evaluate({"token_ids": rows[:, :5]}, rows[:, :5], batch_size=4, verbose=0)
+    assert found[0] == pytest.approx(cut[0], abs=1e-5)
+
+
+def test_a_user_s_loss_and_metrics_get_logits(lm, rows):
+    lm.compile(
+        "adam",
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        weighted_metrics=[keras.metrics.SparseCategoricalAccuracy()],
+        jit_compile=False,
+    )
+    logs = lm.evaluate({"token_ids": rows}, rows, verbose=0, return_dict=True)
+    logits = lm.predict({"token_ids": rows}, verbose=0)
+    expected = keras.ops.sparse_categorical_crossentropy(rows, logits, from_logits=True)
+    assert logs["loss"] == pytest.approx(float(keras.ops.mean(expected)), abs=1e-5)
+    assert logs["sparse_categorical_accuracy"] == pytest.approx(np.mean(logits.argmax(-1) == rows))
+    before = logs["loss"]
+    lm.fit({"token_ids": rows}, rows, epochs=5, verbose=0)
+    assert lm.evaluate({"token_ids": rows}, rows, verbose=0, return_dict=True)["loss"] < before
+
+
+def test_float16_skips_an_update_that_overflows(tiny_tokenizer, rows):
+    backbone = gpt1_keras.GPT1Backbone(
+        tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 64, dropout=0.0, dtype="mixed_float16"
+    )
+    lm = gpt1_keras.GPT1CausalLM(backbone)
+    optimizer = keras.optimizers.LossScaleOptimizer(GPT1Adam(1e-2), initial_scale=2.0**40)
+    lm.compile(optimizer, jit_compile=False)
+    before = lm.get_weights()
+    history = lm.fit({"token_ids": rows}, rows, verbose=0)
+    assert np.isfinite(history.history["loss"][0])  # which is not scaled
+    for old, new in zip(before, lm.get_weights()):
+        np.testing.assert_array_equal(old, new)
+    assert float(optimizer.dynamic_scale) == 2.0**39
+    assert int(optimizer.inner_optimizer.iterations) == 0
+
+
+@pytest.mark.parametrize("steps", [0, -1])
+def test_accumulation_of_nothing(lm, steps):
+    with pytest.raises(ValueError, match=f"must be at least 1. Received: {steps}."):
+        lm.compile(accumulation_steps=steps)
+
+
+def test_more_slices_than_rows(lm, rows):
+    """Some get nothing."""
+    lm.compile(GPT1Adam(1e-2), jit_compile=False, accumulation_steps=4)
+    history = lm.fit({"token_ids": rows[:3]}, rows[:3], verbose=0)
+    assert np.isfinite(history.history["loss"][0])

@@ -1,0 +1,48 @@
+"""The commands of the model card, on a slice of the books."""
+
+import importlib
+import itertools
+import re
+import shlex
+
+import pytest
+
+from gpt1_keras.presets import find_preset
+
+# So much less that it takes seconds.
+LESS = {
+    "--input": "books",
+    "--num-merges": "200",
+    "--steps": "4",
+    "--batch-size": "2",
+    "--warmup-steps": "2",
+    "--checkpoint-every": "2",
+    "--snapshot-every": "2",
+}
+
+
+@pytest.mark.slow
+def test_the_commands_that_made_it(books_dir, tmp_path, monkeypatch, capsys):
+    for split in ("train", "valid"):
+        (tmp_path / "books" / split).mkdir(parents=True)
+        novel = sorted((books_dir / split).iterdir())[0]
+        with open(novel, encoding="utf-8") as file:
+            lines = list(itertools.islice(file, 300))
+        (tmp_path / "books" / split / novel.name).write_text("".join(lines), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    card = (find_preset("gpt1_tiny_books") / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"```\n(python -m training.+?)```", card, re.DOTALL)[1]
+    commands = [shlex.split(line) for line in block.replace("\\\n", " ").splitlines()]
+    assert [command[2] for command in commands] == [
+        "training.corpus",
+        "training.pretrain",
+        "training.compress_preset",
+    ]
+    for _, _, module, *arguments in commands:
+        for place in range(0, len(arguments), 2):
+            option = arguments[place]
+            arguments[place + 1] = LESS.get(option, arguments[place + 1])
+        assert not importlib.import_module(module).main(arguments), capsys.readouterr().err
+    score = importlib.import_module("training.perplexity").main
+    assert score(["--preset", "./gpt1_tiny_books", "--corpus", "corpus"]) == 0
+    assert float(re.search(r"Perplexity: (\S+)", capsys.readouterr().out)[1]) > 1

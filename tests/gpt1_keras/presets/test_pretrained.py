@@ -1,0 +1,189 @@
+"""The models that ship: found by name, small, and an error when damaged."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import h5py
+import keras
+import keras_hub
+import numpy as np
+import pytest
+
+import gpt1_keras
+from gpt1_keras.presets import PRETRAINED, find_preset
+from training.corpus.build import CorpusOptions, make_corpus
+from training.perplexity import main
+
+NAME = "gpt1_tiny_books"
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the preset, to be damaged."""
+    return pathlib.Path(shutil.copytree(find_preset(NAME), tmp_path / "preset"))
+
+
+def test_it_is_small_and_has_a_card():
+    folder = find_preset(NAME)
+    assert sum(path.stat().st_size for path in folder.rglob("*")) <= 12e6
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    for subject in ("Data", "Training", "Perplexity", "Limits", "Licence"):
+        assert f"## {subject}" in card
+    assert f"{gpt1_keras.GPT1Backbone.from_preset(NAME).count_params():,} parameters" in card
+
+
+def test_every_class_finds_it_by_name():
+    assert set(gpt1_keras.GPT1CausalLM.presets) == set(PRETRAINED)
+    tokenizer = gpt1_keras.GPT1Tokenizer.from_preset(NAME)
+    backbone = gpt1_keras.GPT1Backbone.from_preset(NAME)
+    lm = gpt1_keras.GPT1CausalLM.from_preset(NAME)
+    classifier = gpt1_keras.GPT1TextClassifier.from_preset(NAME, num_classes=3)
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor.from_preset(NAME)
+    assert isinstance(keras_hub.models.CausalLM.from_preset(NAME), gpt1_keras.GPT1CausalLM)
+    for model in backbone, lm, classifier:
+        assert model.dtype_policy.name == keras.config.dtype_policy().name
+    for decoder in lm.backbone, classifier.backbone:
+        for found, expected in zip(decoder.get_weights(), backbone.get_weights(), strict=True):
+            np.testing.assert_array_equal(found, expected)
+    for holder in lm.preprocessor, classifier.preprocessor, preprocessor:
+        assert holder.tokenizer.fingerprint == tokenizer.fingerprint
+
+
+def test_a_folder_of_the_same_name(tmp_path, monkeypatch):
+    (tmp_path / NAME).mkdir()
+    (tmp_path / NAME / "config.json").touch()
+    monkeypatch.chdir(tmp_path)
+    assert find_preset(f"./{NAME}") == tmp_path / NAME
+    assert find_preset(NAME) != tmp_path / NAME
+
+
+def test_what_is_no_preset():
+    with pytest.raises(FileNotFoundError, match=r"nowhere is no preset: neither .*gpt1_tiny_books"):
+        find_preset("nowhere")
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def turn_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def make_empty(path):
+    path.write_bytes(b"")
+
+
+def drop_an_array(path):
+    with h5py.File(path, "a") as file:
+        names = []
+        file.visititems(
+            lambda name, item: names.append(name) if getattr(item, "ndim", 0) == 2 else None
+        )
+        del file[names[0]]
+
+
+@pytest.mark.parametrize("damage", [cut_short, turn_a_bit, make_empty, drop_an_array])
+def test_damaged_weights(damage, copy):
+    damage(copy / "model.weights.h5")
+    with pytest.raises(ValueError, match=r"weights file .*model\.weights\.h5 is damaged, or holds"):
+        gpt1_keras.GPT1TextClassifier.from_preset(str(copy), num_classes=2)
+
+
+def test_another_model_s_weights(copy, tiny_backbone):
+    tiny_backbone.save_weights(copy / "model.weights.h5")
+    with pytest.raises(ValueError, match="is damaged, or holds another model's weights"):
+        gpt1_keras.GPT1CausalLM.from_preset(str(copy))
+
+
+def test_a_vocabulary_that_is_not_the_one_it_was_trained_with(copy, tiny_tokenizer):
+    tiny_tokenizer.save_assets(copy / "assets" / "tokenizer")
+    with pytest.raises(ValueError, match=r"not the one that the tokenizer was saved with: .*8bcc"):
+        gpt1_keras.GPT1CausalLM.from_preset(str(copy))
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model(copy, original_tokenizer):
+    for path in copy.glob("*.json"):  # as if the preset did not know which tokenizer it had
+        text = path.read_text(encoding="utf-8")
+        path.write_text(re.sub('"fingerprint": "[0-9a-f]+"', '"fingerprint": null', text))
+    original_tokenizer.save_assets(copy / "assets" / "tokenizer")
+    with pytest.raises(ValueError, match="it has 40481 tokens, and the model embeds 8228"):
+        gpt1_keras.GPT1CausalLM.from_preset(str(copy))
+
+
+def test_the_perplexity_of_the_card(books_dir, tmp_path, capsys):
+    """That of one novel, which is quick; the one of all comes of the same command."""
+    card = (find_preset(NAME) / "README.md").read_text(encoding="utf-8")
+    expected = float(re.search(r"The Time Machine \| \*\*(\d+\.\d+)\*\*", card)[1])
+    (tmp_path / "books" / "valid").mkdir(parents=True)
+    novel = "H_G_Wells__The_Time_Machine.txt"
+    shutil.copy(books_dir / "valid" / novel, tmp_path / "books" / "valid")
+    make_corpus(CorpusOptions(str(tmp_path / "books"), tokenizer=NAME), tmp_path / "corpus")
+    assert main(["--preset", NAME, "--corpus", str(tmp_path / "corpus")]) == 0
+    found = float(re.search(r"Perplexity: (\S+)", capsys.readouterr().out)[1])
+    assert found == pytest.approx(expected, abs=0.006)
+
+
+OFFLINE = """
+import socket
+
+connect = socket.socket.connect
+
+def only_here(self, address):
+    if self.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "::1"):
+        raise OSError(f"This test reaches no network. Received: {address}.")
+    return connect(self, address)
+
+socket.socket.connect = only_here
+
+import keras
+
+import gpt1_keras
+from serving.export import export
+from serving.query import ask
+from serving.server import Server
+
+keras.utils.set_random_seed(0)
+texts = ["a lovely day", "a dull day", "a kind man", "a cruel man"] * 4
+labels = ["good", "bad"] * 8
+classifier = gpt1_keras.GPT1TextClassifier.from_preset(
+    "gpt1_tiny_books", class_names=["bad", "good"]
+)
+classifier.compile(gpt1_keras.optimizer.finetuning_optimizer(1e-3))
+classifier.fit(texts, labels, batch_size=8, epochs=10, verbose=0)
+with Server("days", export(classifier, "days") and "days", port=0) as server:
+    answers = ask(f"localhost:{server.port}", "days", texts[:4])
+print(gpt1_keras.__file__, [answer["label"] for answer in answers])
+"""
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_fine_tunes_exports_and_serves_without_a_network(tmp_path):
+    """From a clone, the quickstart does; see tests/examples."""
+    place = tmp_path / "installed"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    source = shutil.copytree(
+        ROOT, tmp_path / "source", ignore=shutil.ignore_patterns(".git", ".venv", "build")
+    )
+    build = ["--no-build-isolation", "--target", str(place), str(source)]
+    subprocess.run([*pip, *build], check=True, timeout=300)
+    process = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(OFFLINE)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(place)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert process.returncode == 0, process.stderr
+    where, labels = process.stdout.splitlines()[-1].split(" ", 1)
+    assert where == str(place / "gpt1_keras" / "__init__.py")
+    assert labels == "['good', 'bad', 'good', 'bad']"

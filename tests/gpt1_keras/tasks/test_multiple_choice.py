@@ -1,0 +1,263 @@
+"""Multiple choice: any number of answers, read behind a beginning that they share."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import torch
+from transformers import OpenAIGPTDoubleHeadsModel
+
+import gpt1_keras
+from gpt1_keras.optimization.optimizer import finetuning_optimizer
+
+TEXTS = {
+    "context": ["a good film and a lovely one", "a dull film", "the staff were kind and lovely"],
+    "question": ["the staff were?", "a film", ""],
+    "choices": [["kind", "bad and dull staff", "lovely"], ["good", "a bad film"], ["one"]],
+}
+LABELS = [1, 0, 0]
+
+
+def make_chooser(tokenizer, backbone, sequence_length=64, **arguments):
+    """A model whose weights are far from the initial ones."""
+    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(tokenizer, sequence_length)
+    keras.utils.set_random_seed(0)
+    model = gpt1_keras.GPT1MultipleChoice(backbone, preprocessor, **arguments)
+    random = np.random.default_rng(4)
+    for variable in model.weights:
+        variable.assign(variable + random.normal(0.0, 0.3, variable.shape))
+    return model
+
+
+@pytest.fixture
+def chooser(tiny_tokenizer, tiny_backbone):
+    return make_chooser(tiny_tokenizer, tiny_backbone)
+
+
+def sequences(tokenizer, context, question, choices):
+    """The paper's sequences of an example, each its own list of ids."""
+    start, delimiter, extract = tokenizer.special_token_ids
+    beginning = [start, *tokenizer(context).numpy(), *tokenizer(question).numpy()]
+    return [[*beginning, delimiter, *tokenizer(choice).numpy(), extract] for choice in choices]
+
+
+def unfold(inputs, row):
+    """The sequences of an example, taken out of what the preprocessor gives."""
+    ids, positions, branches, extracts = (
+        inputs[name].numpy()[row]
+        for name in ("token_ids", "positions", "branches", "extract_indices")
+    )
+    found = []
+    for branch in range(1, branches.max() + 1):
+        places = np.flatnonzero((branches == 0) | (branches == branch))
+        assert positions[places].tolist() == list(range(len(places)))
+        assert extracts[branch - 1] == places[-1]
+        found.append(ids[places].tolist())
+    assert np.all(extracts[branches.max() :] == -1)
+    return found
+
+
+def test_what_the_decoder_reads(tiny_tokenizer):
+    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer)
+    inputs = preprocessor(TEXTS)
+    for row, texts in enumerate(zip(*TEXTS.values())):
+        assert unfold(inputs, row) == sequences(tiny_tokenizer, *texts)
+
+
+def independent_scores(chooser, row):
+    """The scores of an example's answers, each read in a sequence of its own."""
+    texts = [TEXTS[field][row] for field in chooser.preprocessor.fields]
+    scores = []
+    for ids in sequences(chooser.preprocessor.tokenizer, *texts):
+        state = np.array(chooser.backbone({"token_ids": np.array([ids])}))[0, -1]
+        scores.append(state @ np.array(chooser.head.kernel)[:, 0] + float(chooser.head.bias[0]))
+    return scores
+
+
+def test_answers_are_scored_as_if_each_were_read_alone(chooser):
+    scores = chooser.predict(TEXTS, verbose=0)
+    assert scores.shape == (3, 3)
+    for row, choices in enumerate(TEXTS["choices"]):
+        found = scores[row, : len(choices)]
+        np.testing.assert_allclose(found, independent_scores(chooser, row), rtol=0, atol=1e-5)
+        assert np.all(scores[row, len(choices) :] == -1e9)
+
+
+def test_two_answers_by_hugging_face(chooser, tmp_path):
+    """Their model with two heads, which reads each answer in a sequence of its own."""
+    gpt1_keras.convert.save_hugging_face(
+        gpt1_keras.GPT1CausalLM(chooser.backbone, _lm_preprocessor(chooser)), tmp_path
+    )
+    theirs = OpenAIGPTDoubleHeadsModel.from_pretrained(
+        tmp_path, summary_first_dropout=0.0, summary_type="cls_index"
+    ).eval()
+    head = theirs.multiple_choice_head.summary
+    head.weight.data = torch.tensor(np.array(chooser.head.kernel).T)
+    head.bias.data = torch.tensor(np.array(chooser.head.bias))
+    texts = {field: [values[1]] for field, values in TEXTS.items()}
+    rows = sequences(chooser.preprocessor.tokenizer, *(values[0] for values in texts.values()))
+    longest = max(map(len, rows))
+    ids = torch.tensor([[row + [0] * (longest - len(row)) for row in rows]])
+    last = torch.tensor([[len(row) - 1 for row in rows]])
+    with torch.no_grad():
+        output = theirs(ids, mc_token_ids=last, mc_labels=torch.tensor([1]), labels=None)
+    found = chooser.predict(texts, verbose=0)
+    np.testing.assert_allclose(found, output.mc_logits.numpy().reshape(1, 2), atol=2e-5)
+    chooser.compile("sgd", lm_coefficient=0.0, run_eagerly=True)
+    loss = chooser.evaluate(texts, [1], verbose=0)[0]
+    assert loss == pytest.approx(float(output.mc_loss), abs=1e-5)
+
+
+def _lm_preprocessor(chooser):
+    return gpt1_keras.GPT1CausalLMPreprocessor(chooser.preprocessor.tokenizer)
+
+
+def log_softmax(x):
+    shifted = x - x.max()
+    return shifted - np.log(np.exp(shifted).sum())
+
+
+def test_l3_by_hand(tiny_tokenizer):
+    """Every answer with its beginning is a sequence of the auxiliary loss."""
+    keras.utils.set_random_seed(0)
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 32}
+    backbone = gpt1_keras.GPT1Backbone(
+        tiny_tokenizer.vocabulary_size(), **sizes, max_sequence_length=64, dropout=0.0
+    )
+    chooser = make_chooser(tiny_tokenizer, backbone, dropout=0.0)
+    table = np.array(backbone.token_embedding.embeddings, np.float64)
+    l1, l2 = [], []
+    for row, texts in enumerate(zip(*TEXTS.values())):
+        losses = []
+        for ids in sequences(tiny_tokenizer, *texts):
+            states = np.array(backbone({"token_ids": np.array([ids])}), np.float64)[0]
+            terms = [-log_softmax(table @ states[i])[ids[i + 1]] for i in range(len(ids) - 1)]
+            losses.append(np.mean(terms))
+        l1.append(np.mean(losses))
+        l2.append(-log_softmax(np.array(independent_scores(chooser, row)))[LABELS[row]])
+    chooser.compile("sgd", lm_coefficient=0.5, run_eagerly=True)
+    assert chooser.evaluate(TEXTS, LABELS, verbose=0)[0] == pytest.approx(np.mean(l2), abs=1e-5)
+    history = chooser.fit(TEXTS, LABELS, batch_size=3, verbose=0).history
+    assert history["loss"][0] == pytest.approx(np.mean(l2) + 0.5 * np.mean(l1), abs=1e-4)
+
+
+def test_all_answers_of_an_example_share_the_head_s_dropout(chooser):
+    """Two answers alike keep the same score, whatever falls out."""
+    inputs = chooser.preprocessor({**TEXTS, "choices": [["kind", "kind"]] * 3})
+    for layer in [chooser.backbone.embedding_dropout, *chooser.backbone.blocks]:
+        layer.rate = 0.0
+    states = np.random.default_rng(0).normal(size=(3, 2, 32)).astype("float32")
+    states[:, 1] = states[:, 0]
+    dropped = np.array(chooser.extract_dropout(states, training=True))
+    np.testing.assert_array_equal(dropped[:, 0], dropped[:, 1])
+    assert (dropped == 0).any() and (dropped[0] != dropped[1]).any()
+    assert inputs["extract_indices"].shape == (3, 2)
+
+
+def test_fit_learns(chooser):
+    chooser.compile(finetuning_optimizer(1e-2), lm_coefficient=0.0, jit_compile=False)
+    texts = {**TEXTS, "choices": tf.ragged.constant(TEXTS["choices"])}
+    chooser.fit(tf.data.Dataset.from_tensors((texts, LABELS)).repeat(30), verbose=0)
+    loss, accuracy = chooser.evaluate(TEXTS, LABELS, verbose=0)
+    assert (loss < 0.3, accuracy) == (True, 1.0)
+
+
+# --- what users give ---
+
+
+def test_tensors_tuples_and_datasets(chooser):
+    expected = chooser.predict(TEXTS, verbose=0)
+    ragged = tf.ragged.constant(TEXTS["choices"])
+    dense = ragged.to_tensor("")
+    for choices in (ragged, dense, dense.numpy()):
+        as_tuple = (TEXTS["context"], TEXTS["question"], choices)
+        np.testing.assert_allclose(chooser.predict_on_batch(as_tuple), expected, atol=1e-5)
+    data = tf.data.Dataset.from_tensor_slices({**TEXTS, "choices": ragged}).batch(2)
+    np.testing.assert_allclose(chooser.predict(data, verbose=0), expected, atol=1e-5)
+
+
+def test_a_context_without_a_question(tiny_tokenizer, tiny_backbone):
+    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(
+        tiny_tokenizer, 64, fields=("story", "endings")
+    )
+    inputs = preprocessor({"story": ["a film"], "endings": [["good", "the staff"]]})
+    assert unfold(inputs, 0) == sequences(tiny_tokenizer, "a film", "", ["good", "the staff"])
+
+
+@pytest.mark.parametrize("length", [16, 20, 32])
+def test_what_is_too_long(tiny_tokenizer, length):
+    """The answer stays up to half the length, then the question, and the context is shortened."""
+    context, question, choices = "good " * 40, "bad film", ["kind " * 3, "dull " * 30, "a"]
+    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, length)
+    texts = {"context": [context], "question": [question], "choices": [choices]}
+    tree, truncated = preprocessor.transform(list(preprocessor.as_tensors(texts).values()))
+    assert truncated.numpy().tolist() == [True]
+    start, delimiter, extract = tiny_tokenizer.special_token_ids
+    answers = [tiny_tokenizer(choice).numpy().tolist()[: length // 2 - 2] for choice in choices]
+    room = length - 3 - max(map(len, answers))
+    asked = tiny_tokenizer(question).numpy().tolist()[:room]
+    kept = tiny_tokenizer(context).numpy().tolist()[: room - len(asked)]
+    expected = [[start, *kept, *asked, delimiter, *answer, extract] for answer in answers]
+    assert unfold(preprocessor(texts), 0) == expected
+    assert max(map(len, expected)) == length
+
+
+def test_more_answers_than_a_sequence_is_long(chooser):
+    texts = {"context": ["a film"], "question": ["good?"], "choices": [["kind", "dull"] * 40]}
+    scores = chooser.predict(texts, verbose=0)
+    assert scores.shape == (1, 80)
+    np.testing.assert_allclose(scores[0, ::2], scores[0, 0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"choices": [["a"], [], ["b"]]}, "Every example needs an answer"),
+        ({"choices": np.array([["a", "b"], ["", ""], ["c", ""]])}, "Every example needs an answer"),
+    ],
+)
+def test_an_example_without_answers(chooser, change, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        chooser.preprocess_samples({**TEXTS, **change})
+
+
+@pytest.mark.parametrize("label", [2, -1])
+def test_a_label_that_is_no_answer(chooser, label):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Labels must be numbers of answers"):
+        chooser.preprocess_samples(TEXTS, [0, label, 0])
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ({"context": ["a"], "choices": [["b"]]}, r"Expected the fields .*Received: \['choices',"),
+        ((["a"], ["b"]), "Expected 3 texts, for .* Received: 2"),
+        ((["a"], ["b"], ["c"]), "Received ranks: .*'choices': 1"),
+        (([["a"]], ["b"], [["c"]]), "Received ranks: .*'context': 2"),
+    ],
+)
+def test_texts_that_do_not_fit_the_fields(chooser, x, message):
+    with pytest.raises(ValueError, match=message):
+        chooser.predict(x)
+
+
+def test_no_room(tiny_tokenizer):
+    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, 5)
+    with pytest.raises(ValueError, match="sequence_length=5 leaves no room"):
+        preprocessor(TEXTS)
+
+
+@pytest.mark.parametrize("fields", [("a",), ("a", "a"), ("a", "b", "c", "d")])
+def test_fields_that_are_none(tiny_tokenizer, fields):
+    with pytest.raises(ValueError, match="Expected fields for a context"):
+        gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, fields=fields)
+
+
+def test_presets_and_files(chooser, tmp_path):
+    expected = chooser.predict(TEXTS, verbose=0)
+    chooser.save_to_preset(str(tmp_path / "preset"))
+    again = gpt1_keras.GPT1MultipleChoice.from_preset(str(tmp_path / "preset"))
+    np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), expected)
+    chooser.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), expected)

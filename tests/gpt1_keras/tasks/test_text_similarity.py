@@ -1,0 +1,138 @@
+"""Pairs without an order: both are read, and the answer is a class or a score."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpt1_keras
+from gpt1_keras.optimization.optimizer import finetuning_optimizer
+
+PAIRS = (
+    ["a good film", "a bad film", "the staff were kind", "a dull one"],
+    ["a lovely film and one", "a lovely film", "kind staff", "the staff"],
+)
+SCORES = np.array([4.5, 0.5, 5.0, 0.0])
+
+
+def make_similarity(tokenizer, backbone, **arguments):
+    """A model whose weights are far from the initial ones."""
+    preprocessor = gpt1_keras.GPT1TextSimilarityPreprocessor(tokenizer, 24)
+    keras.utils.set_random_seed(0)
+    model = gpt1_keras.GPT1TextSimilarity(backbone, preprocessor=preprocessor, **arguments)
+    random = np.random.default_rng(4)
+    for variable in model.weights:
+        variable.assign(variable + random.normal(0.0, 0.3, variable.shape))
+    return model
+
+
+@pytest.fixture
+def scorer(tiny_tokenizer, tiny_backbone):
+    return make_similarity(tiny_tokenizer, tiny_backbone, score_range=(0, 5))
+
+
+@pytest.fixture
+def classifier(tiny_tokenizer, tiny_backbone):
+    return make_similarity(tiny_tokenizer, tiny_backbone, class_names=["other", "same"])
+
+
+def test_what_the_decoder_reads(tiny_tokenizer):
+    preprocessor = gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer, 24)
+    start, delimiter, extract = tiny_tokenizer.special_token_ids
+    inputs = preprocessor((["a film", ""], ["the staff were", "kind"]))
+    assert inputs["token_ids"].shape == inputs["padding_mask"].shape == (2, 2, 16)
+    for row, pair in enumerate([("a film", "the staff were"), ("", "kind")]):
+        for order, (first, second) in enumerate([pair, pair[::-1]]):
+            ids = [start, *tiny_tokenizer(first).numpy(), delimiter]
+            ids += [*tiny_tokenizer(second).numpy(), extract]
+            assert inputs["token_ids"][row, order, : len(ids)].numpy().tolist() == ids
+            assert inputs["padding_mask"][row, order].numpy().sum() == len(ids)
+
+
+def test_the_scores_are_of_the_sum_of_both_extract_states(classifier, tiny_tokenizer):
+    start, delimiter, extract = tiny_tokenizer.special_token_ids
+    rows = []
+    for pair in zip(*PAIRS):
+        state = 0.0
+        for first, second in (pair, pair[::-1]):
+            ids = [start, *tiny_tokenizer(first).numpy(), delimiter]
+            ids += [*tiny_tokenizer(second).numpy(), extract]
+            state += np.array(classifier.backbone({"token_ids": np.array([ids])}))[0, -1]
+        rows.append(state @ np.array(classifier.head.kernel) + np.array(classifier.head.bias))
+    np.testing.assert_allclose(classifier.predict(PAIRS, verbose=0), rows, rtol=0, atol=2e-5)
+
+
+def test_the_order_does_not_matter(scorer):
+    there = scorer.predict(PAIRS, verbose=0)
+    assert there.shape == (4,) and np.ptp(there) > 1e-2
+    np.testing.assert_allclose(scorer.predict(PAIRS[::-1], verbose=0), there, atol=1e-5)
+
+
+def test_a_score_is_the_mean_over_its_integers(scorer):
+    logits = scorer.predict_on_batch(PAIRS).astype(np.float64)
+    assert logits.shape == (4, 6)
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    expected = probabilities @ [0, 1, 2, 3, 4, 5]
+    np.testing.assert_allclose(scorer.predict(PAIRS, verbose=0), expected, rtol=1e-5)
+
+
+def _repeated(answers, times=40):
+    """The pairs and their answers as the one batch of so many updates."""
+    return tf.data.Dataset.from_tensors((PAIRS, answers)).repeat(times)
+
+
+def test_fit_learns_scores(scorer):
+    scorer.compile(finetuning_optimizer(1e-2), lm_coefficient=0.0, jit_compile=False)
+    data = _repeated(SCORES)
+    before = scorer.evaluate(PAIRS, SCORES, verbose=0)
+    scorer.fit(data, verbose=0)
+    assert scorer.evaluate(PAIRS, SCORES, verbose=0) < before / 2
+    found = scorer.predict(PAIRS, verbose=0)
+    assert np.corrcoef(found, SCORES)[0, 1] > 0.9
+
+
+def test_fit_learns_classes(classifier):
+    classifier.compile(finetuning_optimizer(1e-2), lm_coefficient=0.0, jit_compile=False)
+    classifier.fit(_repeated(["same", "other", "same", "other"]), verbose=0)
+    assert classifier.predict(PAIRS, verbose=0).argmax(axis=1).tolist() == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("score", [5.1, -0.5, np.nan])
+def test_a_score_out_of_its_range(scorer, score):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Scores must be from 0 to 5"):
+        scorer.preprocess_samples(PAIRS, [1.0, 2.0, 3.0, score])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"score_range": (0, 5), "num_classes": 2}, "a class or a score. Received both"),
+        ({"score_range": (0, 0.5)}, r"must be two integers. Received: \(0, 0.5\)"),
+        ({"score_range": (5, 0)}, r"must be two integers. Received: \(5, 0\)"),
+        ({}, "needs `num_classes` or `class_names`"),
+    ],
+)
+def test_answers_that_are_none(tiny_backbone, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        gpt1_keras.GPT1TextSimilarity(tiny_backbone, **arguments)
+
+
+def test_one_text_is_no_pair(tiny_tokenizer):
+    with pytest.raises(ValueError, match=r"fields for a pair of texts. Received: \('text',\)"):
+        gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer, fields=("text",))
+
+
+def test_presets_and_files(scorer, tmp_path):
+    expected = scorer.predict(PAIRS, verbose=0)
+    scorer.save_to_preset(str(tmp_path / "preset"))
+    again = gpt1_keras.GPT1TextSimilarity.from_preset(str(tmp_path / "preset"))
+    assert again.score_range == (0, 5)
+    np.testing.assert_array_equal(again.predict(PAIRS, verbose=0), expected)
+    scorer.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again.predict(PAIRS, verbose=0), expected)
+    # Asked for classes, the decoder gets a fresh head.
+    other = gpt1_keras.GPT1TextSimilarity.from_preset(str(tmp_path / "preset"), num_classes=2)
+    assert other.score_range is None and other.predict(PAIRS, verbose=0).shape == (4, 2)
+    for found, kept in zip(other.backbone.get_weights(), scorer.backbone.get_weights()):
+        np.testing.assert_array_equal(found, kept)

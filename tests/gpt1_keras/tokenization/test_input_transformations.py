@@ -1,0 +1,97 @@
+"""Framing, cutting and padding against a transcription of the paper's rules in plain Python."""
+
+import random
+
+import pytest
+import tensorflow as tf
+
+from gpt1_keras.tokenization.input_transformations import bucket_lengths, frame, pad
+
+
+def framed(segments, tokenizer, sequence_length):
+    """One example: `[start] first [delimiter] second ... [extract]`, and whether it was cut."""
+    limit = sequence_length - 2 if len(segments) == 1 else sequence_length // 2 - 2
+    ids = [tokenizer.start_token_id]
+    for number, segment in enumerate(segments):
+        if number:
+            ids.append(tokenizer.delimiter_token_id)
+        ids.extend(segment[:limit])
+    return [*ids, tokenizer.extract_token_id], any(len(segment) > limit for segment in segments)
+
+
+def random_batches(seed, segments, batch, longest):
+    """For each segment, a batch of id lists; all lengths from none to `longest` occur."""
+    chance = random.Random(seed)
+    return [
+        [[chance.randrange(70) for _ in range(chance.randint(0, longest))] for _ in range(batch)]
+        for _ in range(segments)
+    ]
+
+
+def ragged(rows):
+    return tf.ragged.constant(rows, tf.int32, ragged_rank=1)
+
+
+@pytest.mark.parametrize("sequence_length", [8, 9, 24, 25, 512])
+@pytest.mark.parametrize("segments", [1, 2])
+def test_frame(tiny_tokenizer, segments, sequence_length):
+    batches = random_batches(sequence_length, segments, 40, sequence_length // segments * 5 // 4)
+    ids, truncated = frame([ragged(rows) for rows in batches], tiny_tokenizer, sequence_length)
+
+    expected = [framed(rows, tiny_tokenizer, sequence_length) for rows in zip(*batches)]
+    assert ids.to_list() == [ids for ids, _ in expected]
+    assert truncated.numpy().tolist() == [cut for _, cut in expected]
+    assert ids.dtype == tf.int32
+    assert 0 < sum(truncated.numpy()) < 40  # both happened
+    assert max(map(len, ids.to_list())) <= sequence_length
+
+
+def test_truncation_begins_behind_the_limit(tiny_tokenizer):
+    _, truncated = frame([ragged([[5] * 6, [5] * 7])], tiny_tokenizer, 8)
+    assert truncated.numpy().tolist() == [False, True]
+    lengths = [(254, 254), (255, 0), (0, 255)]
+    segments = [ragged([[5] * pair[i] for pair in lengths]) for i in range(2)]
+    ids, truncated = frame(segments, tiny_tokenizer, 512)
+    assert truncated.numpy().tolist() == [False, True, True]
+    assert ids.row_lengths().numpy().tolist() == [511, 257, 257]
+
+
+@pytest.mark.parametrize("segments", [1, 2])
+def test_frame_takes_an_empty_batch(tiny_tokenizer, segments):
+    ids, truncated = frame([ragged([])] * segments, tiny_tokenizer, 16)
+    assert ids.to_list() == []
+    assert truncated.shape == [0]
+
+
+@pytest.mark.parametrize(
+    ("sequence_length", "expected"),
+    [
+        (1, [1]),
+        (10, [10]),
+        (16, [16]),
+        (17, [16, 17]),
+        (64, [16, 24, 32, 48, 64]),
+        (100, [16, 24, 32, 48, 64, 96, 100]),
+        (512, [16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]),
+    ],
+)
+def test_bucket_lengths(sequence_length, expected):
+    assert bucket_lengths(sequence_length) == expected
+
+
+@pytest.mark.parametrize("longest", [0, 2, 15, 16, 17, 24, 25, 63, 64])
+def test_pad(tiny_tokenizer, longest):
+    rows = [[7] * longest, [], [8] * min(longest, 3)]
+    padded = pad(ragged(rows), tiny_tokenizer, 64)
+
+    bucket = min(length for length in [16, 24, 32, 48, 64] if length >= longest)
+    filled = [row + [tiny_tokenizer.pad_token_id] * (bucket - len(row)) for row in rows]
+    assert padded["token_ids"].numpy().tolist() == filled
+    masks = [[1] * len(row) + [0] * (bucket - len(row)) for row in rows]
+    assert padded["padding_mask"].numpy().tolist() == masks
+    assert {tensor.dtype for tensor in padded.values()} == {tf.int32}
+
+
+def test_pad_takes_an_empty_batch(tiny_tokenizer):
+    padded = pad(ragged([]), tiny_tokenizer, 64)
+    assert padded["token_ids"].shape == padded["padding_mask"].shape == [0, 16]

@@ -1,0 +1,184 @@
+"""Trains small models under a strategy, and prints what came out as one line of JSON.
+
+    python tests/helpers/train_under.py one|mirrored|workers|jax [SCENARIO ...]
+
+"mirrored" takes the CPU for two devices; "workers" wants TF_CONFIG; "jax" wants Keras's JAX backend
+(see without_tensorflow.py). `tests/gpt1_keras/optimization/test_training_step.py` compares what they print.
+"""
+
+import contextlib
+import json
+import sys
+
+import keras
+import numpy as np
+
+import gpt1_keras
+from gpt1_keras.optimization.optimizer import GPT1Adam
+from training.corpus.batches import training_batches, validation_batches
+from training.corpus.windows import Split, Windows
+from training.runs.strategies import find_strategy
+
+STEPS = 20
+BATCH, LENGTH, VOCABULARY = 8, 16, 50
+TOKENS = np.random.default_rng(0).integers(2, VOCABULARY, 2000).astype("uint16")
+TOKENS[::2] = TOKENS[0]  # every other one can be learned
+
+
+def make_strategy(name):
+    if name in ("one", "jax"):
+        return None
+    import tensorflow as tf
+
+    if name == "workers":
+        return find_strategy("multi_worker")[0]
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    return find_strategy("mirrored")[0]
+
+
+def make_lm(strategy, optimizer, lora=False, dropout=0.0, dtype=None, **compiling):
+    """A compiled language model; its weights are the same on every backend."""
+    keras.utils.set_random_seed(0)
+    random = np.random.default_rng(1)
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        backbone = gpt1_keras.GPT1Backbone(
+            VOCABULARY,
+            num_layers=1,
+            num_heads=2,
+            hidden_dim=16,
+            intermediate_dim=32,
+            max_sequence_length=LENGTH,
+            dropout=dropout,
+            dtype=dtype,
+        )
+        for variable in backbone.trainable_variables:
+            if len(variable.shape) > 1:
+                variable.assign(random.normal(0.0, 0.2, variable.shape))
+        lm = gpt1_keras.GPT1CausalLM(backbone)
+        if lora:
+            backbone.enable_lora(2)
+            for variable in backbone.trainable_variables:
+                variable.assign(random.normal(0.0, 0.1, variable.shape))
+            backbone.embedding.trainable = False
+        lm.compile(optimizer(), **compiling)
+    return lm
+
+
+class Updates(keras.callbacks.Callback):
+    """The norms of the updates of the weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.norms = []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.before = self.model.get_weights()
+
+    def on_epoch_end(self, epoch, logs=None):
+        squares = [
+            np.sum((new - old) ** 2, dtype=np.float64)
+            for old, new in zip(self.before, self.model.get_weights())
+            if new.dtype == np.float32
+        ]
+        self.norms.append(float(np.sqrt(sum(squares))))
+
+
+def train(strategy, optimizer, **options):
+    """The losses of 20 updates on windows of the tokens, and what there is to compare after."""
+    lm = make_lm(strategy, optimizer, **options)
+    windows = Windows(Split("train", (TOKENS,)), LENGTH, BATCH, seed=3)
+    updates = Updates()
+    history = lm.fit(
+        training_batches(windows, 0, STEPS, strategy),
+        epochs=STEPS,  # of one update, whose losses Keras would else average
+        steps_per_epoch=1,
+        verbose=0,
+        callbacks=[updates],
+    )
+    validation = Split("validation", (TOKENS[:200],))
+    batches = validation_batches(validation, LENGTH, BATCH, 2, strategy)
+    logs = lm.evaluate(batches, steps=2, verbose=0, return_dict=True)
+    return {"losses": history.history["loss"], "norms": updates.norms, **logs}
+
+
+def train_on_an_odd_batch(strategy):
+    """Nine rows in batches of 8: the last has one row, and one of two replicas gets none."""
+    import tensorflow as tf
+
+    lm = make_lm(strategy, lambda: GPT1Adam(1e-2))
+    rows = TOKENS[: 9 * LENGTH].reshape(9, LENGTH).astype("int32")
+    data = tf.data.Dataset.from_tensor_slices(({"token_ids": rows}, np.roll(rows, -1, 1)))
+    history = lm.fit(data.batch(8), epochs=3, verbose=0)
+    return {"losses": history.history["loss"], "loss": lm.evaluate(data.batch(8), verbose=0)[0]}
+
+
+def train_a_classifier(strategy):
+    """L3 on strings, through `fit` as a user calls it."""
+    texts = ["a good film", "a bad film, and a dull one", "kind staff", "dull", "a lovely one"] * 3
+    names = ["good", "bad", "good", "bad", "good"] * 3
+    keras.utils.set_random_seed(0)
+    tokenizer = gpt1_keras.GPT1Tokenizer.learn(texts, num_merges=30)
+    random = np.random.default_rng(1)
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        backbone = gpt1_keras.GPT1Backbone(
+            tokenizer.vocabulary_size(), 1, 2, 16, 32, 32, dropout=0.0
+        )
+        classifier = gpt1_keras.GPT1TextClassifier(
+            backbone,
+            class_names=["bad", "good"],
+            preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer, 32),
+            dropout=0.0,
+        )
+        for variable in classifier.trainable_variables:
+            if len(variable.shape) > 1:
+                variable.assign(random.normal(0.0, 0.2, variable.shape))
+        classifier.compile(GPT1Adam(1e-2, global_clipnorm=1.0), jit_compile=True)
+    history = classifier.fit(texts, names, batch_size=4, epochs=3, shuffle=False, verbose=0)
+    scores = classifier.evaluate(texts, names, batch_size=4, verbose=0, return_dict=True)
+    return {"losses": history.history["loss"], **scores}
+
+
+def drop(strategy):
+    """The loss of an update by dropout on rows that are all the same."""
+    import tensorflow as tf
+
+    lm = make_lm(strategy, lambda: keras.optimizers.SGD(0.0), dropout=0.5)
+    replicas = strategy.num_replicas_in_sync if strategy else 1
+    rows = np.repeat(TOKENS[None, :LENGTH].astype("int32"), replicas, axis=0)
+    data = tf.data.Dataset.from_tensors(({"token_ids": rows}, rows))
+    return {"losses": lm.fit(data.repeat(), steps_per_epoch=1, verbose=0).history["loss"]}
+
+
+def adam():
+    return GPT1Adam(1e-2, global_clipnorm=0.1)
+
+
+def sgd():
+    return keras.optimizers.SGD(1.0, global_clipnorm=0.1)
+
+
+def adamw():
+    return keras.optimizers.AdamW(1e-2, weight_decay=0.1, global_clipnorm=0.1)
+
+
+SCENARIOS = {
+    "plain": lambda strategy: train(strategy, adam),
+    "xla_in_slices": lambda strategy: train(strategy, adam, jit_compile=True, accumulation_steps=2),
+    "in_slices": lambda strategy: train(strategy, adam, accumulation_steps=2),
+    "sgd": lambda strategy: train(strategy, sgd),
+    "lora": lambda strategy: train(strategy, adamw, lora=True),
+    "float16": lambda strategy: train(strategy, adam, dtype="mixed_float16"),
+    "odd": train_on_an_odd_batch,
+    "classifier": train_a_classifier,
+    "dropout": drop,
+}
+
+
+if __name__ == "__main__":
+    strategy = make_strategy(sys.argv[1])
+    results = {}
+    for name in sys.argv[2:]:
+        results[name] = SCENARIOS[name](strategy)
+        keras.backend.clear_session()
+    print(json.dumps(results))

@@ -1,0 +1,207 @@
+"""Requests are merged inside the graph, in the C++ runtime, and get the answers that they had."""
+
+import concurrent.futures
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from grpc import StatusCode
+
+import gpt1_keras
+from serving.export.batching import Batching
+from serving.export.exporter import signatures_of
+from serving.server.servable import Servable, ServingError
+
+FOREVER = 600_000.0  # milliseconds: a batch that waits for more is answered once it is full
+STORIES = {
+    "context": ["a good film and a lovely one", "a dull film", "good " * 40],
+    "question": ["the staff were?", "a film", ""],
+    "choices": [["kind", "bad and dull", "é lovely"], ["good", "a film", ""], ["one", "", ""]],
+}
+TEXTS = ["a good film", "", "good " * 30, "the staff were kind " * 4, b"a g\xffood", "good " * 60]
+
+
+def save(model, folder, batching=None):
+    """Saves a model's signatures and loads them in the C++ runtime."""
+    signatures = signatures_of(model, batching)
+    tf.saved_model.save(signatures, str(folder), signatures=signatures.functions())
+    return Servable("model", 1, folder)
+
+
+@pytest.fixture(scope="module")
+def models(tiny_tokenizer):
+    keras.utils.set_random_seed(0)
+    backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 32, 64, 48)
+    random = np.random.default_rng(0)
+    made = {
+        "classes": gpt1_keras.GPT1TextClassifier(
+            backbone,
+            class_names=["bad", "good"],
+            preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer),
+        ),
+        "choices": gpt1_keras.GPT1MultipleChoice(
+            backbone, gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer)
+        ),
+        "lm": gpt1_keras.GPT1CausalLM(
+            backbone, gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, 48)
+        ),
+    }
+    for model in made.values():
+        for weight in model.weights:
+            weight.assign(weight + random.normal(0.0, 0.3, weight.shape))
+    return made
+
+
+@pytest.fixture(scope="module")
+def plain(models, tmp_path_factory):
+    return save(models["classes"], tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def greedy(models, tmp_path_factory):
+    """Four at once, of what has come."""
+    return save(models["classes"], tmp_path_factory.mktemp("greedy"), Batching(4, 0.0, 100))
+
+
+@pytest.fixture(scope="module")
+def patient(models, tmp_path_factory):
+    """Waits until a batch of three is full, and lets no second batch wait."""
+    return save(models["classes"], tmp_path_factory.mktemp("patient"), Batching(3, FOREVER, 1))
+
+
+def ask(servable, texts, signature="serving_default"):
+    if signature == "serving_default":
+        return servable.predict(signature, {"text": tf.make_tensor_proto(np.array(texts, object))})
+    return servable.predict(signature, {"inputs": tf.make_tensor_proto(examples(text=texts))})
+
+
+def examples(**columns):
+    rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
+    return [
+        tf.train.Example(
+            features=tf.train.Features(
+                feature={name: feature(value) for name, value in row.items()}
+            )
+        ).SerializeToString()
+        for row in rows
+    ]
+
+
+def feature(value):
+    values = value if isinstance(value, list) else [value]
+    values = [each.encode() if isinstance(each, str) else each for each in values if each != ""]
+    values = values if isinstance(value, list) or values else [b""]
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+
+
+def assert_same(found, expected):
+    assert set(found) == set(expected)
+    for name, array in expected.items():
+        if array.dtype.kind == "f":
+            np.testing.assert_allclose(found[name], array, atol=1e-5, rtol=0)
+        else:
+            assert found[name].tolist() == array.tolist()
+
+
+def test_answers_are_those_without_batching(plain, greedy):
+    for signature in "serving_default", "classify":
+        assert_same(ask(greedy, TEXTS, signature), ask(plain, TEXTS, signature))
+
+
+def test_an_empty_batch(greedy):
+    shapes = {
+        name: array.shape
+        for name, array in greedy.predict(
+            "serving_default", {"text": tf.make_tensor_proto(np.array([], object), tf.string)}
+        ).items()
+    }
+    assert shapes == {"label": (0,), "scores": (0, 2), "num_tokens": (0,), "truncated": (0,)}
+
+
+def test_many_clients_with_requests_of_any_size(plain, greedy):
+    requests = [(TEXTS * 2)[start : start + 1 + start % 5] for start in range(6)] * 6
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        found = list(pool.map(lambda texts: ask(greedy, texts), requests))
+    for texts, answers in zip(requests, found):
+        assert_same(answers, ask(plain, texts))
+
+
+def test_requests_are_merged_over_signatures(plain, patient):
+    """Neither of two requests is enough for the batch that both have to wait for."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        first = pool.submit(ask, patient, TEXTS[:2], "classify")
+        with pytest.raises(concurrent.futures.TimeoutError):
+            first.result(timeout=2.0)
+        second = ask(patient, TEXTS[2:3])
+        assert_same(first.result(timeout=60), ask(plain, TEXTS[:2], "classify"))
+    assert_same(second, ask(plain, TEXTS[2:3]))
+
+
+def test_a_full_queue_is_unavailable_at_once(plain, patient):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ask, patient, TEXTS[:2])
+        with pytest.raises(concurrent.futures.TimeoutError):
+            waiting.result(timeout=2.0)
+        with pytest.raises(ServingError, match="queue .* is full") as caught:
+            ask(patient, TEXTS[:2])
+        assert caught.value.code == StatusCode.UNAVAILABLE
+        ask(patient, TEXTS[:1])  # for one there is room
+        assert_same(waiting.result(timeout=60), ask(plain, TEXTS[:2]))
+
+
+@pytest.mark.parametrize(
+    ("signature", "inputs"),
+    [
+        ("serving_default", {"text": [["a"], ["b"]]}),
+        ("serving_default", {"text": "a"}),
+        ("serving_default", {"text": ["a"] * 401}),  # a queue holds 400
+        ("classify", {"inputs": ["no example"]}),
+    ],
+)
+def test_a_bad_request_is_refused_before_it_is_merged(greedy, signature, inputs):
+    protos = {name: tf.make_tensor_proto(value) for name, value in inputs.items()}
+    with pytest.raises(ServingError) as caught:
+        greedy.predict(signature, protos)
+    assert caught.value.code == StatusCode.INVALID_ARGUMENT
+
+
+def test_choices_of_different_numbers(models, tmp_path):
+    plain = save(models["choices"], tmp_path / "plain")
+    patient = save(models["choices"], tmp_path / "patient", Batching(3, FOREVER, 1))
+    requests = [
+        {name: tf.make_tensor_proto(column[row : row + 1]) for name, column in STORIES.items()}
+        for row in range(2)
+    ]
+    requests[1]["choices"] = tf.make_tensor_proto([["good", "a film"]])
+    rows = {name: column[2:] for name, column in STORIES.items()}
+    requests.append({"inputs": tf.make_tensor_proto(examples(**rows))})
+    names = ["serving_default", "serving_default", "classify"]
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(patient.predict, names, requests))
+    for name, request, answers in zip(names, requests, found):
+        assert_same(answers, plain.predict(name, request))
+    nothing = {**requests[1], "choices": tf.make_tensor_proto([["", ""]])}
+    for servable in plain, patient:
+        with pytest.raises(ServingError, match="Every example needs a choice"):
+            servable.predict("serving_default", nothing)
+
+
+def test_a_language_model_is_not_batched(models):
+    with pytest.raises(ValueError, match="without batching"):
+        signatures_of(models["lm"], Batching())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"max_batch_size": 0}, "`max_batch_size` must be at least 1. Received: 0."),
+        ({"max_queue": -1}, "`max_queue` must be at least 1. Received: -1."),
+        ({"timeout_ms": -0.5}, "`timeout_ms` must be at least 0. Received: -0.5."),
+        ({"timeout_ms": float("nan")}, "`timeout_ms` must be at least 0. Received: nan."),
+    ],
+)
+def test_bad_sizes(sizes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Batching(**sizes)

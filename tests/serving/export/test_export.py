@@ -1,0 +1,472 @@
+"""Exports answer in TensorFlow's C++ runtime as the model does in Keras, and load anywhere."""
+
+import base64
+import json
+import os
+import pathlib
+import runpy
+import shutil
+import sys
+import warnings
+
+import grpc
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.framework.types_pb2 import DataType
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+import gpt1_keras
+from gpt1_keras.tokenization.input_transformations import bucket_lengths
+from serving import check
+from serving import export as export_module
+from serving.export import export
+from serving.server.inference import classify, predict
+from serving.server.servable import Servable, ServingError
+
+CLASS_NAMES = ["negative", "neutral", "positive"]
+SEQUENCE_LENGTH = 40
+FIELDS = {"single": ("text",), "pair": ("premise", "hypothesis")}
+TEXTS = {
+    "single": [
+        ["a good film", "", "the Staff were KIND, and a film", b"a g\xffood\xc3 film", b"\xfe"]
+    ],
+    "pair": [["a good film", "", "a lovely one", b"a g\xffood\xc3 film", ""]],
+}
+TEXTS["single"][0] += ["good " * 38, "good bad " * 50]
+TEXTS["pair"][0] += ["good " * 18, "good " * 19]
+TEXTS["pair"].append(["a bad one", "a bad one", "", "a bad one", "", "dull " * 18, "one"])
+
+
+def make_model(kind, tokenizer, **arguments):
+    """A classifier whose weights are far from their initial ones."""
+    keras.utils.set_random_seed(0)
+    backbone = gpt1_keras.GPT1Backbone(
+        tokenizer.vocabulary_size(),
+        num_layers=2,
+        num_heads=2,
+        hidden_dim=32,
+        intermediate_dim=64,
+        max_sequence_length=SEQUENCE_LENGTH,
+    )
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer, fields=FIELDS[kind])
+    model = gpt1_keras.GPT1TextClassifier(
+        backbone, class_names=CLASS_NAMES, preprocessor=preprocessor, **arguments
+    )
+    random = np.random.default_rng(0)
+    for variable in model.weights:
+        variable.assign(variable + random.normal(0.0, 0.3, variable.shape))
+    return model
+
+
+class Exported:
+    """A model, its export at a place it was moved to, and what both have to answer."""
+
+    def __init__(self, kind, tokenizer, folder):
+        self.kind, self.fields, self.texts = kind, FIELDS[kind], TEXTS[kind]
+        self.model = make_model(kind, tokenizer)
+        x = tuple(np.array([encode(text) for text in texts], object) for texts in self.texts)
+        scores = self.spread_scores(x if len(x) > 1 else x[0])
+        self.path = folder / "moved" / "here"
+        shutil.move(export(self.model, folder / "sentiment"), self.path)
+        self.scores = np.array(keras.ops.softmax(scores))
+        self.labels = [CLASS_NAMES[number] for number in self.scores.argmax(axis=-1)]
+        segments = [tokenizer(texts).to_list() for texts in x]
+        limit = SEQUENCE_LENGTH - 2 if len(x) == 1 else SEQUENCE_LENGTH // 2 - 2
+        lengths = [[len(ids) for ids in rows] for rows in zip(*segments)]
+        self.num_tokens = [sum(min(n, limit) for n in row) + len(x) + 1 for row in lengths]
+        self.truncated = [max(row) > limit for row in lengths]
+
+    def spread_scores(self, x):
+        """Sets the head so that the texts fall into different classes; gives their logits."""
+        head = self.model.head
+        head.kernel.assign(4.0 * head.kernel)
+        head.bias.assign_sub(self.model.predict_on_batch(x).mean(axis=0))
+        return self.model.predict_on_batch(x)
+
+    def json_texts(self):
+        return {
+            field: [text if isinstance(text, str) else {"b64": b64(text)} for text in texts]
+            for field, texts in zip(self.fields, self.texts)
+        }
+
+
+def encode(text):
+    return text.encode() if isinstance(text, str) else text
+
+
+def b64(content):
+    return base64.b64encode(content).decode()
+
+
+def example(**texts):
+    """A tf.Example with a text for each field."""
+    features = {
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[encode(text)]))
+        for name, text in texts.items()
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+@pytest.fixture(scope="module", params=["single", "pair"])
+def exported(request, tiny_tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exports")
+    (folder / "moved").mkdir()
+    return Exported(request.param, tiny_tokenizer, folder)
+
+
+@pytest.fixture(scope="module")
+def servable(exported):
+    return Servable("sentiment", 1, exported.path)
+
+
+# --- in the C++ runtime ---
+
+
+def test_signatures(exported, servable):
+    texts = dict.fromkeys(exported.fields, "DT_STRING [-1]")
+    ids = dict.fromkeys(["token_ids", "padding_mask"], "DT_INT32 [-1, -1]")
+    answers = {
+        "label": "DT_STRING [-1]",
+        "scores": "DT_FLOAT [-1, 3]",
+        "num_tokens": "DT_INT32 [-1]",
+    }
+    truncated = {"truncated": "DT_BOOL [-1]"}
+    expected = {
+        "serving_default": (texts, answers | truncated),
+        "tokens": (ids, answers),
+        "tokenize": (texts, ids | truncated),
+        "classify": (
+            {"inputs": "DT_STRING [-1]"},
+            {"classes": "DT_STRING [-1, 3]", "scores": "DT_FLOAT [-1, 3]"},
+        ),
+    }
+    found = {
+        name: (described(signature.inputs), described(signature.outputs))
+        for name, signature in servable.signature_defs.items()
+        if not name.startswith("__")
+    }
+    assert found == expected
+
+
+def described(tensors):
+    return {
+        alias: f"{DataType.Name(info.dtype)} {[dim.size for dim in info.tensor_shape.dim]}"
+        for alias, info in tensors.items()
+    }
+
+
+def test_the_graph_has_core_ops_only(exported):
+    graph = SavedModel.FromString((exported.path / "saved_model.pb").read_bytes()).meta_graphs[0]
+    functions = graph.graph_def.library.function
+    assert not any(function.attr["_XlaMustCompile"].b for function in functions)
+    nodes = [*graph.graph_def.node, *(node for each in functions for node in each.node_def)]
+    assert not any(node.attr["_XlaMustCompile"].b for node in nodes if node.attr)
+    ops = {node.op for node in nodes} - {function.signature.name for function in functions}
+    assert not [op for op in ops if "PyFunc" in op or "Xla" in op]
+
+
+def test_serving_default(exported, run_cpp):
+    found = run_cpp(exported.path, "serving_default", **exported.json_texts())
+    np.testing.assert_allclose(found["scores"], exported.scores, atol=1e-5, rtol=0)
+    assert found["label"] == exported.labels
+    assert len(set(exported.labels)) > 1
+    assert found["num_tokens"] == exported.num_tokens
+    assert found["truncated"] == exported.truncated
+    assert set(exported.truncated) == {True, False}
+
+
+def test_classify(exported, servable):
+    rows = [dict(zip(exported.fields, row)) for row in zip(*exported.texts)]
+    examples = [example(**row).SerializeToString() for row in rows]
+    found = servable.predict("classify", tensor_protos(inputs=examples))
+    np.testing.assert_allclose(found["scores"], exported.scores, atol=1e-5, rtol=0)
+    assert decoded(found["classes"]) == [CLASS_NAMES] * len(rows)
+
+
+def test_tokenize_and_tokens(exported, servable):
+    x = tuple(np.array([encode(text) for text in texts], object) for texts in exported.texts)
+    texts = dict(zip(exported.fields, x))
+    found = servable.predict("tokenize", tensor_protos(**texts))
+    inputs = exported.model.preprocessor(texts)
+    for name in ("token_ids", "padding_mask"):
+        assert found[name].tolist() == inputs[name].numpy().tolist()
+    assert found.pop("truncated").tolist() == exported.truncated
+
+    answers = servable.predict("tokens", tensor_protos(**found))
+    np.testing.assert_allclose(answers["scores"], exported.scores, atol=1e-5, rtol=0)
+    assert decoded(answers["label"]) == exported.labels
+    assert answers["num_tokens"].tolist() == exported.num_tokens
+
+
+def decoded(strings):
+    return np.char.decode(strings.astype(bytes)).tolist()
+
+
+def test_every_signature_runs_without_python_tensorflow(exported, capsys):
+    """In a process of its own, without XLA, from another folder, for each warm-up request.
+
+    And the graph has no ops but those of the runtime in that process.
+    """
+    assert check.main([str(exported.path)]) == 0, capsys.readouterr().out
+    assert "made up" not in capsys.readouterr().out
+
+
+# --- in the embedded server ---
+
+
+def tensor_protos(**tensors):
+    return {name: tf.make_tensor_proto(tensor) for name, tensor in tensors.items()}
+
+
+def test_an_empty_batch(exported, servable):
+    texts = {field: tf.constant([], tf.string) for field in exported.fields}
+    found = servable.predict("serving_default", tensor_protos(**texts))
+    shapes = {name: array.shape for name, array in found.items()}
+    assert shapes == {"label": (0,), "scores": (0, 3), "num_tokens": (0,), "truncated": (0,)}
+
+
+def test_tokens_that_the_model_does_not_have(servable):
+    """A client that sends ids gets an error, not an answer about other tokens."""
+    for ids in ([[5] * (SEQUENCE_LENGTH + 1)], [[77]], [[-78]]):
+        inputs = tensor_protos(token_ids=ids, padding_mask=np.ones_like(ids, np.int32))
+        with pytest.raises(ServingError) as caught:
+            servable.predict("tokens", inputs)
+        assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_an_example_without_a_text(exported, servable):
+    examples = tf.constant([example(other="a good film").SerializeToString()])
+    with pytest.raises(ServingError, match="is required but could not be found") as caught:
+        servable.predict("classify", tensor_protos(inputs=examples))
+    assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("exported", ["pair"], indirect=True)
+def test_a_pair_of_batches_of_different_sizes(exported, servable):
+    texts = tensor_protos(premise=["a", "b"], hypothesis=["c"])
+    with pytest.raises(ServingError) as caught:
+        servable.predict("serving_default", texts)
+    assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
+
+
+# --- what lies beside the graph ---
+
+
+def test_metadata(exported):
+    content = json.loads((exported.path / "assets.extra" / "gpt1_keras.json").read_text())
+    assert content == {
+        "task": "GPT1TextClassifier",
+        "class_names": CLASS_NAMES,
+        "score_range": None,
+        "fields": list(exported.fields),
+        "tokenizer": "GPT1Tokenizer",
+        "tokenizer_fingerprint": exported.model.preprocessor.tokenizer.fingerprint,
+        "normalization": "bert",
+        "vocabulary_size": 77,
+        "sequence_length": SEQUENCE_LENGTH,
+        "dtype": "float32",
+        "weights": "float32",
+        "batching": None,
+        "validation": None,
+        "gpt1_keras": gpt1_keras.__version__,
+        "tensorflow": tf.__version__,
+    }
+
+
+def read_warmup(path):
+    records = tf.data.TFRecordDataset(str(path / "assets.extra" / "tf_serving_warmup_requests"))
+    return [PredictionLog.FromString(record.numpy()) for record in records]
+
+
+def test_warmup_asks_every_signature_for_every_bucket(exported, servable):
+    buckets = bucket_lengths(SEQUENCE_LENGTH)
+    logs = read_warmup(exported.path)
+    assert len(logs) <= 1000
+    asked = {"serving_default": [], "tokenize": [], "tokens": [], "classify": []}
+    for log in logs:
+        kind = log.WhichOneof("log_type")
+        request = getattr(log, kind).request
+        assert request.model_spec.name == "sentiment"
+        name = request.model_spec.signature_name
+        if kind == "classify_log":
+            [result] = classify(servable, request).result.classifications
+            assert [each.label for each in result.classes] == CLASS_NAMES
+            [row] = request.input.example_list.examples
+            inputs = tensor_protos(
+                **{f: [row.features.feature[f].bytes_list.value[0]] for f in exported.fields}
+            )
+            [length] = servable.predict("tokenize", inputs)["padding_mask"].shape[1:]
+        else:
+            outputs = predict(servable, request).outputs
+            if name == "tokens":
+                length = request.inputs["token_ids"].tensor_shape.dim[1].size
+            elif name == "tokenize":
+                length = outputs["token_ids"].tensor_shape.dim[1].size
+            else:
+                [tokens] = outputs["num_tokens"].int_val
+                length = next(bucket for bucket in buckets if bucket >= tokens)
+        asked[name].append(length)
+    assert asked == dict.fromkeys(asked, buckets)
+
+
+def test_warmup_of_the_papers_context_is_short(tiny_tokenizer):
+    model = make_model("pair", tiny_tokenizer)
+    model.preprocessor.sequence_length = 512
+    signatures = export_module.signatures_of(model)
+    logs = export_module.warmup_requests(signatures, signatures.functions(), "name")
+    assert len(logs) == 4 * 11
+    assert sum(log.ByteSize() for log in logs) < 100_000
+
+
+# --- versions, failures, command line ---
+
+
+@pytest.fixture
+def quick_save(monkeypatch):
+    """Makes saving a graph quick, for tests of what is around it."""
+
+    def save(module, path, signatures):
+        os.mkdir(path)
+        pathlib.Path(path, "saved_model.pb").write_bytes(b"graph")
+
+    monkeypatch.setattr(tf.saved_model, "save", save)
+    monkeypatch.setattr(export_module.ClassSignatures, "functions", lambda self: {})
+    monkeypatch.setattr(export_module, "readme", lambda *arguments: "")
+
+
+@pytest.fixture(scope="module")
+def model(tiny_tokenizer):
+    return make_model("single", tiny_tokenizer)
+
+
+def test_versions_count_up(tmp_path, model, quick_save):
+    output = tmp_path / "new" / "sentiment"
+    assert [export(model, output) for _ in range(3)] == [str(output / str(n)) for n in (1, 2, 3)]
+    assert sorted(child.name for child in output.iterdir()) == ["1", "2", "3"]
+    shutil.rmtree(output / "1")
+    assert export(model, str(output)) == str(output / "4")
+
+
+def test_versions_follow_the_highest(tmp_path, model, quick_save):
+    for name in ("9", "10", "latest", "5.old", "-70", "²"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "12").write_text("a file in the way")
+    assert export(model, tmp_path) == str(tmp_path / "13")
+
+
+def test_warmup_calls_the_model_by_a_given_name(tmp_path, model, quick_save, monkeypatch):
+    names = []
+    monkeypatch.setattr(
+        export_module,
+        "warmup_requests",
+        lambda signatures, functions, name: names.append(name) or [],
+    )
+    export(model, tmp_path, model_name="other")
+    export(model, tmp_path)
+    assert names == ["other", tmp_path.name]
+
+
+@pytest.mark.parametrize("step", ["save", "warmup"])
+def test_a_failed_export_leaves_nothing(tmp_path, model, quick_save, monkeypatch, step):
+    export(model, tmp_path)
+
+    def fail(*args, **kwargs):
+        raise OSError("No space left on device")
+
+    if step == "save":
+        monkeypatch.setattr(tf.saved_model, "save", fail)
+    else:
+        monkeypatch.setattr(export_module, "warmup_requests", fail)
+    with pytest.raises(OSError, match="No space left"):
+        export(model, tmp_path)
+    assert [child.name for child in tmp_path.iterdir()] == ["1"]
+
+
+def test_a_model_without_preprocessor(tmp_path, tiny_tokenizer):
+    model = make_model("single", tiny_tokenizer)
+    model.preprocessor = None
+    with pytest.raises(ValueError, match="needs its preprocessor"):
+        export(model, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_exported(tmp_path, tiny_backbone, tiny_tokenizer):
+    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, 32)
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer)
+    for other, name in (
+        (tiny_backbone, "GPT1Backbone"),
+        (gpt1_keras.GPT1CausalLM(lstm, preprocessor), "LSTMBackbone"),
+    ):
+        with pytest.raises(ValueError, match=f"Received: {name}"):
+            export(other, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_scores_are_probabilities_whatever_the_activation(tiny_tokenizer, model):
+    softmax = make_model("single", tiny_tokenizer, activation="softmax")
+    ids = model.preprocessor(["a good film", "dull"])
+    found, expected = (
+        export_module.ClassSignatures(each)._predict_tokens(**ids)["scores"]
+        for each in (softmax, model)
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(np.sum(found, axis=1), 1.0, atol=1e-6)
+
+
+@pytest.fixture
+def run_command(monkeypatch, capsys):
+    """A function that runs `python -m serving.export`: exit status, stdout and stderr."""
+
+    def run(preset, output):
+        arguments = ["serving.export", f"--model={preset}", f"--output={output}"]
+        monkeypatch.setattr(sys, "argv", arguments)
+        with pytest.raises(SystemExit) as caught, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*found in sys.modules")
+            runpy.run_module("serving.export", run_name="__main__")
+        captured = capsys.readouterr()
+        return caught.value.code, captured.out, captured.err
+
+    return run
+
+
+def test_the_command(tmp_path, model, run_command):
+    model.save_to_preset(tmp_path / "preset")
+    output = tmp_path / "exports" / "sentiment"
+    status, stdout, _ = run_command(tmp_path / "preset", output)
+    assert (status, stdout) == (0, f"{output / '1'}\n")
+    servable = Servable("sentiment", 1, output / "1")
+    found = servable.predict("serving_default", tensor_protos(text=["a good film", "dull"]))
+    expected = keras.ops.softmax(model.predict_on_batch(["a good film", "dull"]))
+    np.testing.assert_allclose(found["scores"], expected, atol=1e-5, rtol=0)
+
+
+def test_the_command_without_a_model(tmp_path, run_command):
+    status, stdout, stderr = run_command(tmp_path / "nothing", tmp_path / "exports")
+    assert (status, stdout, stderr.count("\n")) == (1, "", 1)
+    assert stderr.startswith(f"Cannot export {tmp_path / 'nothing'}: {tmp_path / 'nothing'} is no ")
+    assert not list(tmp_path.iterdir())
+
+
+def damage(preset):
+    (preset / "task.json").write_text('{"module"')
+
+
+def replace_by_what_has_no_export(preset):
+    tokenizer = gpt1_keras.GPT1Tokenizer.learn(["a b"], num_merges=1)
+    backbone = gpt1_keras.LSTMBackbone(tokenizer.vocabulary_size(), 8, 8, 16)
+    shutil.rmtree(preset)
+    lm = gpt1_keras.GPT1CausalLM(backbone, gpt1_keras.GPT1CausalLMPreprocessor(tokenizer))
+    lm.save_to_preset(preset)
+
+
+@pytest.mark.parametrize("spoil", [damage, replace_by_what_has_no_export])
+def test_the_command_with_a_bad_model(tmp_path, model, run_command, spoil):
+    model.save_to_preset(tmp_path / "preset")
+    spoil(tmp_path / "preset")
+    status, stdout, stderr = run_command(tmp_path / "preset", tmp_path / "exports")
+    assert (status, stdout, stderr.count("\n")) == (1, "", 1)
+    assert str(tmp_path / "preset") in stderr
+    assert not (tmp_path / "exports").exists()

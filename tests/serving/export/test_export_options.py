@@ -1,0 +1,239 @@
+"""What exports in other precisions cost is measured and written down."""
+
+import csv
+import json
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpt1_keras
+from serving.export import export
+from serving.export.__main__ import main
+from serving.export.batching import Batching
+from serving.export.validation import Validation, read_examples
+from serving.server.servable import Servable
+
+CLASS_NAMES = ["bad", "good"]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_tokenizer):
+    keras.utils.set_random_seed(0)
+    backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 2, 2, 128, 256, 48)
+    made = gpt1_keras.GPT1TextClassifier(
+        backbone,
+        class_names=CLASS_NAMES,
+        preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer),
+    )
+    random = np.random.default_rng(0)
+    for weight in made.weights:
+        weight.assign(weight + random.normal(0.0, 0.1, weight.shape))
+    return made
+
+
+@pytest.fixture(scope="module")
+def examples(model):
+    """Texts labelled with the model's own answers, but for one in four."""
+    words = ["a", "good", "bad", "film", "lovely", "dull", "staff", "kind", "one", "the"]
+    random = np.random.default_rng(1)
+    texts = [" ".join(random.choice(words, random.integers(1, 30))) for _ in range(60)]
+    answers = model.predict(np.array(texts, object), verbose=0).argmax(axis=-1)
+    answers[::4] = 1 - answers[::4]
+    labels = [CLASS_NAMES[answer] for answer in answers]
+    return [{"text": text, "label": label} for text, label in zip(texts, labels)]
+
+
+@pytest.fixture(scope="module")
+def plain(model, tmp_path_factory):
+    """The path of the model's export as it is."""
+    return export(model, tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def int8(model, examples, tmp_path_factory):
+    """The path of an export that the program made with most of its options."""
+    folder = tmp_path_factory.mktemp("int8")
+    model.save_to_preset(str(folder / "preset"))
+    file = folder / "examples.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in examples))
+    arguments = [f"--model={folder / 'preset'}", f"--output={folder / 'out'}"]
+    arguments += ["--batching", "--max-batch-size=4", "--batch-timeout-ms=2.5", "--max-queue=70"]
+    assert main([*arguments, "--int8", f"--validation={file}"]) == 0
+    return folder / "out" / "1"
+
+
+def metadata(path):
+    return json.loads((pathlib.Path(path) / "assets.extra" / "gpt1_keras.json").read_text())
+
+
+def size(path):
+    return sum(child.stat().st_size for child in (pathlib.Path(path) / "variables").iterdir())
+
+
+def scores(path, examples):
+    texts = tf.make_tensor_proto([example["text"] for example in examples])
+    return Servable("m", 1, pathlib.Path(path)).predict("serving_default", {"text": texts})
+
+
+def test_int8(model, examples, plain, int8):
+    assert size(int8) < 0.3 * size(plain)  # biases stay, and a scale for each row
+    # The same as when the model's own matrices are rounded, here by numpy.
+    rounded = gpt1_keras.GPT1TextClassifier(
+        gpt1_keras.GPT1Backbone.from_config(model.backbone.get_config()),
+        class_names=CLASS_NAMES,
+        preprocessor=model.preprocessor,
+    )
+    for source, target in zip(model.weights, rounded.weights):
+        values = np.array(source)
+        if values.ndim == 2:
+            axis = 1 if source.name == "embeddings" else 0
+            scale = np.abs(values).max(axis=axis, keepdims=True) / 127
+            values = np.round(values / scale) * scale
+        target.assign(values)
+    logits = rounded.predict(np.array([example["text"] for example in examples], object), verbose=0)
+    found = scores(int8, examples)
+    np.testing.assert_allclose(found["scores"], keras.ops.softmax(logits), atol=1e-4)
+    content = metadata(int8)
+    assert content["weights"] == "int8" and metadata(plain)["weights"] == "float32"
+    labels = [example["label"].encode() for example in examples]
+    assert content["validation"] == {
+        "examples": 60,
+        "metric": "accuracy",
+        "before": 0.75,
+        "after": pytest.approx(np.mean(found["label"] == labels)),
+    }
+    assert content["batching"] == {"max_batch_size": 4, "timeout_ms": 2.5, "max_queue": 70}
+    readme = (int8 / "assets.extra" / "README.md").read_text()
+    assert "Measured: accuracy on 60 labelled examples: 0.7500 before" in readme
+    assert "Matrices are stored in 8 bits" in readme
+
+
+def test_int8_loads_in_python(examples, int8):
+    loaded = tf.saved_model.load(str(int8)).signatures["serving_default"]
+    texts = tf.constant([example["text"] for example in examples])
+    expected = scores(int8, examples)["scores"]
+    np.testing.assert_allclose(loaded(text=texts)["scores"], expected, atol=1e-5)
+
+
+def test_bfloat16_batched(model, examples, plain, tmp_path):
+    path = export(model, tmp_path, dtype="bfloat16", batching=Batching(8))
+    assert size(path) < 0.6 * size(plain)
+    difference = np.abs(scores(path, examples)["scores"] - scores(plain, examples)["scores"])
+    assert 0.0 < difference.max() < 0.05
+    content = metadata(path)
+    assert (content["dtype"], content["weights"]) == ("bfloat16", "bfloat16")
+    assert content["batching"] == {"max_batch_size": 8, "timeout_ms": 0.0, "max_queue": 16}
+    assert content["validation"] is None
+    readme = (pathlib.Path(path) / "assets.extra" / "README.md").read_text()
+    assert "What that costs was not measured" in readme
+
+
+def test_a_language_model_in_int8_and_bfloat16(model, tmp_path):
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(model.preprocessor.tokenizer, 48)
+    lm = gpt1_keras.GPT1CausalLM(model.backbone, preprocessor)
+    texts = [{"text": "a good film and a lovely one"}, {"text": "the staff were kind"}]
+    before = lm.get_weights()
+    path = export(lm, tmp_path, int8=True, dtype="bfloat16", validation=texts)
+    for old, new in zip(before, lm.get_weights()):  # what is rounded is a copy
+        np.testing.assert_array_equal(old, new)
+    found = metadata(path)["validation"]
+    assert found["metric"] == "log-probability of a token"
+    total, count = 0.0, 0
+    for example in texts:
+        tokens = preprocessor.tokenizer(example["text"]).numpy()
+        logits = np.array(lm({"token_ids": tokens[None]}))[0].astype("float64")
+        table = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        total += sum(table[i, token] for i, token in enumerate(tokens[1:]))
+        count += len(tokens) - 1
+    assert found["before"] == pytest.approx(total / count, abs=1e-4)
+    assert found["after"] == pytest.approx(found["before"], abs=0.1)
+
+
+def test_files_of_examples(tmp_path, examples):
+    files = [tmp_path / f"examples.{suffix}" for suffix in ("jsonl", "csv", "tsv")]
+    files[0].write_text("".join(json.dumps(each) + "\n" for each in examples))
+    for file, delimiter in zip(files[1:], ",\t"):
+        with file.open("w", newline="") as opened:
+            writer = csv.DictWriter(opened, ["text", "label"], delimiter=delimiter)
+            writer.writeheader()
+            writer.writerows(examples)
+    assert [read_examples(file) for file in files] == [examples] * 3
+    (tmp_path / "empty.csv").write_text("text,label\n")
+    (tmp_path / "list.jsonl").write_text("[1]\n")
+    (tmp_path / "a.parquet").write_text("")
+    for name, message in [
+        ("empty.csv", "holds no examples"),
+        ("list.jsonl", "holds no examples"),
+        ("a.parquet", "Expected a .jsonl, .csv or .tsv file"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            read_examples(tmp_path / name)
+
+
+def test_examples_that_do_not_fit_the_model(model, tmp_path):
+    for rows, message in [
+        ([{"text": "a", "label": "fine"}], r"Expected labels of \['bad', 'good'\]. .* \['fine'\]"),
+        ([{"sentence": "a", "label": "bad"}], r"Some have no \['text'\]"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            export(model, tmp_path / "out", validation=rows)
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_metrics_of_scores_and_choices(model, tiny_tokenizer, monkeypatch, tmp_path):
+    scorer = gpt1_keras.GPT1TextSimilarity(
+        model.backbone,
+        score_range=(0, 5),
+        preprocessor=gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer),
+    )
+    chooser = gpt1_keras.GPT1MultipleChoice(
+        model.backbone,
+        gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, fields=("context", "choices")),
+    )
+    pairs = [{"text1": "a", "text2": "b", "label": label} for label in ("1", 2.5, 4)]
+    stories = [
+        {"context": "a", "choices": ["a", "b"], "label": 0},
+        {"context": "a", "choices": ["a", "b", "c"], "label": 2},
+    ]
+    answers = {
+        "score": {"score": np.array([1.0, 2.0, 4.5])},
+        "choice": {"choice": np.array([0, 1])},
+    }
+    for task, rows, key, metric, value in [
+        (
+            scorer,
+            pairs,
+            "score",
+            "Pearson correlation",
+            np.corrcoef([1, 2, 4.5], [1, 2.5, 4])[0, 1],
+        ),
+        (chooser, stories, "choice", "accuracy", 0.5),
+    ]:
+        found = {name: tf.constant(array) for name, array in answers[key].items()}
+        asked = []
+
+        class Fixed:
+            def __init__(self, *args):
+                pass
+
+            def predict(self, name, protos, key=key, asked=asked):
+                asked.append({field: tf.make_ndarray(each) for field, each in protos.items()})
+                return answers[key]
+
+        monkeypatch.setattr("serving.export.validation.Servable", Fixed)
+        result = Validation(task, rows).compare(lambda found=found, **texts: found, tmp_path)
+        assert (result["metric"], result["before"]) == (metric, pytest.approx(value))
+        assert result["after"] == result["before"]
+    assert asked[0]["choices"].tolist() == [[b"a", b"b", b""], [b"a", b"b", b"c"]]
+    with pytest.raises(ValueError, match="Expected a number as the label"):
+        Validation(scorer, [{"text1": "a", "text2": "b"}])
+
+
+def test_sizes_that_the_program_refuses(model, tmp_path, capsys):
+    model.save_to_preset(str(tmp_path / "preset"))
+    arguments = [f"--model={tmp_path / 'preset'}", f"--output={tmp_path / 'out'}"]
+    assert main([*arguments, "--batching", "--max-queue=0"]) == 1
+    assert "`max_queue` must be at least 1" in capsys.readouterr().err

@@ -1,0 +1,280 @@
+"""Exports of scores, choices and language models answer in the C++ runtime as Keras does."""
+
+import json
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpt1_keras
+from gpt1_keras.presets import load_task
+from gpt1_keras.tokenization.input_transformations import bucket_lengths
+from serving import check
+from serving.export import export
+from serving.export.__main__ import main
+from serving.server.inference import read_warmup
+from serving.server.servable import Servable, ServingError
+
+CONTEXT = 48
+KINDS = ["scorer", "chooser", "lm"]
+
+
+def spread(model):
+    """The model with weights far from their initial ones."""
+    random = np.random.default_rng(0)
+    for variable in model.weights:
+        if variable.dtype == "float32":
+            variable.assign(variable + random.normal(0.0, 0.3, variable.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def backbone(tiny_tokenizer):
+    keras.utils.set_random_seed(0)
+    return spread(gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 2, 2, 32, 64, CONTEXT))
+
+
+def example(**texts):
+    features = {
+        name: tf.train.Feature(
+            bytes_list=tf.train.BytesList(
+                value=[text.encode() for text in ([value] if isinstance(value, str) else value)]
+            )
+        )
+        for name, value in texts.items()
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+def rows_of(texts):
+    return [dict(zip(texts, row)) for row in zip(*texts.values())]
+
+
+PAIRS = {
+    "text1": ["a good film", "", "the staff were kind " * 9, "lovely"],
+    "text2": ["a bad one", "a film", "dull", "lovely"],
+}
+
+
+@pytest.fixture(scope="module")
+def scorer(backbone, tiny_tokenizer):
+    preprocessor = gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer)
+    return spread(
+        gpt1_keras.GPT1TextSimilarity(backbone, score_range=(0, 5), preprocessor=preprocessor)
+    )
+
+
+def test_scores(scorer, exports, ask):
+    expected = scorer.predict(tuple(PAIRS.values()), verbose=0)
+    found = ask("scorer", "serving_default", **PAIRS)
+    np.testing.assert_allclose(found["score"], expected, atol=1e-5)
+    assert found["truncated"] == [False, False, True, False]
+    assert set(found) == {"score", "num_tokens", "truncated"}
+    found = ask("scorer", "regress", inputs=[example(**row) for row in rows_of(PAIRS)])
+    np.testing.assert_allclose(found["outputs"], expected, atol=1e-5)
+    tokens = ask("scorer", "tokenize", **PAIRS)
+    del tokens["truncated"]
+    found = ask("scorer", "tokens", **tokens)
+    np.testing.assert_allclose(found["score"], expected, atol=1e-5)
+    metadata = json.loads((exports["scorer"] / "assets.extra/gpt1_keras.json").read_text())
+    assert (metadata["score_range"], metadata["class_names"]) == ([0, 5], None)
+
+
+STORIES = {
+    "context": ["a good film and a lovely one", "a dull film", "good " * 60],
+    "question": ["the staff were?", "a film", ""],
+    "choices": [["kind", "bad and dull staff", "lovely"], ["good", "a film", ""], ["one", "", ""]],
+}
+
+
+@pytest.fixture(scope="module")
+def chooser(backbone, tiny_tokenizer):
+    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer)
+    return spread(gpt1_keras.GPT1MultipleChoice(backbone, preprocessor))
+
+
+def test_choices(chooser, ask):
+    # In a tensor, an empty string is no choice.
+    texts = {name: tf.constant(column) for name, column in STORIES.items()}
+    logits = chooser.predict(texts, verbose=0)
+    expected = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+    numbers = expected.argmax(axis=-1).tolist()
+    labels = [row[number] for row, number in zip(STORIES["choices"], numbers)]
+    found = ask("chooser", "serving_default", **STORIES)
+    np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
+    assert (found["label"], found["choice"]) == (labels, numbers)
+    assert found["truncated"] == [False, False, True]
+    assert found["scores"][2] == [1.0, 0.0, 0.0]
+    # As many choices as each has.
+    rows = [
+        {**row, "choices": [choice for choice in row["choices"] if choice]}
+        for row in rows_of(STORIES)
+    ]
+    found = ask("chooser", "classify", inputs=[example(**row) for row in rows])
+    np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
+    assert found["classes"] == STORIES["choices"]
+    tokens = ask("chooser", "tokenize", **STORIES)
+    del tokens["truncated"]
+    found = ask("chooser", "tokens", **tokens)
+    np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def lm(backbone, tiny_tokenizer):
+    return gpt1_keras.GPT1CausalLM(
+        backbone, gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, CONTEXT)
+    )
+
+
+@pytest.fixture(scope="module")
+def exports(scorer, chooser, lm, tmp_path_factory):
+    """The paths of the models' exports, by kind."""
+    folder = tmp_path_factory.mktemp("tasks")
+    models = dict(zip(KINDS, (scorer, chooser, lm)))
+    return {kind: pathlib.Path(export(model, folder / kind)) for kind, model in models.items()}
+
+
+@pytest.fixture(scope="module")
+def ask(exports):
+    """A function that runs a signature in the C++ runtime; gives lists, and texts as str."""
+    servables = {kind: Servable(kind, 1, path) for kind, path in exports.items()}
+
+    def run(kind, signature, **inputs):
+        specs = servables[kind].signature_defs[signature].inputs
+        protos = {
+            name: tf.make_tensor_proto(value, specs[name].dtype) for name, value in inputs.items()
+        }
+        found = servables[kind].predict(signature, protos)
+        return {name: plain(array.tolist()) for name, array in found.items()}
+
+    return run
+
+
+def plain(value):
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value.decode() if isinstance(value, bytes) else value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_signature_runs_without_python_tensorflow(exports, kind, capsys):
+    """In a process of its own, without XLA, from another folder, for each warm-up request."""
+    assert check.main([str(exports[kind])]) == 0, capsys.readouterr().out
+    assert "made up" not in capsys.readouterr().out
+
+
+PROMPTS = ["a good film", "the staff", "one and a lovely dull film"]
+
+
+def options(length=6, temperature=0.0, top_k=0, seed=0, texts=PROMPTS):
+    values = {"length": length, "temperature": temperature, "top_k": top_k, "seed": seed}
+    return {"text": texts, **{name: [value] * len(texts) for name, value in values.items()}}
+
+
+def test_language_model(lm, exports, ask, run_cpp):
+    texts = [*PROMPTS, "", "good " * 60]
+    found = ask("lm", "score", text=texts)
+    default = ask("lm", "serving_default", text=texts)
+    for name, values in found.items():
+        np.testing.assert_allclose(default[name], values, atol=1e-5)
+    for row, text in enumerate(texts):
+        tokens = lm.preprocessor.tokenizer(text).numpy()[:CONTEXT]
+        logs = []
+        if len(tokens):
+            logits = np.array(lm({"token_ids": tokens[None]}))[0].astype("float64")
+            table = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+            logs = [table[i, token] for i, token in enumerate(tokens[1:])]
+        assert found["num_tokens"][row] == len(tokens)
+        assert found["token_ids"][row][: len(tokens)] == tokens.tolist()
+        np.testing.assert_allclose(
+            found["log_probabilities"][row][: len(tokens)], ([0] + logs)[: len(tokens)], atol=1e-4
+        )
+        assert found["score"][row] == pytest.approx(np.mean(logs) if logs else 0.0, abs=1e-4)
+    assert found["truncated"] == [False, False, False, False, True]
+
+    lm.compile(sampler="greedy")
+    found = run_cpp(exports["lm"], "generate", **options())  # without Python TensorFlow
+    for row, prompt in enumerate(PROMPTS):
+        count = len(lm.preprocessor.tokenizer(prompt)) + 6
+        assert found["text"][row] == lm.generate(prompt, max_length=count)
+        assert found["num_tokens"][row] == count
+
+
+def test_draws_do_not_depend_on_the_other_texts(ask):
+    whole = ask("lm", "generate", **options(temperature=1.0, seed=7))
+    assert whole != ask("lm", "generate", **options(temperature=1.0, seed=8))
+    for row, prompt in enumerate(PROMPTS):
+        alone = ask("lm", "generate", **options(temperature=1.0, seed=7, texts=[prompt]))
+        assert alone["text"] == whole["text"][row : row + 1]
+        assert whole["text"][row].endswith(whole["continuation"][row])
+    greedy = ask("lm", "generate", **options())
+    assert ask("lm", "generate", **options(temperature=1.0, top_k=1, seed=3)) == greedy
+
+
+def test_a_prompt_of_one_token_and_one_token_more(lm, ask):
+    lm.compile(sampler="greedy")
+    [text] = ask("lm", "generate", **options(1, texts=["a"]))["text"]
+    assert text == lm.generate("a", max_length=2)
+
+
+def test_draws_follow_the_probabilities(lm, ask):
+    """Of 3,000 draws of one token, as often as the softmax over the three likeliest says."""
+    tokens = lm.preprocessor.tokenizer("a good film").numpy()
+    logits = np.array(lm({"token_ids": tokens[None]}))[0, -1].astype("float64") / 2.0
+    logits[list(lm.preprocessor.tokenizer.special_token_ids)] = -np.inf
+    likeliest = np.argsort(-logits)[:3]
+    expected = np.exp(logits[likeliest]) / np.exp(logits[likeliest]).sum()
+    count = 3000
+    inputs = options(1, 2.0, 3, texts=["a good film"] * count)
+    found = ask("lm", "generate", **{**inputs, "seed": list(range(count))})["continuation"]
+    words = [lm.preprocessor.tokenizer.detokenize([int(token)]) for token in likeliest]
+    shares = [found.count(word) / count for word in words]
+    assert sum(shares) == 1.0
+    np.testing.assert_allclose(shares, expected, atol=5 * np.sqrt(0.25 / count))
+
+
+def test_a_long_prompt_loses_its_beginning(ask):
+    found = ask("lm", "generate", **options(8, texts=["good " * 60 + "film"]))
+    assert found["truncated"] == [True] and found["num_tokens"] == [CONTEXT]
+    expected = ask("lm", "generate", **options(8, texts=["good " * (CONTEXT - 9) + "film"]))
+    assert found["continuation"] == expected["continuation"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"length": 0}, "length must be from 1 to 47"),
+        ({"length": CONTEXT}, "length must be from 1 to 47"),
+        ({"temperature": -1.0}, "temperature must be at least 0"),
+        ({"temperature": float("nan")}, "temperature must be at least 0"),
+        ({"top_k": -1}, "top_k must be at least 0"),
+        ({"texts": ["a film", " "]}, "Every text needs a token to continue from"),
+    ],
+)
+def test_bad_options(changes, message, ask):
+    with pytest.raises(ServingError, match=message) as caught:
+        ask("lm", "generate", **options(**changes))
+    assert caught.value.code.name == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_warmup_has_every_bucket(exports, ask, kind):
+    lengths = []
+    for request in read_warmup(exports[kind]):
+        if request.model_spec.signature_name == "tokenize":
+            inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
+            lengths.append(np.shape(ask(kind, "tokenize", **inputs)["token_ids"])[-1])
+    # Answers behind a long context are often more than a sequence of the longest.
+    more = [2 * CONTEXT] if kind == "chooser" else []
+    assert lengths == bucket_lengths(CONTEXT) + more
+
+
+def test_any_task_is_exported_by_the_program(chooser, tmp_path, capsys):
+    chooser.save_to_preset(str(tmp_path / "preset"))
+    assert type(load_task(tmp_path / "preset")) is gpt1_keras.GPT1MultipleChoice
+    (tmp_path / "task.json").write_text(json.dumps({"class_name": "GPT1Tokenizer"}))
+    (tmp_path / "config.json").write_text("{}")
+    assert main(["--model", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
+    assert "is a GPT1Tokenizer, no task of gpt1_keras" in capsys.readouterr().err

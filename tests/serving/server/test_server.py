@@ -1,0 +1,192 @@
+"""The server as a program: it starts, stops without losing requests, or says why it cannot."""
+
+import http.client
+import inspect
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import grpc
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.apis.predict_pb2 import PredictRequest
+from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
+
+from serving import server
+from serving.server import flags
+
+ROUNDS = 300_000  # of the signature `slow`: some seconds
+
+
+def ask_slowly_over_grpc(port):
+    request = PredictRequest(model_spec=ModelSpec(name="tiny", signature_name="slow"))
+    request.inputs["rounds"].CopyFrom(tf.make_tensor_proto([ROUNDS]))
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        response = PredictionServiceStub(channel).Predict(request, timeout=60)
+    return list(response.outputs["left"].int_val)
+
+
+def ask_slowly_over_rest(port):
+    body = json.dumps({"signature_name": "slow", "inputs": [ROUNDS]}).encode()
+    url = f"http://127.0.0.1:{port}/v1/models/tiny:predict"
+    with urllib.request.urlopen(url, body, timeout=60) as response:
+        return json.load(response)["outputs"]
+
+
+@contextmanager
+def running(*arguments):
+    """The server as a process of its own, and the line that it prints once it is ready."""
+    command = [sys.executable, "-m", "serving.server", "--model_name=tiny", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        watchdog = threading.Timer(120, process.kill)
+        watchdog.start()
+        try:
+            yield process, process.stdout.readline()
+        finally:
+            process.kill()
+            watchdog.cancel()
+
+
+def assert_stops_after_the_requests_in_flight(process, number, port, rest_api_port):
+    with ThreadPoolExecutor() as pool:
+        answers = [
+            pool.submit(ask_slowly_over_grpc, port),
+            pool.submit(ask_slowly_over_rest, rest_api_port),
+        ]
+        time.sleep(0.7)
+        process.send_signal(number)
+        assert [answer.result() for answer in answers] == [[0], [0]]
+    assert process.wait() == 0
+    assert process.stdout.read() == ""
+
+
+def test_a_signal_stops_the_server_after_the_requests_in_flight(model_base_path, free_port):
+    rest_api_port = free_port()
+    arguments = [f"--model_base_path={model_base_path}", f"--rest_api_port={rest_api_port}"]
+    with running("--port=0", *arguments) as (process, ready):
+        begin, _, rest = ready.partition(" (gRPC)")
+        assert begin.startswith("Serving tiny version 3 at 127.0.0.1:")
+        assert rest == f" and 127.0.0.1:{rest_api_port} (REST)\n"
+        port = begin.rpartition(":")[2]
+        assert_stops_after_the_requests_in_flight(process, signal.SIGINT, port, rest_api_port)
+
+
+def test_a_killed_server_starts_again_where_it_was(model_base_path, free_port, tmp_path):
+    port, rest_api_port = free_port(), free_port()
+    arguments = [f"--model_base_path={model_base_path}", f"--port={port}"]
+    arguments += [f"--rest_api_port={rest_api_port}", f"--grpc_socket_path={tmp_path / 'socket'}"]
+    with running(*arguments) as (process, _), ThreadPoolExecutor() as pool:
+        asking = [pool.submit(ask_slowly_over_grpc, port) for _ in range(4)]
+        asking += [pool.submit(ask_slowly_over_rest, rest_api_port) for _ in range(4)]
+        time.sleep(0.7)
+        process.send_signal(signal.SIGKILL)
+        for each in asking:  # clients know at once
+            with pytest.raises((grpc.RpcError, OSError, http.client.HTTPException)):
+                each.result(timeout=20)
+    with running(*arguments) as (process, _):
+        with grpc.insecure_channel(f"unix:{tmp_path / 'socket'}") as channel:
+            assert grpc.channel_ready_future(channel).result(timeout=30) is None
+        assert_stops_after_the_requests_in_flight(process, signal.SIGTERM, port, rest_api_port)
+
+
+def test_stopped_server_lets_go_of_its_ports(model_base_path, free_port):
+    rest_api_port = free_port()
+    with server.Server("tiny", str(model_base_path), port=0, rest_api_port=rest_api_port) as first:
+        port = first.port
+    with server.Server("tiny", str(model_base_path), port=port, rest_api_port=rest_api_port):
+        pass
+
+
+def broken_model(folder):
+    (folder / "1").mkdir()
+    (folder / "1" / "saved_model.pb").write_bytes(b"not a SavedModel")
+
+
+def no_model(folder):
+    (folder / "1").mkdir()
+
+
+def no_version(folder):
+    (folder / "latest").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        (broken_model, "Cannot load version 1 of model tiny: Error parsing message"),
+        (no_model, "Cannot load version 1 of model tiny: [Errno 2] No such file or directory: "),
+        (no_version, "No version of model tiny under base path {}: expected a folder named by a "),
+        (lambda folder: folder.rmdir(), "Base path {} of model tiny is not a folder"),
+    ],
+)
+def test_models_that_cannot_be_loaded(tmp_path, capsys, prepare, message):
+    prepare(tmp_path)
+    assert server.main(["--model_name=tiny", f"--model_base_path={tmp_path}"]) == 1
+    assert_one_line(capsys, message.format(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["gRPC", "REST"])
+def test_ports_that_are_in_use(model_base_path, free_port, capsys, kind):
+    ports = {"gRPC": free_port(), "REST": free_port()}
+    arguments = ["--model_name=tiny", f"--model_base_path={model_base_path}"]
+    arguments += [f"--port={ports['gRPC']}", f"--rest_api_port={ports['REST']}"]
+    with socket.create_server(("127.0.0.1", ports[kind])):
+        assert server.main(arguments) == 1
+    assert_one_line(capsys, f"Cannot listen for {kind} on 127.0.0.1:{ports[kind]}: ")
+
+
+def assert_one_line(capsys, beginning):
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(beginning)
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("port", ["65536", "-1", "http", ""])
+def test_ports_that_are_none(capsys, port):
+    with pytest.raises(SystemExit) as caught:
+        server.main(["--model_base_path=models", f"--port={port}"])
+    assert caught.value.code == 2
+    assert f"expected a port from 0 to 65535, received '{port}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "value"),
+    [([], False), (["--flag"], True), (["--flag=true"], True), (["--flag=false"], False)],
+)
+def test_booleans_as_tensorflow_serving_takes_them(arguments, value):
+    name = "enable_grpc_healthcheck_service"
+    options = flags.parser(server.Server).parse_args(
+        [each.replace("flag", name) for each in arguments]
+    )
+    assert vars(options)[name] is value
+
+
+def test_flags_are_the_server_s_arguments():
+    options = vars(flags.parser(server.Server).parse_args([]))
+    parameters = inspect.signature(server.Server).parameters
+    assert options == {name: each.default for name, each in parameters.items()}
+
+
+def test_a_model_is_needed(capsys):
+    with pytest.raises(SystemExit) as caught:
+        server.main([])
+    assert caught.value.code == 2
+    assert "expected --model_base_path or --model_config_file" in capsys.readouterr().err
+
+
+def test_configuration_files_that_do_not_do(tmp_path, capsys):
+    file = tmp_path / "models.config"
+    assert server.main([f"--model_config_file={file}"]) == 1
+    assert_one_line(capsys, f"[Errno 2] No such file or directory: '{file}'")
+    file.write_text("model_config_list { config { nam: 'tiny' } }")
+    assert server.main([f"--model_config_file={file}"]) == 1
+    assert_one_line(capsys, f"Expected a ModelServerConfig in text format in {file}: 1:30 : ")

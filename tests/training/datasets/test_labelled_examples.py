@@ -1,0 +1,224 @@
+"""Examples from real data sets and made-up ones, and the order of their batches."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from gpt1_keras import GPT1MultipleChoicePreprocessor, GPT1TextClassifierPreprocessor
+from training.datasets.labelled_examples import (
+    batch_order,
+    count_tokens,
+    load_examples,
+    make_batches,
+)
+from training.datasets.task_models import MODELS
+from training.datasets.tasks import TASKS, Task, find_task
+from training.evaluation.metrics import METRICS
+
+
+@pytest.mark.parametrize(
+    "name, train, validation, class_names",
+    [
+        ("sst2", 67349, 872, ["negative", "positive"]),
+        ("cola", 8551, 1043, ["unacceptable", "acceptable"]),
+        ("mrpc", 3668, 408, ["not_equivalent", "equivalent"]),
+        ("stsb", 5749, 1500, None),
+        ("rte", 2490, 277, ["entailment", "not_entailment"]),
+        ("race_middle", 25421, 1436, None),
+    ],
+)
+def test_real_data_sets_have_their_published_sizes(name, train, validation, class_names, tfds_dir):
+    for role, count in ("train", train), ("validation", validation):
+        examples = load_examples(TASKS[name], role, tfds_dir)
+        assert len(examples) == len(examples.labelled()) == count
+        assert examples.class_names == class_names
+        assert set(examples.texts) == set(TASKS[name].fields)
+        assert all(len(texts) == count for texts in examples.texts.values())
+
+
+def test_texts_and_labels_are_those_of_the_data_set(tfds_dir):
+    sst2 = load_examples(TASKS["sst2"], "validation", tfds_dir)
+    first = b"a valueless kiddie paean to pro basketball underwritten by the nba . "
+    assert sst2.texts["text"][0] == first
+    assert np.mean(sst2.labels) == pytest.approx(444 / 872)
+    stsb = load_examples(TASKS["stsb"], "validation", tfds_dir)
+    assert stsb.labels.dtype == np.float32
+    assert stsb.labels.min() == 0 and stsb.labels.max() == 5
+
+
+@pytest.mark.parametrize("name, count", [("sst2", 1821), ("stsb", 1379)])
+def test_glue_s_test_splits_have_no_labels(name, count, tfds_dir):
+    test = load_examples(TASKS[name], "test", tfds_dir)
+    assert len(test) == count and not test.is_labelled.any()
+
+
+def test_examples_without_a_label_are_left_out_on_request(made_up_tfds):
+    rows = [{"premise": f"p {i}", "hypothesis": "h", "label": i % 4 - 1} for i in range(8)]
+    snli = load_examples(TASKS["snli"], "train", made_up_tfds("snli", {"train": rows}))
+    assert sorted(snli.labels) == [-1, -1, 0, 0, 1, 1, 2, 2]
+    labelled = snli.labelled()
+    numbers = [int(text.split()[1]) for text in labelled.texts["premise"]]
+    assert [number % 4 - 1 for number in numbers] == labelled.labels.tolist()
+    assert sorted(labelled.labels) == [0, 0, 1, 1, 2, 2]
+
+
+def test_race_has_a_row_for_each_question(tfds_dir):
+    race = load_examples(TASKS["race_middle"], "validation", tfds_dir)
+    assert [len(choices) for choices in race.texts["choices"]] == [4] * 1436
+    assert set(race.labels) == {0, 1, 2, 3}
+    passages, counts = np.unique(race.texts["context"], return_counts=True)
+    assert len(passages) == 368 and (counts.min(), counts.max()) == (1, 6)
+
+
+def of_classes(fields, count=3):
+    return [
+        {**{feature: f"{feature} {i}" for feature in fields}, "label": i % 2, "idx": i + 100}
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    "name, dataset, splits",
+    [
+        ("mnli_matched", "glue/mnli", ("train", "validation_matched", "test_matched")),
+        ("mnli_mismatched", "glue/mnli", ("train", "validation_mismatched", "test_mismatched")),
+        ("qnli", "glue/qnli", ("train", "validation", "test")),
+        ("qqp", "glue/qqp", ("train", "validation", "test")),
+        ("scitail", "sci_tail", ("train", "validation", "test")),
+    ],
+)
+def test_builders_that_need_a_network(name, dataset, splits, made_up_tfds, tmp_path):
+    task = TASKS[name]
+    rows = of_classes(task.fields.values())
+    if dataset == "sci_tail":
+        rows = [{key: value for key, value in row.items() if key != "idx"} for row in rows]
+    every = ("validation_matched", "validation_mismatched", "test_matched", "test_mismatched")
+    data_dir = made_up_tfds(
+        dataset, dict.fromkeys({*splits, *(every if "mnli" in name else ())}, rows)
+    )
+    for role, split in zip(("train", "validation", "test"), splits, strict=True):
+        assert task.split(role) == split
+        examples = load_examples(task, role, data_dir)
+        order = np.argsort(next(iter(examples.texts.values())))
+        for field, feature in task.fields.items():
+            assert list(examples.texts[field][order]) == [row[feature].encode() for row in rows]
+        assert examples.labels[order].tolist() == [0, 1, 0]
+        assert len(examples.class_names) == (3 if dataset == "glue/mnli" else 2)
+
+
+def test_story_cloze_trains_on_most_of_its_validation_split(made_up_tfds):
+    stories = [
+        {"context": f"story {i}", "endings": [f"good {i}", f"bad {i}"], "label": 1 + i % 2}
+        for i in range(10)
+    ]
+    data_dir = made_up_tfds("story_cloze/2016", {"validation": stories, "test": stories[:2]})
+    parts = [
+        load_examples(TASKS["story_cloze"], role, data_dir) for role in ("train", "validation")
+    ]
+    assert [len(part) for part in parts] == [8, 2]
+    for part in parts:
+        for context, choices, label in zip(
+            part.texts["context"], part.texts["choices"], part.labels
+        ):
+            number = int(context.split()[1])
+            assert list(choices) == [b"good %d" % number, b"bad %d" % number]
+            assert label == number % 2
+    assert len(load_examples(TASKS["story_cloze"], "test", data_dir).labelled()) == 2
+
+
+def test_race_of_both_levels(made_up_tfds):
+    def passage(name):
+        return {
+            "article": f"{name} article",
+            "questions": [f"{name} first", f"{name} second"],
+            "answers": ["B", "C"],
+            "options": [["a", "b", "c", "d"], ["e", "f", "g", "h"]],
+            "example_id": name,
+        }
+
+    for level in "middle", "high":
+        data_dir = made_up_tfds(f"race/{level}", {"dev": [passage(level)]})
+    examples = load_examples(TASKS["race"], "validation", data_dir)
+    assert list(examples.texts["context"]) == [b"middle article"] * 2 + [b"high article"] * 2
+    assert list(examples.texts["question"])[2:] == [b"high first", b"high second"]
+    assert [list(choices) for choices in examples.texts["choices"]][1] == [b"e", b"f", b"g", b"h"]
+    assert examples.labels.tolist() == [1, 2, 1, 2]
+
+
+def test_draws_are_the_same_for_the_same_seed(tfds_dir):
+    examples = load_examples(TASKS["rte"], "train", tfds_dir)
+    assert np.array_equal(examples.sample(50, 0).numbers, examples.sample(50, 0).numbers)
+    assert not np.array_equal(examples.sample(50, 0).numbers, examples.sample(50, 1).numbers)
+    assert len(examples.sample(10**6, 0)) == len(examples)
+
+
+def test_missing_data_set_says_how_to_get_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"glue/sst2 is not in .*--data-dir.*--download"):
+        load_examples(TASKS["sst2"], "train", str(tmp_path))
+
+
+def test_missing_split_names_those_there_are(tfds_dir):
+    with pytest.raises(ValueError, match=r"no split 'train'; it has \['test', 'validation'\]"):
+        load_examples(TASKS["snli"], "train", tfds_dir)
+
+
+def test_unknown_task_names_those_there_are():
+    with pytest.raises(ValueError, match=r"Unknown task 'sst3'; expected one of \['cola', "):
+        find_task("sst3")
+
+
+def test_a_feature_that_is_not_there(tfds_dir):
+    task = dataclasses.replace(TASKS["sst2"], fields={"text": "phrase"})
+    with pytest.raises(ValueError, match=r"glue/sst2 has no features \['phrase'\]; it has"):
+        load_examples(task, "validation", tfds_dir)
+
+
+def test_every_task_has_a_model_and_metrics():
+    for task in TASKS.values():
+        assert isinstance(task, Task)
+        assert task.metrics and set(task.metrics) <= set(METRICS)
+        assert task.kind in MODELS
+        assert 30 < task.before < task.published + 6 < 100
+
+
+def test_each_epoch_has_every_example_once_in_batches_of_like_length():
+    lengths = np.random.default_rng(0).integers(3, 100, 5000)
+    order = batch_order(lengths, 32, seed=1, epoch=0)
+    assert sorted(np.concatenate(order)) == list(range(5000))
+    assert len(order) == -(-5000 // 32)
+    spread = np.mean([np.ptp(lengths[batch]) for batch in order])
+    assert spread < 5  # a random batch spreads over some 90
+
+    again = batch_order(lengths, 32, seed=1, epoch=0)
+    assert all(np.array_equal(a, b) for a, b in zip(order, again, strict=True))
+    other = batch_order(lengths, 32, seed=1, epoch=1)
+    assert not np.array_equal(np.concatenate(order), np.concatenate(other))
+
+
+def test_batches_hold_the_examples_that_the_order_names(tfds_dir, tiny_tokenizer):
+    examples = load_examples(TASKS["rte"], "validation", tfds_dir).sample(10, 0)
+    (texts, labels), _ = list(make_batches(examples, [np.array([3, 1]), np.array([7])]))
+    assert list(texts["premise"].numpy()) == list(examples.texts["premise"][[3, 1]])
+    assert list(labels.numpy()) == list(examples.labels[[3, 1]])
+
+    preprocessor = GPT1TextClassifierPreprocessor(tiny_tokenizer, 512, ("premise", "hypothesis"))
+    expected = [
+        len(tiny_tokenizer(premise)[:254]) + len(tiny_tokenizer(hypothesis)[:254]) + 3
+        for premise, hypothesis in zip(*examples.texts.values())
+    ]
+    assert count_tokens(examples, preprocessor).tolist() == expected
+
+
+def test_batches_of_choices(tfds_dir, tiny_tokenizer):
+    examples = load_examples(TASKS["race_middle"], "validation", tfds_dir).sample(6, 0)
+    ((texts, labels),) = list(make_batches(examples, [np.array([5, 2])]))
+    choices = texts["choices"].to_list()
+    assert choices == [list(examples.texts["choices"][i]) for i in (5, 2)]
+    assert labels.numpy().tolist() == examples.labels[[5, 2]].tolist()
+
+    preprocessor = GPT1MultipleChoicePreprocessor(tiny_tokenizer, 4096)
+    context, question, choices = (examples.texts[name][0] for name in preprocessor.fields)
+    shared = 1 + len(tiny_tokenizer(context)) + len(tiny_tokenizer(question))
+    answers = sum(2 + len(tiny_tokenizer(choice)) for choice in choices)
+    assert count_tokens(examples, preprocessor)[0] == shared + answers

@@ -1,0 +1,116 @@
+"""Users' own files, read as tasks."""
+
+import json
+
+import numpy as np
+import pytest
+
+from training.datasets.labelled_examples import load_examples
+from training.datasets.tasks import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY
+from training.datasets.user_files import find_user_file_task, read_rows
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        if not isinstance(content, str):
+            content = "".join(json.dumps(row) + "\n" for row in content)
+        path.write_bytes(content.encode("utf-8"))
+        return str(path)
+
+    return write
+
+
+def examples(path):
+    return load_examples(find_user_file_task(path, path), "train")
+
+
+def test_classes_of_texts(write):
+    path = write("a.csv", 'text,label\n"Good, isn\'t it?",yes\n"two\nlines",no\n,yes\n')
+    found = examples(path)
+    assert find_user_file_task(path, path).kind == CLASSIFICATION
+    assert found.class_names == ["no", "yes"]
+    assert list(found.texts["text"]) == [b"Good, isn't it?", b"two\nlines", b""]
+    assert found.labels.tolist() == [1, 0, 1]
+
+
+def test_pairs_with_and_without_an_order(write):
+    ordered = write("a.tsv", 'label\tpremise\thypothesis\n1\ta\t\u00e4 "b\n0\tc\td\n')
+    assert find_user_file_task(ordered, ordered).kind == CLASSIFICATION
+    found = examples(ordered)
+    assert list(found.texts["hypothesis"]) == ['\u00e4 "b'.encode(), b"d"]
+    assert found.class_names == ["0", "1"] and found.labels.tolist() == [1, 0]
+    rows = [{"text1": "a", "text2": "b", "label": score} for score in (-0.5, 3, 1.25)]
+    scored = find_user_file_task(*[write("b.jsonl", rows)] * 2)
+    assert (scored.kind, scored.score_range) == (SIMILARITY, (-1, 3))
+    assert scored.metrics == ("pearson", "spearman")
+    found = load_examples(scored, "validation")
+    assert found.labels.tolist() == [-0.5, 3, 1.25] and found.labels.dtype == np.float32
+    assert len(found.labelled()) == 3  # -0.5 is a score as any other
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_choices(name, write):
+    if name == "a.jsonl":
+        rows = [
+            {"context": "c", "question": "q", "choices": ["x", "y", "z"], "label": 2},
+            {"context": "d", "question": "r", "choices": ["v", "w"], "label": 0},
+        ]
+    else:
+        rows = "context,question,choice1,choice2,choice3,label\nc,q,x,y,z,2\nd,r,v,w,,0\n"
+    path = write(name, rows)
+    assert find_user_file_task(path, path).kind == MULTIPLE_CHOICE
+    found = examples(path)
+    assert [list(row) for row in found.texts["choices"]] == [[b"x", b"y", b"z"], [b"v", b"w"]]
+    assert list(found.texts["question"]) == [b"q", b"r"]
+    assert found.labels.tolist() == [2, 0] and found.class_names is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", "", r"ends in .csv, .tsv or .jsonl. Received: .*a\.txt"),
+        ("a.csv", "text,label\n", "a.csv has no examples"),
+        ("a.csv", "text,label\na,b\nc\n", "line 3: has another number of columns than the 2"),
+        ("a.csv", 'text,label\n"a,b\n', r"line \d: unexpected end of data"),
+        ("a.csv", "body,label\na,b\n", r"has the columns \['body', 'label'\]; expected `label`"),
+        ("a.csv", "text,class\na,b\n", r"has the columns \['class', 'text'\]; expected `label`"),
+        ("a.jsonl", '{"text": "a", "label": 1}\n{oops\n', "line 2: is not JSON"),
+        ("a.jsonl", "[1]\n", r"line 1: must be an object. Received: \[1\]"),
+        ("a.jsonl", '{"text": "a", "label": 1}\n\n{"text": "a"}\n', r"line 3: has the columns"),
+        ("a.csv", "context,choice1,choice2,label\na,b,c,2\n",
+         "label '2'; expected the number of one of the 2 choices, from 0"),
+        ("a.csv", "context,choice1,choice2,label\na,b,c,right\n", "label 'right'; expected the n"),
+    ],
+)  # fmt: skip
+def test_bad_files(name, content, message, write):
+    path = write(name, content)
+    with pytest.raises(ValueError, match=message):
+        examples(path)
+
+
+def test_what_the_validation_file_must_have(write):
+    train = write("a.csv", "text,label\na,yes\nb,no\n")
+    for content, message in (
+        ("text,label\na,perhaps\n", r"the labels \['perhaps'\]; expected \['no', 'yes'\]"),
+        ("body,label\na,yes\n", r"has no columns \['text'\]; it has \['body', 'label'\]"),
+    ):
+        task = find_user_file_task(train, write("b.csv", content))
+        with pytest.raises(ValueError, match=message):
+            load_examples(task, "validation")
+    scores = write("c.csv", "text,label\na,0.5\nb,4\n")
+    task = find_user_file_task(scores, write("d.csv", "text,label\na,4.5\n"))
+    with pytest.raises(ValueError, match="label '4.5'; expected a score from 0 to 4"):
+        load_examples(task, "validation")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(write):
+    path = write("a.csv", "\ufefftext,label\na,b\n")
+    assert read_rows(path) == [{"text": "a", "label": "b"}]
+
+
+def test_a_file_in_another_encoding(tmp_path):
+    (tmp_path / "a.csv").write_bytes("text,label\n\u00e4,b\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"a\.csv is not UTF-8"):
+        read_rows(tmp_path / "a.csv")

@@ -1,0 +1,114 @@
+"""Checkpoints: whole or not there, the last few kept, and clear about what they cannot restore."""
+
+import errno
+
+import keras
+import numpy as np
+import pytest
+
+from training.runs import checkpoints as module
+from training.runs.checkpoints import Checkpoints
+
+
+def make_model(width=4):
+    keras.utils.set_random_seed(width)
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dropout(0.5), keras.layers.Dense(width)]
+    )
+    model.compile("adam", "mse")
+    model.fit(np.ones((8, 3)), np.ones((8, width)), epochs=2, verbose=0)
+    return model
+
+
+def state(model):
+    return [np.array(variable) for variable in (*model.variables, *model.optimizer.variables)]
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    return Checkpoints(tmp_path / "checkpoints", {"seed": 3}, keep=2)
+
+
+def names(checkpoints):
+    return sorted(path.name for path in checkpoints.folder.iterdir())
+
+
+def test_all_that_training_changes_comes_back(checkpoints):
+    model = make_model()
+    expected = state(model)
+    checkpoints.save(model, 2)
+    for variable in (*model.variables, *model.optimizer.variables):
+        variable.assign(np.zeros(variable.shape, variable.dtype))
+    assert checkpoints.restore(model) == 2
+    for found, wanted in zip(state(model), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    with np.load(checkpoints.folder / "step-00000002.npz", allow_pickle=False) as arrays:
+        assert arrays["header"].tobytes() == b'{"step": 2, "options": {"seed": 3}}'
+
+
+def test_only_the_last_few_are_kept(checkpoints):
+    model = make_model()
+    assert checkpoints.restore(model) == 0
+    for step in (5, 10, 100):
+        checkpoints.save(model, step)
+    assert names(checkpoints) == ["step-00000010.npz", "step-00000100.npz"]
+    assert checkpoints.restore(model) == 100
+    checkpoints.clear()
+    assert not checkpoints.folder.exists()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 0.99])
+def test_a_truncated_checkpoint_is_named_and_so_is_the_one_before(checkpoints, share):
+    model = make_model()
+    checkpoints.save(model, 1)
+    checkpoints.save(model, 2)
+    damaged = checkpoints.folder / "step-00000002.npz"
+    damaged.write_bytes(damaged.read_bytes()[: int(share * damaged.stat().st_size)])
+    with pytest.raises(ValueError, match="step-00000002.npz is damaged: .*step-00000001.npz befo"):
+        checkpoints.restore(model)
+    damaged.unlink()
+    assert checkpoints.restore(model) == 1
+
+
+def test_a_bit_that_flipped(checkpoints):
+    model = make_model()
+    checkpoints.save(model, 1)
+    path = checkpoints.folder / "step-00000001.npz"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(
+        ValueError, match="is damaged: .*delete the damaged one to go on from the s"
+    ):
+        checkpoints.restore(model)
+
+
+def test_nothing_is_unpickled(checkpoints, tmp_path):
+    checkpoints.folder.mkdir()
+    path = checkpoints.folder / "step-00000001.npz"
+    np.savez(path, np.array([{}], object), header=np.frombuffer(b"{}", np.uint8))
+    with pytest.raises(ValueError, match="is damaged: Object arrays cannot be loaded"):
+        checkpoints.restore(make_model())
+
+
+def test_a_checkpoint_of_another_model(checkpoints):
+    checkpoints.save(make_model(), 1)
+    with pytest.raises(ValueError, match=r"of another model: it has \(3, 4\) where \(3, 5\) was"):
+        checkpoints.restore(make_model(5))
+
+
+def test_a_full_disk_costs_no_checkpoint(checkpoints, monkeypatch):
+    model = make_model()
+    checkpoints.save(model, 1)
+
+    def fill_up(path, *arrays, **named):
+        with open(path, "wb") as file:
+            file.write(b"half of it")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module.np, "savez", fill_up)
+    message = "step-00000002.npz: No space left on device. The last good one is .*step-00000001.npz"
+    with pytest.raises(OSError, match=message):
+        checkpoints.save(model, 2)
+    assert names(checkpoints) == ["step-00000001.npz"]
+    assert checkpoints.restore(model) == 1

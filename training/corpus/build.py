@@ -1,0 +1,193 @@
+"""Turns text into a corpus of token ids for pre-training.
+
+    python -m training.corpus --input DIR --num-merges 40000 --output DIR
+
+The output holds `index.json`, shards of ids (`.npy`, read by `training.corpus.windows`) and the tokenizer.
+It is there whole or not at all, and its tokens depend on the input and the options alone, not on
+how many processes make it, or where. In every shard the documents follow one another, each behind
+a `<start>`.
+"""
+
+import dataclasses
+import functools
+import itertools
+import json
+import os
+import pathlib
+import time
+
+import gpt1_keras
+from gpt1_keras.cli import check_at_least_one, option
+from gpt1_keras.files import atomic_path
+from gpt1_keras.presets.tokenizers import check_normalization, describe_tokenizer, load_tokenizer
+from training.corpus.documents import find_units
+from training.corpus.shards import shard_dtype, write_shard
+from training.corpus.windows import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, Corpus
+from training.corpus.workers import run_in_beam, run_in_processes
+
+_TOKENIZER = "the tokenizer (one of both)"  # a group of options in --help
+_COUNTS = ("tokens", "documents", "empty_documents", "bytes")
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusOptions:
+    """What determines a corpus.
+
+    Raises:
+        ValueError: not one of `tokenizer` and `num_merges`, a number below 1, or an unknown
+            `normalization`.
+    """
+
+    input: str = option(
+        "a text file; a folder of .txt files, each a document, where subfolders called train, "
+        "valid (or validation) and test are splits; or tfds:NAME, such as tfds:pg19, tfds:lm1b, "
+        "tfds:wiki40b/en, a data set of TensorFlow Datasets with its own splits"
+    )
+    tokenizer: str | None = option(
+        "folder of a tokenizer, a preset or vocabulary files", None, group=_TOKENIZER
+    )
+    num_merges: int | None = option("learn this many merges from train", None, group=_TOKENIZER)
+    normalization: str | None = option(
+        "how text becomes words: bert, or original, as the published weights were trained "
+        "(default: as --tokenizer says, else bert)",
+        None,
+    )
+    validation_share: float = option(
+        "share of a folder's documents that becomes the split validation, where the folder has no "
+        "splits",
+        0.0,
+    )
+    field: str | None = option(
+        "with tfds:NAME: the feature that holds the text (default: it is found)", None
+    )
+    shard_mb: float = option("MB of text in a shard, about", 32.0)
+
+    def __post_init__(self):
+        if (self.tokenizer is None) == (self.num_merges is None):
+            raise ValueError("Give either --tokenizer, or --num-merges to learn one.")
+        check_at_least_one(self, "num_merges")
+        check_normalization(self.normalization)
+
+
+def make_corpus(
+    options, output, data_dir=None, download=False, processes=1, runner=None, beam_flags=()
+):
+    """Makes a corpus.
+
+    Args:
+        options: `CorpusOptions`.
+        output: path of the corpus's folder; it must not be there, or be empty.
+        data_dir: path of the prepared data sets.
+        download: bool, whether to fetch a data set that is not there.
+        processes: int, how many processes of this machine share the work.
+        runner: str, the name of an Apache Beam runner that does the work instead; `output` must
+            be reachable from all its workers under the same path, and so must the input.
+        beam_flags: list of str, options of Beam's.
+
+    Returns:
+        The index, a dict, as in `index.json`. For each split and shard it counts `tokens`, all ids;
+        `documents`, each of which has one `<start>` among the tokens; `empty_documents`, which are
+        left out; and `bytes`, of text read.
+
+    Raises:
+        FileNotFoundError: the input or the tokenizer is not there.
+        ValueError: the output is there already, or the input holds no text.
+        training.corpus.shards.ShardError: a shard could not be written.
+    """
+    if processes < 1:
+        raise ValueError(f"processes must be at least 1. Received: {processes}.")
+    _check_output(output, options.input)
+    units = find_units(
+        options.input,
+        int(options.shard_mb * 1e6),
+        options.validation_share,
+        data_dir,
+        download,
+        options.field,
+    )
+    processes = min(processes, len(units))
+    with atomic_path(output) as folder:
+        os.mkdir(folder)
+        tokenizer = _tokenizer(options, units)
+        tokenizer.save_to_preset(os.path.join(folder, TOKENIZER_FOLDER))
+        header = {
+            "format": FORMAT,
+            "dtype": shard_dtype(tokenizer.vocabulary_size()),
+            "tokenizer": describe_tokenizer(tokenizer),
+            "options": dataclasses.asdict(options),
+        }
+        write = functools.partial(write_shard, folder=folder)
+        finish = functools.partial(_write_index, folder=folder, header=header)
+        started = time.monotonic()
+        if runner is None:
+            finish(run_in_processes(write, units, processes))
+        else:
+            run_in_beam(write, finish, units, runner, processes, beam_flags)
+        seconds = time.monotonic() - started
+        index = Corpus(folder).index
+        for name, split in index["splits"].items():
+            if not split["tokens"]:
+                raise ValueError(f"The split {name!r} of {options.input} holds no token.")
+    _report(index, seconds)
+    return index
+
+
+def _check_output(output, source):
+    """Keeps a corpus from overwriting anything, and from becoming its own input."""
+    output, source = pathlib.Path(output).resolve(), pathlib.Path(source).resolve()
+    if (output / INDEX_FILE).exists():
+        raise ValueError(f"{output} already holds a corpus. Choose another --output.")
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        raise ValueError(f"{output} is there already, and no empty folder.")
+    if source in output.parents:
+        raise ValueError(f"The output {output} must not lie within the input {source}.")
+
+
+def _tokenizer(options, units):
+    """The tokenizer of a folder, or one learned from the training documents."""
+    if options.tokenizer is not None:
+        return load_tokenizer(options.tokenizer, options.normalization)
+    training = [unit for unit in units if unit.split == "train"]
+    if not training:
+        raise ValueError(f"{options.input} has no split 'train' to learn a tokenizer from.")
+    print(f"Learning {options.num_merges:,} merges", flush=True)
+    started = time.monotonic()
+    tokenizer = gpt1_keras.GPT1Tokenizer.learn(
+        _lines(training), options.num_merges, normalization=options.normalization or "bert"
+    )
+    print(f"Learned them in {time.monotonic() - started:.1f} s", flush=True)
+    return tokenizer
+
+
+def _lines(units):
+    """All lines of units, as strings."""
+    for unit in units:
+        for line in itertools.chain.from_iterable(unit.documents):
+            yield line.decode("utf-8", "replace")
+
+
+def _write_index(shards, folder, header):
+    """Writes the index, given what `write_shard` returned for each shard, in any order."""
+    splits = {}
+    for shard in sorted(shards, key=lambda shard: shard["file"]):
+        shard = dict(shard)
+        splits.setdefault(shard.pop("split"), []).append(shard)
+    index = {
+        **header,
+        "splits": {
+            name: {**{key: sum(shard[key] for shard in split) for key in _COUNTS}, "shards": split}
+            for name, split in splits.items()
+        },
+    }
+    with atomic_path(os.path.join(folder, INDEX_FILE)) as temporary:
+        pathlib.Path(temporary).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def _report(index, seconds):
+    for name, split in index["splits"].items():
+        print(
+            f"{name}: {split['tokens']:,} tokens, of which {split['documents']:,} <start>; "
+            f"{len(split['shards'])} shard(s); {split['empty_documents']} empty documents left out"
+        )
+    megabytes = sum(split["bytes"] for split in index["splits"].values()) / 1e6
+    print(f"Tokenized {megabytes:.1f} MB in {seconds:.1f} s ({megabytes / seconds:.2f} MB/s)")

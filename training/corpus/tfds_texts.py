@@ -1,0 +1,114 @@
+"""The texts of a data set of TensorFlow Datasets as documents, in slices of about equal size."""
+
+import dataclasses
+import io
+import re
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from training.datasets.tfds_builders import prepared_builder
+
+_BATCH_SIZE = 64  # examples that are read at once; one at a time takes longer than its tokens do
+
+
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """Where a data set keeps its texts.
+
+    Attributes:
+        field: str, the feature.
+        marker: str, a regular expression of what stands for a line end in the text, or None.
+    """
+
+    field: str
+    marker: str | None = None
+
+
+_TEXTS = {
+    "lm1b": Texts("text"),
+    "pg19": Texts("book_text"),
+    # An article's title, headings and paragraphs are marked within the text (Guo et al., 2020).
+    "wiki40b": Texts("text", "_START_ARTICLE_|_START_SECTION_|_START_PARAGRAPH_|_NEWLINE_"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class TfdsDocuments:
+    """Consecutive examples of a split, each a document: an iterable of iterables of lines."""
+
+    folder: str  # of the prepared data set, in one version
+    split: str
+    start: int
+    stop: int
+    texts: Texts
+
+    def __iter__(self):
+        batches = tfds.builder_from_directory(self.folder).as_dataset(
+            split=tfds.core.ReadInstruction(self.split, self.start, self.stop, unit="abs"),
+            batch_size=_BATCH_SIZE,
+            # One file after the other, and none kept in memory.
+            read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+        )
+        marker = self.texts.marker and re.compile(self.texts.marker.encode())
+        for texts in batches.map(lambda batch: batch[self.texts.field]).as_numpy_iterator():
+            for text in texts:
+                yield io.BytesIO(marker.sub(b"\n", text) if marker else text)  # as files have lines
+
+    def __str__(self):
+        return f"{self.folder}, {self.split}[{self.start}:{self.stop}]"
+
+
+def find_groups(name, group_bytes, data_dir=None, download=False, field=None):
+    """Cuts every split of a data set into slices.
+
+    Args:
+        name: str, such as `"wiki40b/en"`.
+        group_bytes: int, the size of a slice at most, about.
+        data_dir: path of the prepared data sets; TensorFlow Datasets' own by default.
+        download: bool, whether to download and prepare what is missing.
+        field: str, the feature that holds the text; by default the known one of lm1b, pg19 and
+            wiki40b, else the only feature that is a string.
+
+    Returns:
+        dict from split to list of `TfdsDocuments`; empty splits are left out.
+
+    Raises:
+        FileNotFoundError: the data set is not on disk.
+        ValueError: there is no such data set, or not one feature to take.
+    """
+    builder = prepared_builder(name, data_dir, download)
+    texts = _find_texts(name, builder, field)
+    groups = {}
+    for split, info in builder.info.splits.items():
+        # Where the size is not known, the files that the data set was written in are of a fit one.
+        count = -(-int(info.num_bytes) // group_bytes) or info.num_shards
+        count = min(count, info.num_examples)
+        if count:
+            bounds = [i * info.num_examples // count for i in range(count + 1)]
+            groups[split] = [
+                TfdsDocuments(str(builder.data_dir), split, start, stop, texts)
+                for start, stop in zip(bounds, bounds[1:])
+            ]
+    if not groups:
+        raise ValueError(f"The data set {name} in {builder.data_dir} holds no example.")
+    return groups
+
+
+def _find_texts(name, builder, field):
+    """Where the texts are: in the given feature, the known one, or the only one of strings."""
+    strings = [
+        key
+        for key, feature in builder.info.features.items()
+        if feature.shape == () and np.dtype(feature.np_dtype) == object
+    ]
+    known = _TEXTS.get(builder.name)
+    if field is None and known is None and len(strings) != 1:
+        raise ValueError(
+            f"{name} has the string features {strings}; choose the one that holds the text with "
+            "--field."
+        )
+    field = field or (known.field if known else strings[0])
+    if field not in strings:
+        raise ValueError(f"{name} has no string feature {field!r}; it has {strings}.")
+    return Texts(field, known.marker if known else None)

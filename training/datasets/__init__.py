@@ -1,0 +1,1 @@
+"""Labelled data sets: the paper's twelve, users' own files, and the models that they train."""

@@ -1,0 +1,1 @@
+"""Metrics, likelihoods and pictures."""

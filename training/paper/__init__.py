@@ -1,0 +1,1 @@
+"""The paper's published results and its zero-shot probes, as data."""

@@ -1,0 +1,107 @@
+"""The paper's tables of fine-tuned results as data."""
+
+import dataclasses
+
+from training.datasets.tasks import TASKS
+
+BEFORE, PAPER, OURS = "best before the paper", "the paper", "ours"
+FULL = "full"
+
+# Table 5 by row: CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE.
+_ABLATION_COLUMNS = {
+    "CoLA": ("cola",),
+    "SST-2": ("sst2",),
+    "MRPC": ("mrpc",),
+    "STS-B": ("stsb",),
+    "QQP": ("qqp",),
+    "MNLI": ("mnli_matched", "mnli_mismatched"),
+    "QNLI": ("qnli",),
+    "RTE": ("rte",),
+}
+_ABLATION = {
+    FULL: (45.4, 91.3, 82.3, 82.0, 70.3, 81.8, 88.1, 56.0),
+    "no pre-training": (18.9, 84.0, 79.4, 30.9, 65.5, 75.7, 71.2, 53.8),
+    "no auxiliary loss": (47.9, 92.0, 84.9, 83.2, 69.8, 81.1, 86.9, 54.4),
+    "LSTM": (30.3, 90.5, 83.2, 71.8, 68.1, 73.7, 81.1, 54.6),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A data set in a table.
+
+    Attributes:
+        name: str, the paper's name of it.
+        tasks: tuple of keys of `training.datasets.tasks.TASKS`, of which the column is the mean.
+        metric: str.
+        published: dict from row to score in hundredths.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    metric: str
+    published: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table of the paper.
+
+    Attributes:
+        title: str.
+        columns: tuple of `Column`.
+        published: names of its published rows.
+        variants: of ours, as `training.report.variant_of` names them.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    published: tuple[str, ...] = (BEFORE, PAPER)
+    variants: tuple[str, ...] = (FULL,)
+
+
+def _columns(**tasks):
+    return tuple(
+        Column(
+            label, (name,), TASKS[name].metrics[0],
+            {BEFORE: TASKS[name].before, PAPER: TASKS[name].published},
+        )
+        for name, label in tasks.items()
+    )  # fmt: skip
+
+
+TABLES = {
+    "table2": Table(
+        "Table 2: natural language inference",
+        _columns(
+            mnli_matched="MNLI-m",
+            mnli_mismatched="MNLI-mm",
+            snli="SNLI",
+            scitail="SciTail",
+            qnli="QNLI",
+            rte="RTE",
+        ),
+    ),
+    "table3": Table(
+        "Table 3: question answering and commonsense reasoning",
+        _columns(
+            story_cloze="Story Cloze", race_middle="RACE-m", race_high="RACE-h", race="RACE"
+        ),
+    ),
+    "table4": Table(
+        "Table 4: similarity and classification",
+        _columns(cola="CoLA", sst2="SST-2", mrpc="MRPC", stsb="STS-B", qqp="QQP"),
+    ),
+    "table5": Table(
+        "Table 5: ablations",
+        tuple(
+            Column(
+                name, tasks, TASKS[tasks[0]].metrics[0],
+                {f"{PAPER}, {row}": scores[place] for row, scores in _ABLATION.items()},
+            )
+            for place, (name, tasks) in enumerate(_ABLATION_COLUMNS.items())
+        ),
+        published=tuple(f"{PAPER}, {row}" for row in _ABLATION),
+        variants=tuple(_ABLATION),
+    ),
+}  # fmt: skip

@@ -1,0 +1,81 @@
+"""The folder that a training run keeps, so that it can go on after an interruption."""
+
+import json
+import pathlib
+
+import gpt1_keras
+from gpt1_keras.files import atomic_path, remove_leftovers
+from training.runs.checkpoints import Checkpoints
+
+
+class Run:
+    """The folder of a run: its options, checkpoints, history and result.
+
+    Args:
+        folder: path; made if it is not there.
+        options: dict of what determines the run.
+        keep: int, how many checkpoints to keep.
+
+    Attributes:
+        history: list of dicts, the scores so far.
+        result: dict, once the run has finished.
+        checkpoints: `Checkpoints`.
+
+    Raises:
+        ValueError: the folder holds a run with other options.
+    """
+
+    def __init__(self, folder, options, keep=3):
+        self.folder = pathlib.Path(folder)
+        self.options = options
+        self.history = self._read("history.json", [])
+        self.result = self._read("result.json", None)
+        self.checkpoints = Checkpoints(self.folder / "checkpoints", options, keep)
+        before = self._read("options.json", self.options)
+        changed = {
+            name: (before.get(name), value)
+            for name, value in self.options.items()
+            if before.get(name) != value
+        }
+        if changed:
+            raise ValueError(
+                f"{folder} holds a run with other options: "
+                + ", ".join(f"{name} was {old}, not {new}" for name, (old, new) in changed.items())
+                + ". Choose another --output, or the same options."
+            )
+
+    def start(self):
+        """Writes down the options, and removes what a killed process was writing."""
+        for folder in (self.folder, self.checkpoints.folder, self.folder / "snapshots"):
+            remove_leftovers(str(folder))
+        self._write("options.json", self.options)
+
+    def add(self, entry):
+        """Adds an entry, a dict, to the history."""
+        self.history.append(entry)
+        self._write("history.json", self.history)
+
+    def save_snapshot(self, backbone, step):
+        """Keeps a decoder's weights for good."""
+        with atomic_path(self.folder / "snapshots" / f"{step:08d}.weights.h5") as temporary:
+            backbone.save_weights(temporary)
+
+    def finish(self, facts):
+        """Writes and returns the result, a dict, and deletes the checkpoints."""
+        self.result = {
+            **self.options,
+            **facts,
+            "history": self.history,
+            "gpt1_keras": gpt1_keras.__version__,
+        }
+        self._write("result.json", self.result)
+        self.checkpoints.clear()
+        return self.result
+
+    def _read(self, name, default):
+        path = self.folder / name
+        return json.loads(path.read_text()) if path.is_file() else default
+
+    def _write(self, name, content):
+        with atomic_path(self.folder / name) as temporary:
+            pathlib.Path(temporary).write_text(json.dumps(content, indent=2) + "\n")
