@@ -1,0 +1,6 @@
+"""Names for annotations."""
+
+from typing import Any, TypeAlias
+
+# A tensor of the Keras backend at hand. Docstrings say its dtype and shape, which no checker knows.
+Tensor: TypeAlias = Any
