@@ -29,13 +29,19 @@ import types
 import typing
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tqdm import tqdm
 
 RESUMABLE = "Interrupted, the same command goes on from the last checkpoint."
 
 _Item = TypeVar("_Item")
+
+
+class Main(Protocol):
+    """A program: takes its arguments (default: those of the process), returns its exit status."""
+
+    def __call__(self, arguments: Sequence[str] | None = None) -> int: ...
 
 
 class UsageError(ValueError):
@@ -65,7 +71,7 @@ def program(
     interrupted: str = "Interrupted.",
     takes_more: bool = False,
     foreseen: tuple[type[Exception], ...] = (),
-) -> Callable[[Callable[..., int | None]], Callable[[Sequence[str] | None], int]]:
+) -> Callable[[Callable[..., int | None]], Main]:
     """Makes a program of a function whose parameters are dataclasses of `option`s.
 
     The first paragraph of the function's docstring is the program's description.
@@ -79,11 +85,10 @@ def program(
         foreseen: further classes of errors that are told in one line.
 
     Returns:
-        A decorator, which gives a function from arguments (default: those of the process) to the
-        exit status: what the function returns, or as in `exit_status`.
+        A decorator, which makes a `Main`; it returns what the function returns, or as `exit_status`.
     """
 
-    def decorate(function: Callable[..., int | None]) -> Callable[[Sequence[str] | None], int]:
+    def decorate(function: Callable[..., int | None]) -> Main:
         hints = typing.get_type_hints(function)
         classes = [
             hints[parameter]
