@@ -1,4 +1,4 @@
-"""The lean operations against torch's autograd in float64: values and gradients.
+"""Causal attention against torch's autograd in float64: values and gradients.
 
 `test_on_jax.py` runs all of it on the JAX backend too.
 """
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpt1_keras.models.custom_gradients.attention import causal_attention, gelu_dense, layer_norm
+from gpt1_keras.models.custom_gradients.attention import causal_attention
 
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 KEEP = 0.7
@@ -139,68 +139,3 @@ def test_what_comes_later_does_not_change_what_was(mode, run):
     np.testing.assert_allclose(found[0][:, :130], again[0][:, :130], rtol=0, atol=1e-6)
     for gradient in found[1:]:
         assert np.all(gradient[:, :, 130:] == 0.0)
-
-
-HALF = [("float32", 2e-6), ("bfloat16", 4e-2), ("float16", 4e-3)]
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), HALF)
-def test_gelu_with_its_dense_layer(dtype, tolerance, mode, run):
-    random = np.random.default_rng(0)
-    x = np.concatenate([np.linspace(-12.0, 12.0, 117), [0.0, -40.0, 40.0]]).reshape(4, 6, 5)
-    arrays = [x, random.normal(0.0, 1.0, (5, 7)), random.normal(0.0, 1.0, 7)]
-    arguments = [keras.ops.cast(array, dtype) for array in arrays]
-    upstream = keras.ops.cast(random.normal(0.0, 1.0, (4, 6, 7)), dtype)
-    found = run(gelu_dense, arguments, 3, upstream, mode, open_axes=[[0, 1], [], []])
-
-    x, kernel, bias = doubles = [in_double(array) for array in arguments]
-    expected = torch.nn.functional.gelu(x, approximate="tanh") @ kernel + bias
-    expected.backward(in_double(upstream))
-    gradients = [array.grad.numpy() for array in doubles]
-    assert_close(found, [expected.detach().numpy(), *gradients], tolerance)
-
-
-def test_gelu_and_its_derivative_where_they_are_small(mode, run):
-    """Far on the left they vanish; at 0 the derivative is a half."""
-    x = np.array([-1e4, -1e3, -100.0, -20.0, 0.0, 20.0, 1e3, 1e4], "float32")[:, None]
-    arguments = [x, np.ones((1, 1), "float32"), np.zeros(1, "float32")]
-    value, gradient, *_ = run(
-        gelu_dense, arguments, 3, np.ones_like(x), mode, open_axes=[[0], [], []]
-    )
-    np.testing.assert_allclose(value, np.where(x > 0, x, 0.0), atol=1e-6)
-    np.testing.assert_allclose(gradient[:, 0], [0, 0, 0, 0, 0.5, 1, 1, 1], atol=1e-6)
-
-
-@pytest.mark.parametrize("offset", [0.0, 30.0])
-@pytest.mark.parametrize(("dtype", "tolerance"), HALF)
-def test_layer_norm(dtype, tolerance, offset, mode, run):
-    random = np.random.default_rng(0)
-    shapes = [(4, 6, 16), (16,), (16,), (4, 6, 16)]
-    *arrays, upstream = [random.normal(0.0, 1.0, shape) for shape in shapes]
-    arrays[0] += offset
-    *arguments, upstream = [keras.ops.cast(array, dtype) for array in (*arrays, upstream)]
-
-    def normalize(*arguments):
-        return layer_norm(*arguments, 1e-5)
-
-    found = run(normalize, arguments, 3, upstream, mode, open_axes=[[0, 1], [], []])
-    doubles = [in_double(array) for array in arguments]
-    expected = torch.nn.functional.layer_norm(doubles[0], (16,), *doubles[1:], eps=1e-5)
-    expected.backward(in_double(upstream))
-    gradients = [array.grad.numpy() for array in doubles]
-    assert_close(found, [expected.detach().numpy(), *gradients], tolerance * (1 + offset))
-
-
-def test_layer_norm_of_rows_that_are_all_the_same(mode, run):
-    x, gain = np.full((3, 8), 2.5, "float32"), np.ones(8, "float32")
-    arguments = [x, gain, 0.5 * gain]
-    found = run(
-        lambda *arguments: layer_norm(*arguments, 1e-5),
-        arguments,
-        3,
-        np.ones_like(x),
-        mode,
-        open_axes=[[0], [], []],
-    )
-    np.testing.assert_allclose(found[0], 0.5)
-    assert all(np.isfinite(array).all() for array in found)
