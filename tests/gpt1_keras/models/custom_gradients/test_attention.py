@@ -33,7 +33,7 @@ def attend(query, key, value, keep):
 
 
 def problem(length, dtype="float32"):
-    """Query, key, value, a dropout mask, and the gradient that comes from above."""
+    """Query, key, value, a dropout mask, and the upstream gradient."""
     random = np.random.default_rng(length)
     shapes = [(2, 3, length, 4)] * 3 + [(2, length, 3, 4)]
     arrays = [random.normal(0.0, 1.0, shape) for shape in shapes]
@@ -49,7 +49,7 @@ def in_double(array):
 def reference(query, key, value, keep, upstream, hidden=None):
     """The output of the whole attention at once and its gradients, by torch.
 
-    What is `hidden`, bool `[batch, length, length]`, is not seen though it is past.
+    `hidden`, bool `[batch, length, length]`, says what is not visible though it is past.
     """
     query, key, value = arrays = [in_double(array) for array in (query, key, value)]
     length = query.shape[2]
@@ -73,8 +73,8 @@ def assert_close(found, expected, tolerance=1e-5):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=atol)
 
 
-def test_attention_to_a_tree(mode, run):
-    """A beginning of 50 tokens and two branches of 100 that do not see each other."""
+def test_branches_after_a_shared_prefix(mode, run):
+    """A prefix of 50 tokens and two branches of 100 that do not see each other."""
     (query, key, value, _), upstream = problem(250)
     branches = np.repeat([0, 1, 2], [50, 100, 100])[None].repeat(2, axis=0)
     hidden = (branches[:, None] != 0) & (branches[:, :, None] != branches[:, None])
@@ -103,7 +103,7 @@ def test_attention(dropout, length, mode, run):
 
 @pytest.mark.skipif(not IS_TENSORFLOW, reason="JAX compiles for one length")
 @pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
-def test_the_batch_may_be_open_where_the_length_is_not(mode, run):
+def test_an_open_batch_of_known_length(mode, run):
     (query, key, value, keep), upstream = problem(130)
     arguments = [query, key, value, keep]
     found = run(attend, arguments, 3, upstream, "open", open_axes=[[0]] * 4)
@@ -122,11 +122,11 @@ def test_scores_far_from_zero(mode, run):
     arguments = [query * 30.0, key * 30.0, value, keep]
     found = run(attend, arguments, 3, upstream, mode)
     expected = reference(*arguments, upstream)
-    assert_close(found, expected, 1e-3)  # scores of some 1,000 have 4 digits behind the point
+    assert_close(found, expected, 1e-3)  # scores of some 1,000 have 4 digits after the point
 
 
-def test_what_comes_later_does_not_change_what_was(mode, run):
-    """Nor does it get a gradient from it."""
+def test_later_positions_change_nothing_before_them(mode, run):
+    """Nor do they get a gradient from there."""
     (query, key, value, _), upstream = problem(140)
     upstream = upstream * (np.arange(140) < 130)[:, None, None].astype("float32")
     arguments, axes = [query, key, value], [[0, 2]] * 3

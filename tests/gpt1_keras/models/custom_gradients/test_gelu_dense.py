@@ -44,7 +44,7 @@ def test_gelu_with_its_dense_layer(dtype, tolerance, mode, value_and_gradients):
 
 
 def test_gelu_and_its_derivative_where_they_are_small(mode, value_and_gradients):
-    """Far on the left they vanish; at 0 the derivative is a half."""
+    """Both vanish for very negative inputs; at 0 the derivative is 1/2."""
     x = np.array([-1e4, -1e3, -100.0, -20.0, 0.0, 20.0, 1e3, 1e4], "float32")[:, None]
     arguments = [x, np.ones((1, 1), "float32"), np.zeros(1, "float32")]
     value, gradient, *_ = value_and_gradients(
