@@ -1,1 +1,1 @@
-"""The causal backbones and their layers, written with `keras.ops` alone."""
+"""The causal backbones and their layers, written in `keras.ops`."""

@@ -1,32 +1,47 @@
-"""What tasks, pre-training and probes ask of a backbone."""
+"""What tasks, pre-training and zero-shot evaluation require of a backbone."""
+
+from typing import Any
 
 import keras_hub
 from keras import ops
 
 from gpt1_keras.files import reading_weights
+from gpt1_keras.types import Tensor
 
 
 class CausalBackbone(keras_hub.models.Backbone):
-    """A network that reads texts from left to right: `GPT1Backbone`, `LSTMBackbone`.
+    """A network that reads sequences from left to right: `GPT1Backbone`, `LSTMBackbone`.
 
     It maps token ids, int32 `[batch, length]` under the key `"token_ids"`, to hidden states, float
-    `[batch, length, hidden_dim]`, none of which depends on tokens behind it. It has
-    `vocabulary_size`, `hidden_dim` and `max_sequence_length`, `token_embedding`, the token table
-    that is tied to the output, and `encode_branches`.
+    `[batch, length, hidden_dim]`, none of which depends on later tokens. It has `vocabulary_size`,
+    `hidden_dim`, `max_sequence_length`, `token_embedding` (the token table, tied to the output) and
+    `encode_branches`.
     """
 
-    def load_weights(self, filepath, *args, **kwargs):
-        """As `keras.Model.load_weights`. Raises ValueError if they are damaged or do not fit."""
+    def load_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """Loads weights, as `keras.Model.load_weights`.
+
+        Raises:
+            ValueError: the weights are damaged or do not fit.
+        """
         with reading_weights(filepath):
             super().load_weights(filepath, *args, **kwargs)
 
-    def states_at(self, token_ids, indices, positions=None, branches=None):
-        """Hidden states of some tokens, in inference.
+    def states_at(
+        self,
+        token_ids: Tensor,
+        indices: Tensor,
+        positions: Tensor | None = None,
+        branches: Tensor | None = None,
+    ) -> Tensor:
+        """Returns the hidden states of some tokens, in inference.
 
         Args:
             token_ids: int `[batch, length]`.
-            indices: int `[batch, tokens]`, where they are; of -1, what comes out means nothing.
-            positions, branches: as in `encode_branches`, of which `indices` are the ends.
+            indices: int `[batch, tokens]`, their indices. Where it is -1, the result is undefined.
+            positions: optional int `[batch, length]`, as in `encode_branches`.
+            branches: optional int `[batch, length]`, as in `encode_branches`; `indices` are then
+                the branches' last tokens.
 
         Returns:
             float `[batch, tokens, hidden_dim]`.

@@ -1,10 +1,14 @@
-"""GPT1Backbone, the decoder as a functional Keras model."""
+"""GPT1Backbone: the decoder of GPT-1 as a functional Keras model."""
+
+from typing import Any
 
 import keras
 from keras import ops
 
 from gpt1_keras.models.causal_backbone import CausalBackbone
-from gpt1_keras.models.layers import Dropout, TokenAndPositionEmbedding, TransformerBlock
+from gpt1_keras.models.layers import Dropout, TokenAndPositionEmbedding
+from gpt1_keras.models.transformer_block import TransformerBlock
+from gpt1_keras.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -12,24 +16,25 @@ class GPT1Backbone(CausalBackbone):
     """The decoder of GPT-1 (Radford et al., 2018, section 3.1).
 
     It maps token ids, int32 `[batch, length]` under the key `"token_ids"`, to hidden states, float
-    `[batch, length, hidden_dim]`. There is no padding mask: texts are padded on the right, and a
-    position never sees those to its right. The defaults are the paper's (section 4.1): 12 blocks
-    of width 768, 117 million parameters. Dropout falls on the sum of the embeddings, as in Hugging
+    `[batch, length, hidden_dim]`. There is no padding mask: sequences are padded on the right,
+    and a position never sees later ones. The defaults are the paper's (section 4.1): 12 blocks of
+    width 768, 117 million parameters. Dropout applies to the sum of the embeddings, as in Hugging
     Face's port; the released code drops entries of the embedding tables.
 
     Args:
-        vocabulary_size: int, the tokens, special ones included. The paper's has 40,478 and three.
-        num_layers: int, the blocks.
-        num_heads: int, the attention heads of a block; must divide `hidden_dim`.
-        hidden_dim: int, the width.
-        intermediate_dim: int, the width of the feed-forward layers.
-        max_sequence_length: int, the context.
-        dropout: float, on embeddings, attention and residual branches.
-        dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`. Softmax and layer
-            normalisation are computed in float32 whatever it is.
+        vocabulary_size: number of tokens, special tokens included: 40,478 and three in the paper.
+        num_layers: number of blocks.
+        num_heads: number of attention heads of a block; must divide `hidden_dim`.
+        hidden_dim: width of the hidden states.
+        intermediate_dim: width of the feed-forward layers.
+        max_sequence_length: length of the context.
+        dropout: rate of dropout on embeddings, attention and residual branches.
+        dtype: Keras dtype or policy, such as `"mixed_bfloat16"`. Softmax and layer normalisation
+            are always computed in float32.
 
     Raises:
-        ValueError: `num_heads` does not divide `hidden_dim`, or an input longer than the context.
+        ValueError: `num_heads` does not divide `hidden_dim`, or an input is longer than the
+            context.
 
     Example:
     ```python
@@ -40,16 +45,16 @@ class GPT1Backbone(CausalBackbone):
 
     def __init__(
         self,
-        vocabulary_size=40481,
-        num_layers=12,
-        num_heads=12,
-        hidden_dim=768,
-        intermediate_dim=3072,
-        max_sequence_length=512,
-        dropout=0.1,
-        dtype=None,
-        **kwargs,
-    ):
+        vocabulary_size: int = 40481,
+        num_layers: int = 12,
+        num_heads: int = 12,
+        hidden_dim: int = 768,
+        intermediate_dim: int = 3072,
+        max_sequence_length: int = 512,
+        dropout: float = 0.1,
+        dtype: keras.DTypePolicy | str | None = None,
+        **kwargs: Any,
+    ) -> None:
         # === Layers ===
         self.embedding = TokenAndPositionEmbedding(
             vocabulary_size, max_sequence_length, hidden_dim, dtype=dtype, name="embedding"
@@ -77,17 +82,20 @@ class GPT1Backbone(CausalBackbone):
         self.dropout = dropout
 
     @property
-    def token_embedding(self):
-        """The token table, a `keras.layers.ReversibleEmbedding`, tied to the output."""
+    def token_embedding(self) -> keras.layers.ReversibleEmbedding:
+        """The token table, tied to the output."""
         return self.embedding.tokens
 
-    def encode_branches(self, token_ids, positions, branches, extract_indices):
-        """Hidden states of sequences that begin alike, whose beginning stands only once.
+    def encode_branches(
+        self, token_ids: Tensor, positions: Tensor, branches: Tensor, extract_indices: Tensor
+    ) -> Tensor:
+        """Returns the hidden states of branches after a shared prefix; see `attention_scores`.
 
         Args:
-            token_ids, positions, branches: int32 `[batch, length]`, symbolic or not, as
-                `transforms.pad_choices` gives them.
-            extract_indices: int32 `[batch, branches]`, where each branch ends.
+            token_ids: int32 `[batch, length]`, symbolic or not, as the other arguments.
+            positions: int32 `[batch, length]`, those of each token in its own sequence.
+            branches: int32 `[batch, length]`.
+            extract_indices: int32 `[batch, branches]`, the index of each branch's last token.
 
         Returns:
             float `[batch, length, hidden_dim]`.
@@ -97,17 +105,23 @@ class GPT1Backbone(CausalBackbone):
             x = block(x, branches=branches)
         return x
 
-    def states_at(self, token_ids, indices, positions=None, branches=None):
-        """As `CausalBackbone.states_at`; the last block is computed for those tokens alone."""
+    def states_at(
+        self,
+        token_ids: Tensor,
+        indices: Tensor,
+        positions: Tensor | None = None,
+        branches: Tensor | None = None,
+    ) -> Tensor:
+        """As `CausalBackbone.states_at`; the last block is computed for these tokens alone."""
         x = self.embedding(token_ids, positions=positions)
         for block in self.blocks[:-1]:
             x = block(x, branches=branches)
-        return self.blocks[-1](x, branches=branches, queries=ops.maximum(indices, 0))
+        return self.blocks[-1](x, branches=branches, query_indices=ops.maximum(indices, 0))
 
-    def default_lora_layer_names(self):
+    def default_lora_layer_names(self) -> list[str]:
         return ["qkv"]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,

@@ -1,41 +1,44 @@
-"""LSTMBackbone, what the paper compares the decoder with (section 5)."""
+"""LSTMBackbone: what the paper compares the decoder with (section 5)."""
+
+from typing import Any
 
 import keras
 from keras import ops
 
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.custom_gradients.lstm import LSTM
-from gpt1_keras.models.layers import Dropout, initializer
+from gpt1_keras.models.layers import Dropout, dense, initializer
+from gpt1_keras.types import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
 class LSTMBackbone(CausalBackbone):
-    """A recurrent network in the decoder's place: for every task, pre-training and probe.
+    """A recurrent network in the decoder's stead, for every task and for pre-training.
 
     The paper has a single layer of 2,048 units "using the same framework", and says no more. So
-    inputs, outputs, initialisation and dropout are as the decoder's, and a linear layer takes the
+    inputs, outputs, initialisation and dropout are the decoder's, and a linear layer projects the
     LSTM's states to the width of the tied token table: a reconstruction. It has no positions, and
-    so reads texts of any length; `max_sequence_length` is what tasks cut texts to.
+    so reads sequences of any length; tasks truncate to `max_sequence_length`.
 
     Args:
-        vocabulary_size: int, the tokens, special ones included.
-        hidden_dim: int, the width of the token table and of the outputs.
-        units: int, the width of the LSTM.
-        max_sequence_length: int.
-        dropout: float, on embeddings and outputs.
-        dtype: a Keras dtype or policy.
+        vocabulary_size: number of tokens, special tokens included.
+        hidden_dim: width of the token table and of the hidden states.
+        units: width of the LSTM.
+        max_sequence_length: length that tasks truncate sequences to.
+        dropout: rate of dropout on embeddings and outputs.
+        dtype: Keras dtype or policy.
     """
 
     def __init__(
         self,
-        vocabulary_size=40481,
-        hidden_dim=768,
-        units=2048,
-        max_sequence_length=512,
-        dropout=0.1,
-        dtype=None,
-        **kwargs,
-    ):
+        vocabulary_size: int = 40481,
+        hidden_dim: int = 768,
+        units: int = 2048,
+        max_sequence_length: int = 512,
+        dropout: float = 0.1,
+        dtype: keras.DTypePolicy | str | None = None,
+        **kwargs: Any,
+    ) -> None:
         # === Layers ===
         self.embedding = keras.layers.ReversibleEmbedding(
             vocabulary_size,
@@ -53,9 +56,7 @@ class LSTMBackbone(CausalBackbone):
             name="lstm",
         )
         self.output_dropout = Dropout(dropout, dtype=dtype, name="output_dropout")
-        self.output_projection = keras.layers.Dense(
-            hidden_dim, kernel_initializer=initializer(), dtype=dtype, name="output_projection"
-        )
+        self.output_projection = dense(hidden_dim, dtype, "output_projection")
 
         # === Functional model ===
         token_ids = keras.Input((None,), dtype="int32", name="token_ids")
@@ -69,22 +70,25 @@ class LSTMBackbone(CausalBackbone):
         self.max_sequence_length = max_sequence_length
         self.dropout = dropout
 
-    def _encode(self, token_ids):
+    def _encode(self, token_ids: Tensor) -> Tensor:
+        """Returns the hidden states, float `[batch, length, hidden_dim]`."""
         x = self.lstm(self.embedding_dropout(self.embedding(token_ids)))
         return self.output_projection(self.output_dropout(x))
 
     @property
-    def token_embedding(self):
-        """The token table, a `keras.layers.ReversibleEmbedding`, tied to the output."""
+    def token_embedding(self) -> keras.layers.ReversibleEmbedding:
+        """The token table, tied to the output."""
         return self.embedding
 
-    def encode_branches(self, token_ids, positions, branches, extract_indices):
-        """As `GPT1Backbone.encode_branches`. Each branch is read behind the beginning anew."""
-        sequences = _TakeApart(name="take_apart")(token_ids, branches, extract_indices)
+    def encode_branches(
+        self, token_ids: Tensor, positions: Tensor, branches: Tensor, extract_indices: Tensor
+    ) -> Tensor:
+        """As `GPT1Backbone.encode_branches`, but reads the shared prefix anew for each branch."""
+        sequences = _SplitBranches(name="split_branches")(token_ids, branches, extract_indices)
         states = self._encode(sequences)
-        return _PutTogether(name="put_together")(states, positions, branches)
+        return _JoinBranches(name="join_branches")(states, positions, branches)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,
@@ -95,36 +99,39 @@ class LSTMBackbone(CausalBackbone):
         }
 
 
-class _TakeApart(keras.layers.Layer):
-    """Branches behind a beginning to sequences of their own: int `[batch branches, length]`."""
+class _SplitBranches(keras.layers.Layer):
+    """Branches after a shared prefix as whole sequences, int `[batch * branches, length]`."""
 
-    def call(self, token_ids, branches, extract_indices):
+    def call(self, token_ids: Tensor, branches: Tensor, extract_indices: Tensor) -> Tensor:
         length = ops.shape(token_ids)[1]
-        place = ops.arange(length)
-        beginning = ops.sum(ops.cast(branches == 0, "int32"), axis=1, keepdims=True)
-        # A branch begins behind the beginning, or behind the branch before it.
-        begins = ops.concatenate([beginning, extract_indices[:, :-1] + 1], axis=1)
-        source = begins[:, :, None] + place - beginning[:, :, None]
-        source = ops.where(place < beginning[:, :, None], place, source)
-        # What follows a branch's end changes nothing, so the end stands for it.
+        positions = ops.arange(length)
+        prefix_lengths = ops.sum(ops.cast(branches == 0, "int32"), axis=1, keepdims=True)
+        # The first branch starts after the prefix, each other one after the branch before it.
+        starts = ops.concatenate([prefix_lengths, extract_indices[:, :-1] + 1], axis=1)
+        source = starts[:, :, None] + positions - prefix_lengths[:, :, None]
+        source = ops.where(positions < prefix_lengths[:, :, None], positions, source)
+        # What follows a branch's last token changes nothing, so that token is repeated.
         source = ops.clip(source, 0, ops.maximum(extract_indices, 0)[:, :, None])
         count = ops.shape(extract_indices)[1] * length
         tokens = ops.take_along_axis(token_ids, ops.reshape(source, (-1, count)), axis=1)
         return ops.reshape(tokens, (-1, length))
 
-    def compute_output_shape(self, token_ids_shape, branches_shape, extract_indices_shape):
+    def compute_output_shape(
+        self, token_ids_shape: Shape, branches_shape: Shape, extract_indices_shape: Shape
+    ) -> Shape:
         return (None, token_ids_shape[1])
 
 
-class _PutTogether(keras.layers.Layer):
-    """The states of such sequences to where their tokens stood, float `[batch, length, width]`."""
+class _JoinBranches(keras.layers.Layer):
+    """The inverse, for the sequences' hidden states: float `[batch, length, hidden_dim]`."""
 
-    def call(self, states, positions, branches):
+    def call(self, states: Tensor, positions: Tensor, branches: Tensor) -> Tensor:
         length, width = ops.shape(states)[1], states.shape[2]
-        place = ops.maximum(branches - 1, 0) * length + positions
-        batch = ops.shape(positions)[0]
-        states = ops.reshape(states, (batch, -1, width))
-        return ops.take_along_axis(states, place[:, :, None], axis=1)
+        source = ops.maximum(branches - 1, 0) * length + positions
+        states = ops.reshape(states, (ops.shape(positions)[0], -1, width))
+        return ops.take_along_axis(states, source[:, :, None], axis=1)
 
-    def compute_output_shape(self, states_shape, positions_shape, branches_shape):
+    def compute_output_shape(
+        self, states_shape: Shape, positions_shape: Shape, branches_shape: Shape
+    ) -> Shape:
         return (*positions_shape, states_shape[2])

@@ -1,20 +1,30 @@
 """The objectives: L1 (equation 1), L2 (equation 4) and L3 = L2 + lambda L1 (equation 5)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops
 
 from gpt1_keras.models.custom_gradients.linear_cross_entropy import linear_cross_entropy
+from gpt1_keras.types import Tensor
 
 
-def next_token_loss(hidden_states, token_embedding, targets, weights, training):
-    """The weighted sum of the cross-entropies of next tokens.
+def next_token_loss(
+    hidden_states: Tensor,
+    token_embedding: keras.layers.ReversibleEmbedding,
+    targets: Tensor,
+    weights: Tensor,
+    training: bool,
+) -> Tensor:
+    """Returns the weighted sum of the cross-entropies of next tokens.
 
     Args:
         hidden_states: float `[batch, length, hidden_dim]`.
-        token_embedding: `keras.layers.ReversibleEmbedding`, tied to the output.
-        targets: int `[batch, length]`, the token behind each position.
+        token_embedding: the token table, tied to the output.
+        targets: int `[batch, length]`, the token after each position.
         weights: float32 `[batch, length]`.
-        training: bool, whether a gradient will be asked for.
+        training: whether a gradient will be needed.
 
     Returns:
         float32 scalar, in nats.
@@ -28,52 +38,52 @@ def next_token_loss(hidden_states, token_embedding, targets, weights, training):
     )
 
 
-def sequence_weights(padding_mask):
-    """What each next token counts in L1 of padded sequences.
+def sequence_weights(padding_mask: Tensor) -> Tensor:
+    """Returns the weight of each next token in L1 of padded sequences.
 
-    L1 is the mean over sequences of the mean over their next tokens. Every real token but the
-    first is predicted, special tokens included.
+    L1 is the mean over sequences of the mean over their next tokens. Every token but the first is
+    predicted, special tokens included, padding excluded.
 
     Args:
-        padding_mask: `[batch, length]`, 1 where a token is.
+        padding_mask: `[batch, length]`, 0 in the padding and 1 elsewhere.
 
     Returns:
         float32 `[batch, length - 1]`, the weights of `token_ids[:, 1:]`.
     """
     mask = ops.cast(padding_mask[:, 1:], "float32")
-    # A sequence of one token predicts nothing, and costs nothing.
+    # A sequence of one token has no next token, and a loss of 0.
     count = ops.maximum(ops.sum(mask, axis=1, keepdims=True), 1.0)
     return mask / count / ops.cast(ops.shape(mask)[0], "float32")
 
 
-def branch_weights(branches, branch_mask):
-    """As `sequence_weights`, where sequences that begin alike share their beginning.
+def branch_weights(branches: Tensor, branch_mask: Tensor) -> Tensor:
+    """Returns the same weights for branches after a shared prefix; see `attention_scores`.
 
-    Each branch with the beginning is a sequence of its own, so that a token of the beginning counts
-    as often as there are branches. The mean is over examples, and in each over its branches.
+    The prefix with each branch is a sequence of its own, so that a token of the prefix counts as
+    often as there are branches. The mean is over examples, and in each over its branches.
 
     Args:
-        branches: int `[batch, length]`, 0 in the beginning, 1, 2, ... in the branches that follow
-            it, and -1 in the padding.
-        branch_mask: `[batch, branches]`, 1 where a branch is.
+        branches: int `[batch, length]`.
+        branch_mask: `[batch, branches]`, 1 where there is a branch.
 
     Returns:
-        float32 `[batch, length - 1]`.
+        float32 `[batch, length - 1]`, the weights of `token_ids[:, 1:]`.
     """
     branch_mask = ops.cast(branch_mask, "float32")
     numbers = 1 + ops.arange(ops.shape(branch_mask)[1])
     lengths = ops.sum(ops.cast(branches[:, :, None] == numbers, "float32"), axis=1)
-    beginnings = ops.sum(ops.cast(branches == 0, "float32"), axis=1, keepdims=True)
+    prefix_lengths = ops.sum(ops.cast(branches == 0, "float32"), axis=1, keepdims=True)
     # All tokens of a sequence but its first are predicted.
-    in_branch = branch_mask / ops.maximum(beginnings + lengths - 1.0, 1.0)
-    in_branch /= ops.maximum(ops.sum(branch_mask, axis=1, keepdims=True), 1.0)
-    in_branch /= ops.cast(ops.shape(branch_mask)[0], "float32")
-    table = ops.concatenate([ops.sum(in_branch, axis=1, keepdims=True), in_branch], axis=1)
+    branch_weight = branch_mask / ops.maximum(prefix_lengths + lengths - 1.0, 1.0)
+    branch_weight /= ops.maximum(ops.sum(branch_mask, axis=1, keepdims=True), 1.0)
+    branch_weight /= ops.cast(ops.shape(branch_mask)[0], "float32")
+    prefix_weight = ops.sum(branch_weight, axis=1, keepdims=True)
+    table = ops.concatenate([prefix_weight, branch_weight], axis=1)
     weights = ops.take_along_axis(table, ops.maximum(branches, 0), axis=1)
-    # A branch's last token predicts nothing; the beginning's last the first of every branch, which
-    # is the same token in all.
-    here, next = branches[:, :-1], branches[:, 1:]
-    is_predicted = (next == here) & (here >= 0) | (here == 0) & (next == 1)
+    # The last token of a branch has no next token. That of the prefix has the first of every
+    # branch, which is the same token in all.
+    own, next = branches[:, :-1], branches[:, 1:]
+    is_predicted = (next == own) & (own >= 0) | (own == 0) & (next == 1)
     return weights[:, :-1] * ops.cast(is_predicted, "float32")
 
 
@@ -82,24 +92,35 @@ class AuxiliaryLanguageModeling(keras.layers.Layer):
     """Adds lambda L1 to the loss while training, and passes the hidden states on (section 3.2).
 
     Args:
-        token_embedding: `keras.layers.ReversibleEmbedding`, tied to the output. It stays the
-            backbone's; this layer only uses it.
-        weigh: `sequence_weights` or `branch_weights`, what each next token counts.
+        token_embedding: the token table, tied to the output. It stays the backbone's; this layer
+            only uses it.
+        weigh: `sequence_weights` or `branch_weights`.
 
     Call arguments:
         hidden_states: float `[batch, length, hidden_dim]`.
         token_ids: int `[batch, length]`.
-        *masks: what `weigh` takes.
+        *masks: the arguments of `weigh`.
     """
 
-    def __init__(self, token_embedding, weigh=sequence_weights, **kwargs):
+    def __init__(
+        self,
+        token_embedding: keras.layers.ReversibleEmbedding,
+        weigh: Callable[..., Tensor] = sequence_weights,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.token_embedding = token_embedding
         self.weigh = weigh
         self.coefficient = 0.0
         self.built = True
 
-    def call(self, hidden_states, token_ids, *masks, training=None):
+    def call(
+        self,
+        hidden_states: Tensor,
+        token_ids: Tensor,
+        *masks: Tensor,
+        training: bool | None = None,
+    ) -> Tensor:
         if training and self.coefficient:
             loss = next_token_loss(
                 hidden_states[:, :-1],
@@ -114,25 +135,30 @@ class AuxiliaryLanguageModeling(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
 class SoftLabelCrossEntropy(keras.losses.Loss):
-    """Cross-entropy of scores in a range, for regression by a classifier over its integers.
+    """Cross-entropy of scores in a range, for regression by a classifier over the range's integers.
 
     A score between two integers is a probability of each: 3.6 is 3 with 0.4 and 4 with 0.6 (Tai,
     Socher & Manning 2015, equation 15). A reconstruction: the paper does not say how STS-B was
     trained, but the released code carries this encoding.
 
     Args:
-        score_range: two integers, the least and the greatest score.
+        score_range: the lowest and the highest score, both whole numbers.
 
     Call arguments:
         y_true: float `[batch]`, scores.
         y_pred: float `[batch, high - low + 1]`, logits.
     """
 
-    def __init__(self, score_range, name="soft_label_cross_entropy", **kwargs):
+    def __init__(
+        self,
+        score_range: tuple[float, float],
+        name: str = "soft_label_cross_entropy",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(name=name, **kwargs)
         self.score_range = tuple(score_range)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         low, high = self.score_range
         points = ops.arange(low, high + 1, dtype="float32")
         scores = ops.cast(y_true, "float32")[..., None]
@@ -141,5 +167,5 @@ class SoftLabelCrossEntropy(keras.losses.Loss):
             probabilities * ops.log_softmax(ops.cast(y_pred, "float32"), axis=-1), axis=-1
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "score_range": self.score_range}

@@ -6,9 +6,8 @@ Each is a folder beside this file, as `save_to_preset` writes it, with its model
 import os
 import pathlib
 
-from keras_hub.src.utils.preset_utils import register_presets
-
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.optimization.keras_internals import register_presets
 
 PRETRAINED = {
     "gpt1_tiny_books": "GPT-1 of 5 million parameters, pre-trained on books of the public domain.",

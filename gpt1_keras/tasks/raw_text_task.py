@@ -1,18 +1,20 @@
 """What all tasks share: a decoder and a preprocessor that fit each other, and `fit` on strings."""
 
 import math
+from typing import Any
 
 import keras
-from keras_hub.src.utils.preset_utils import (
-    TOKENIZER_CONFIG_FILE,
-    check_file_exists,
-    get_preset_loader,
-    load_json,
-)
 
 from gpt1_keras.files import reading_weights
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.causal_backbone import CausalBackbone
+from gpt1_keras.optimization.keras_internals import (
+    TOKENIZER_CONFIG_FILE,
+    check_file_exists,
+    get_preset_loader,
+    load_json,
+    schedule_of,
+)
 from gpt1_keras.optimization.training_step import TrainingStep
 
 
@@ -135,8 +137,8 @@ class RawTextTask(TrainingStep):
 
     def _span_schedule(self, dataset, fit_arguments):
         # Under float16, Keras wraps the optimizer in one that scales the loss.
-        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        schedule = getattr(optimizer, "_learning_rate", None)
+        optimizer: Any = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        schedule = schedule_of(optimizer)
         if not getattr(schedule, "is_open", False):
             return
         steps = fit_arguments.get("steps_per_epoch") or _cardinality(dataset)

@@ -11,10 +11,11 @@ import tensorflow as tf
 from keras import ops
 from tensorflow.compiler.tf2xla.python.xla import dynamic_update_slice
 
+from gpt1_keras.models.attention_scores import MASKED_SCORE
+
 SHORTEST = 32  # tokens for which there is a graph of its own
 _MOST_LENGTHS = 3  # as LiteRT keeps the weights of each, packed, in memory
 LOGITS = "logits"  # in the name of the product that shares its weights with the token table
-_HIDDEN = -1e9  # the score of what comes later
 
 
 class Dense(tf.Module):
@@ -238,7 +239,7 @@ def _mask_between(queries, branches, length):
         of_queries = tf.gather(branches, queries, batch_dims=1)[:, tf.newaxis, :, tf.newaxis]
         of_keys = branches[:, tf.newaxis, tf.newaxis]
         is_hidden |= (of_keys != 0) & (of_keys != of_queries)
-    return tf.cast(is_hidden, tf.float32) * _HIDDEN
+    return tf.cast(is_hidden, tf.float32) * MASKED_SCORE
 
 
 def _constant(weight):

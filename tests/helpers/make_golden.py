@@ -1,8 +1,8 @@
-"""Writes gpt1.json, small numbers of Hugging Face's torch model that ours must reproduce.
+"""Writes golden.json of test_golden.py: logits and a continuation of Hugging Face's torch model.
 
     python tests/helpers/make_golden.py
 
-The weights are a formula, so they need not be stored; test_golden.py has the same one.
+The weights are a formula, so that they need not be stored; test_golden.py has it too.
 """
 
 import json
@@ -24,8 +24,8 @@ def main():
         for number, (name, parameter) in enumerate(model.named_parameters()):
             index = np.arange(parameter.numel(), dtype=np.float64)
             values = 0.4 * np.sin(index**2 + number).reshape(parameter.shape)
-            is_gain = ".ln_" in name and name.endswith("weight")
-            parameter.copy_(torch.tensor(values + is_gain))
+            is_gamma = ".ln_" in name and name.endswith("weight")
+            parameter.copy_(torch.tensor(values + is_gamma))
         logits = model(torch.tensor(IDS)).logits.double().numpy()
         continuation = [list(row) for row in IDS]
         while len(continuation[0]) < LENGTH:

@@ -1,12 +1,13 @@
-"""Trains small models under a strategy, and prints what came out as one line of JSON.
+"""Trains small models under a strategy, and prints the results as one line of JSON.
 
     python tests/helpers/train_under.py one|mirrored|workers|jax [SCENARIO ...]
 
-"mirrored" takes the CPU for two devices; "workers" wants TF_CONFIG; "jax" wants Keras's JAX backend
-(see without_tensorflow.py). `tests/gpt1_keras/optimization/test_training_step.py` compares what they print.
+"mirrored" takes the CPU for two devices; "workers" needs TF_CONFIG; "jax" needs Keras's JAX backend
+(see without_tensorflow.py). tests/gpt1_keras/optimization/test_training_step.py compares results.
 """
 
 import contextlib
+import gc
 import json
 import sys
 
@@ -22,7 +23,7 @@ from training.runs.strategies import find_strategy
 STEPS = 20
 BATCH, LENGTH, VOCABULARY = 8, 16, 50
 TOKENS = np.random.default_rng(0).integers(2, VOCABULARY, 2000).astype("uint16")
-TOKENS[::2] = TOKENS[0]  # every other one can be learned
+TOKENS[::2] = TOKENS[0]  # every other token can be learned
 
 
 def make_strategy(name):
@@ -85,7 +86,7 @@ class Updates(keras.callbacks.Callback):
 
 
 def train(strategy, optimizer, **options):
-    """The losses of 20 updates on windows of the tokens, and what there is to compare after."""
+    """The losses and norms of 20 updates on windows of the tokens, and an evaluation after them."""
     lm = make_lm(strategy, optimizer, **options)
     windows = Windows(Split("train", (TOKENS,)), LENGTH, BATCH, seed=3)
     updates = Updates()
@@ -134,13 +135,14 @@ def train_a_classifier(strategy):
             if len(variable.shape) > 1:
                 variable.assign(random.normal(0.0, 0.2, variable.shape))
         classifier.compile(GPT1Adam(1e-2, global_clipnorm=1.0), jit_compile=True)
-    history = classifier.fit(texts, names, batch_size=4, epochs=3, shuffle=False, verbose=0)
-    scores = classifier.evaluate(texts, names, batch_size=4, verbose=0, return_dict=True)
+    # Each batch has all five texts, and so all batches have one shape, for which XLA compiles.
+    history = classifier.fit(texts, names, batch_size=5, epochs=3, shuffle=False, verbose=0)
+    scores = classifier.evaluate(texts, names, batch_size=5, verbose=0, return_dict=True)
     return {"losses": history.history["loss"], **scores}
 
 
 def drop(strategy):
-    """The loss of an update by dropout on rows that are all the same."""
+    """The loss of an update with dropout, on rows that are all the same."""
     import tensorflow as tf
 
     lm = make_lm(strategy, lambda: keras.optimizers.SGD(0.0), dropout=0.5)
@@ -176,6 +178,7 @@ SCENARIOS = {
 
 
 if __name__ == "__main__":
+    gc.disable()  # it would look through many small objects of graphs, for nothing
     strategy = make_strategy(sys.argv[1])
     results = {}
     for name in sys.argv[2:]:

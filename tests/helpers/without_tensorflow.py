@@ -12,7 +12,7 @@ import sys
 
 
 class _PathFinder(importlib.machinery.PathFinder):
-    """Finds all that is installed, but no TensorFlow."""
+    """Finds everything that is installed but TensorFlow."""
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):

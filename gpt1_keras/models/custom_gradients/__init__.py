@@ -1,1 +1,1 @@
-"""Operations whose gradients are written by hand, to save memory and time in training."""
+"""Operations with custom gradients, which save memory and time in training."""

@@ -1,28 +1,30 @@
-"""When TensorFlow computes what: as late as it can be, so that it does not lie in memory till then.
+"""Makes TensorFlow compute tensors late, so that they do not occupy memory until they are needed.
 
-XLA decides for itself, so that these change nothing on JAX.
+Both functions change nothing on JAX, where XLA schedules for itself.
 """
 
 import contextlib
+from contextlib import AbstractContextManager
 
 import keras
 from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.types import Tensor
 
 
-def after(tensor):
-    """A context in which all that is made is computed after the tensor."""
+def after(tensor: Tensor) -> AbstractContextManager[None]:
+    """Returns a context whose operations run after the tensor is computed."""
     if keras.backend.backend() == "tensorflow":
         return tf.control_dependencies([tensor])
     return contextlib.nullcontext()
 
 
-def zero_after(tensor):
-    """A zero that cannot be known before the float tensor, nor folded into a constant.
+def zero_after(tensor: Tensor) -> Tensor:
+    """Returns a zero that depends on the float tensor and cannot be folded into a constant.
 
     Returns:
-        scalar of the tensor's dtype; 1 if the tensor starts with NaN, and all is lost anyway.
+        scalar of the tensor's dtype; 1 if the first element is NaN, when all is lost anyway.
     """
     first = ops.reshape(tensor, (-1,))[0]
     return ops.cast(ops.isnan(first), tensor.dtype)

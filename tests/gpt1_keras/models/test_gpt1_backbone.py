@@ -1,4 +1,4 @@
-"""The decoder: its size, what each position sees, and Keras's features on it."""
+"""GPT1Backbone: its size, what each position sees, and Keras's features on it."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""The LSTM in the decoder's place: causal, in every task, in presets."""
+"""The LSTM in the decoder's stead: its recurrence, every task, presets."""
 
 import keras
 import numpy as np
@@ -31,9 +31,9 @@ def test_states_by_hand(lstm):
     expected = []
     for embedded in lstm.token_embedding.get_weights()[0][ids[0]]:
         gates = np.split(embedded @ kernel + state @ recurrent + bias, 4)
-        enter, forget, out = (sigmoid(gates[i]) for i in (0, 1, 3))
-        cell = forget * cell + enter * np.tanh(gates[2])
-        state = out * np.tanh(cell)
+        input, forget, output = (sigmoid(gates[i]) for i in (0, 1, 3))
+        cell = forget * cell + input * np.tanh(gates[2])
+        state = output * np.tanh(cell)
         expected.append(state @ projection + offset)
     np.testing.assert_allclose(lstm({"token_ids": ids})[0], expected, atol=1e-5)
 
@@ -45,7 +45,7 @@ TEXTS = {
 }
 
 
-def test_answers_are_scored_as_if_each_were_read_alone(lstm, tiny_tokenizer):
+def test_choices_are_scored_as_if_each_were_read_alone(lstm, tiny_tokenizer):
     chooser = gpt1_keras.GPT1MultipleChoice(
         lstm, preprocessor=gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer)
     )
@@ -79,10 +79,9 @@ def test_presets_of_every_task(task, inputs, answers, lstm, tiny_tokenizer, tmp_
     for ours, theirs in zip(loaded.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     if inputs is not None:
-        np.testing.assert_allclose(
-            loaded.predict(inputs, verbose=0), model.predict(inputs, verbose=0), atol=1e-6
-        )
-    # A fresh head on the same decoder.
+        found, expected = (each(each.preprocess_samples(inputs)) for each in (loaded, model))
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    # A fresh head on the same backbone.
     other = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path), num_classes=3)
     np.testing.assert_array_equal(other.backbone.get_weights()[0], lstm.get_weights()[0])
 

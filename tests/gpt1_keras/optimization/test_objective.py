@@ -159,7 +159,7 @@ def test_training_without_l1_lowers_l2(classifier, parts):
     assert losses[-1] < losses[0] - 0.05
 
 
-# Beginnings of 3, 1 and 2 tokens; branches of 2, 4 and 3, of 2, and none.
+# Shared prefixes of 3, 1 and 2 tokens; branches of 2, 4 and 3, of 2, and none.
 BRANCHES = np.array(
     [
         [0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3],
@@ -170,16 +170,16 @@ BRANCHES = np.array(
 
 
 def test_branches_count_as_if_each_were_a_sequence_of_its_own():
-    """What each position's next token counts, by taking the sequences apart."""
+    """The weight of each next token, from the sequences one by one."""
     expected = np.zeros((3, 12))
     for row, branches in enumerate(BRANCHES):
         sequences = [
             [i for i, number in enumerate(branches) if number in (0, branch)]
             for branch in range(1, branches.max() + 1)
         ]
-        for places in sequences:
-            for here in places[:-1]:
-                expected[row, here] += 1 / (len(places) - 1) / len(sequences) / 3
+        for indices in sequences:
+            for index in indices[:-1]:
+                expected[row, index] += 1 / (len(indices) - 1) / len(sequences) / 3
     masks = keras.ops.convert_to_tensor([[1, 1, 1], [1, 0, 0], [0, 0, 0]])
     found = branch_weights(keras.ops.cast(BRANCHES, "int32"), masks)
     np.testing.assert_allclose(found, expected[:, :-1], rtol=1e-6)

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from gpt1_keras.optimization.keras_internals import schedule_of
 from gpt1_keras.optimization.optimizer import (
     FinetuningSchedule,
     GPT1Adam,
@@ -12,7 +13,7 @@ from gpt1_keras.optimization.optimizer import (
     pretraining_optimizer,
 )
 
-SHAPES = {"embedding": (7, 4), "kernel": (4, 5), "bias": (5,), "gain": (4,)}
+SHAPES = {"embedding": (7, 4), "kernel": (4, 5), "bias": (5,), "gamma": (4,)}
 
 
 def finetuning_rate(update, total, peak=6.25e-5):
@@ -27,7 +28,7 @@ def pretraining_rate(update, total, peak=2.5e-4, warmup=2000):
 
 
 def adam(values, gradients, rate, clip=None):
-    """The values behind all steps, one list of gradients a step; `rate(t)` from t = 0 on."""
+    """The values after all steps, one list of gradients a step; `rate(t)` from t = 0 on."""
     values = [value.astype(np.float64) for value in values]
     means = [np.zeros_like(value) for value in values]
     squares = [np.zeros_like(value) for value in values]
@@ -99,7 +100,7 @@ def test_clipping_uses_the_norm_of_all_gradients(problem):
     values, _ = problem
     gradients = [np.full(shape, 100.0) for shape in SHAPES.values()]
     norm = 100.0 * np.sqrt(sum(gradient.size for gradient in gradients))
-    clipped = finetuning_optimizer()._clip_gradients(gradients)
+    clipped = finetuning_optimizer().clip_gradients(gradients)
     for gradient in clipped:
         np.testing.assert_allclose(gradient, 100.0 / norm, rtol=1e-6)
 
@@ -180,7 +181,7 @@ def test_config_round_trip(problem, optimizer):
 @pytest.mark.parametrize("make", [finetuning_optimizer, pretraining_optimizer])
 def test_an_open_schedule_stays_open(make):
     optimizer = make(0.05)
-    optimizer._learning_rate.total_steps = 40  # as `fit` sets it
+    schedule_of(optimizer).total_steps = 40  # as `fit` sets it
     copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
-    assert copy._learning_rate.is_open
-    assert copy._learning_rate.total_steps is None
+    assert schedule_of(copy).is_open
+    assert schedule_of(copy).total_steps is None

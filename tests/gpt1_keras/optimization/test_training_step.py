@@ -17,6 +17,8 @@ from gpt1_keras.optimization.optimizer import GPT1Adam
 TESTS = pathlib.Path(__file__).parents[2]
 TRAINED = ("plain", "xla_in_slices", "sgd", "lora", "float16")
 AMONG_WORKERS = ("xla_in_slices", "sgd", "float16")
+SAME_ON_JAX = {"plain": "plain", "lora": "lora", "xla_in_slices": "in_slices"}
+HAS_JAX = importlib.util.find_spec("jax") is not None
 TOLERANCES = {"float16": 1e-3}  # as each replica's share is rounded by itself; else 1e-5
 
 
@@ -27,7 +29,13 @@ def start(*arguments, **environment):
         stderr=subprocess.PIPE,
         text=True,
         cwd=TESTS.parent,
-        env={**os.environ, "PYTHONPATH": str(TESTS.parent), **environment},
+        # Most of it is compiling, and small functions need no optimization.
+        env={
+            **os.environ,
+            "PYTHONPATH": str(TESTS.parent),
+            "XLA_FLAGS": "--xla_backend_optimization_level=0",
+            **environment,
+        },
     )
 
 
@@ -38,39 +46,40 @@ def result_of(process):
 
 
 @pytest.fixture(scope="module")
-def one_and_mirrored():
-    """Side by side, as most of it is tracing, on one core."""
+def processes(free_ports):
+    """All trainings side by side, as most of each is tracing, on one core."""
+    train = TESTS / "helpers/train_under.py"
     scenarios = (*TRAINED, "odd", "classifier", "dropout")
-    processes = [
-        start(TESTS / "helpers/train_under.py", name, *scenarios) for name in ("one", "mirrored")
-    ]
-    return [result_of(process) for process in processes]
-
-
-@pytest.fixture(scope="module")
-def one(one_and_mirrored):
-    return one_and_mirrored[0]
-
-
-@pytest.fixture(scope="module")
-def mirrored(one_and_mirrored):
-    return one_and_mirrored[1]
-
-
-@pytest.fixture(scope="module")
-def workers(free_ports):
-    """What both workers say."""
     cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
-    processes = [
-        start(
-            TESTS / "helpers/train_under.py",
-            "workers",
-            *AMONG_WORKERS,
-            TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}),
+    started = {name: start(train, name, *scenarios) for name in ("one", "mirrored")}
+    for index in range(2):
+        task = {"cluster": cluster, "task": {"type": "worker", "index": index}}
+        started[f"worker_{index}"] = start(
+            train, "workers", *AMONG_WORKERS, TF_CONFIG=json.dumps(task)
         )
-        for index in range(2)
-    ]
-    return [result_of(process) for process in processes]
+    if HAS_JAX:
+        started["jax"] = start(
+            TESTS / "helpers/without_tensorflow.py", train, "jax", *SAME_ON_JAX.values()
+        )
+    yield started
+    for process in started.values():
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def one(processes):
+    return result_of(processes["one"])
+
+
+@pytest.fixture(scope="module")
+def mirrored(processes):
+    return result_of(processes["mirrored"])
+
+
+@pytest.fixture(scope="module")
+def workers(processes):
+    """The results of both workers."""
+    return [result_of(processes[f"worker_{index}"]) for index in range(2)]
 
 
 def assert_same(found, expected, scenario):
@@ -120,18 +129,14 @@ def test_replicas_drop_differently(one, mirrored):
     assert abs(mirrored["dropout"]["losses"][0] - one["dropout"]["losses"][0]) > 1e-3
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
-def test_jax_trains_as_tensorflow(one):
-    scenarios = ("plain", "lora", "in_slices")
-    process = start(
-        TESTS / "helpers/without_tensorflow.py", TESTS / "helpers/train_under.py", "jax", *scenarios
-    )
-    found = result_of(process)
-    for scenario, ours in zip(scenarios, ("plain", "lora", "xla_in_slices"), strict=True):
-        assert_same(found[scenario], one[ours], ours)
+@pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
+def test_jax_trains_as_tensorflow(one, processes):
+    found = result_of(processes["jax"])
+    for on_tensorflow, on_jax in SAME_ON_JAX.items():
+        assert_same(found[on_jax], one[on_tensorflow], on_tensorflow)
 
 
-# --- behind fit ---
+# === `fit` and its kin in this process ===
 
 
 @pytest.fixture
@@ -176,7 +181,7 @@ def test_single_batches(lm, rows):
 
 
 def test_weights_of_tokens(lm, rows):
-    """A mean over what counts: tokens of weight 0 might as well not be there."""
+    """A mean over what counts: tokens of weight 0 change nothing."""
     lm.compile(GPT1Adam(1e-2), jit_compile=False)
     weights = np.zeros(rows.shape, "float32")
     weights[:, :5] = 1.0

@@ -88,10 +88,10 @@ def test_inference_gives_the_same_loss(chunks, mode, in_chunks, run):
 
 
 def test_the_number_of_chunks_does_not_matter_where_it_is_open(in_chunks, run):
-    """One graph, and as many rows as come."""
+    """One graph for any number of rows. JAX compiles for each."""
     in_chunks(10, 1)
     mode = "open" if IS_TENSORFLOW else "xla"
-    for rows in (1, 9, 10, 11, 30, 31):
+    for rows in (1, 9, 10, 11, 30, 31) if IS_TENSORFLOW else (1, 10, 31):
         arguments = problem(rows, seed=rows)
         assert_close(run(in_training, arguments, 2, mode=mode), reference(*arguments))
 
@@ -129,7 +129,7 @@ def test_rows_of_weight_zero_get_no_gradient(mode, in_chunks, run):
     assert np.array_equal(np.any(gradient, axis=1), arguments[-1] > 0)
 
 
-def test_the_gradient_of_what_comes_behind(mode, in_chunks, run):
+def test_an_upstream_gradient(mode, in_chunks, run):
     in_chunks(23, 2)
     arguments = problem()
 
@@ -187,7 +187,7 @@ def traced_shapes(function, *arguments):
 
 
 @pytest.mark.skipif(not IS_TENSORFLOW, reason="reads TensorFlow's graph")
-def test_all_logits_are_never_there_at_once(in_chunks):
+def test_all_logits_are_never_in_memory_at_once(in_chunks):
     rows, chunks = 60, 5
     arguments = [tf.convert_to_tensor(array) for array in problem(rows)]
 

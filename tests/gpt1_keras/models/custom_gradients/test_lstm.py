@@ -1,4 +1,4 @@
-"""The lean LSTM against torch's in float64: values and gradients.
+"""Our LSTM against torch's in float64: values and gradients.
 
 `test_on_jax.py` runs all of it on the JAX backend too.
 """
@@ -14,7 +14,7 @@ BATCH, WIDTH, UNITS = 3, 6, 5
 
 
 def problem(length, dtype="float32"):
-    """Inputs, kernels and bias, and the gradient that comes from above."""
+    """Inputs, kernels and bias, and the upstream gradient."""
     random = np.random.default_rng(length)
     shapes = [(BATCH, length, WIDTH), (WIDTH, 4 * UNITS), (UNITS, 4 * UNITS), (4 * UNITS,)]
     *arguments, upstream = (
@@ -64,7 +64,7 @@ def test_half_precision(dtype, tolerance, mode, value_and_gradients):
 
 
 def test_training_and_inference_are_one_layer():
-    """The lean one reads the weights that Keras's own does."""
+    """Our training and Keras's inference read the same weights."""
     layer = LSTM(UNITS, bias_initializer="normal")
     x = np.random.default_rng(0).normal(size=(2, 9, WIDTH)).astype("float32")
     np.testing.assert_allclose(layer(x, training=True), layer(x), atol=1e-6)

@@ -1,0 +1,153 @@
+"""All private names of Keras 3.15 and KerasHub 0.32 that training and presets depend on.
+
+Any release may rename them. So they are used here alone, and test_keras_internals.py fails where
+one is gone, or where Keras no longer calls what is overridden here.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import keras
+from keras import tree
+from keras_hub.src.utils.preset_utils import (
+    TOKENIZER_CONFIG_FILE,
+    check_file_exists,
+    get_preset_loader,
+    load_json,
+    register_presets,
+)
+
+from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.types import Tensor
+
+__all__ = [
+    "TOKENIZER_CONFIG_FILE",
+    "AdamInternals",
+    "JaxTrainerInternals",
+    "TensorFlowTrainerInternals",
+    "TrainerInternals",
+    "check_file_exists",
+    "get_preset_loader",
+    "load_json",
+    "register_presets",
+    "schedule_of",
+]
+
+# Type checkers see what a mixin is mixed into.
+if TYPE_CHECKING:
+    from keras import Model
+    from keras.optimizers import Adam
+else:
+    Adam = Model = object
+
+
+def schedule_of(optimizer: keras.optimizers.Optimizer) -> Any:
+    """Returns the optimizer's learning-rate schedule, or the variable of its constant rate.
+
+    `optimizer.learning_rate` is the rate of the current update.
+    """
+    return optimizer._learning_rate
+
+
+class AdamInternals(Adam):
+    """Mixed into `keras.optimizers.Adam`."""
+
+    def clip_gradients(self, gradients: list[Tensor]) -> list[Tensor]:
+        """Clips gradients, as the optimizer's arguments say. May be overridden."""
+        return super()._clip_gradients(gradients)
+
+    def _clip_gradients(self, grads: list[Tensor]) -> list[Tensor]:
+        return self.clip_gradients(grads)
+
+    def moments_of(self, variable: keras.Variable) -> tuple[keras.Variable, keras.Variable]:
+        """Returns the first and the second moment of a variable's gradient."""
+        index = self._get_variable_index(variable)
+        return self._momentums[index], self._velocities[index]
+
+
+class TrainerInternals(Model):
+    """Mixed into `keras.Model`, on any backend."""
+
+    def update_loss_metric(self, loss: Tensor, count: Tensor) -> None:
+        """Adds a batch's loss to the mean that `fit` and `evaluate` report, with its weight."""
+        self._loss_tracker.update_state(loss, sample_weight=count)
+
+
+class TensorFlowTrainerInternals(TrainerInternals):
+    """Mixed into `keras.Model` on TensorFlow; its `train_step` compiles and sums gradients."""
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        super().compile(*args, **kwargs)
+        optimizer: Any = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        # `train_step` has summed the gradients of all replicas before the optimizer clips them.
+        optimizer._all_reduce_sum_gradients = list
+
+    @contextlib.contextmanager
+    def without_outer_jit(self) -> Iterator[None]:
+        """Keeps Keras from compiling around the strategy, which fails with several replicas."""
+        jit_compile, self._jit_compile = self.jit_compile, False
+        try:
+            yield
+        finally:
+            self._jit_compile = jit_compile
+
+    def _resolve_auto_jit_compile(self) -> bool:
+        # As Keras, but also under a strategy.
+        return any(device.device_type != "CPU" for device in tf.config.list_physical_devices())
+
+    def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        # Keras builds metrics with the mean of all replicas' data, which fails with several
+        # workers; the data of one replica does as well.
+        if iterator is not None and self._distribute_strategy is not None:
+            batch = next(next(iter(iterator))[-1])
+            local = self.distribute_strategy.experimental_local_results
+            iterator, data_batch = None, tree.map_structure(lambda v: local(v)[0], batch)
+        super()._maybe_symbolic_build(iterator, data_batch)
+
+
+class JaxTrainerInternals(TrainerInternals):
+    """Mixed into `keras.Model` on JAX, with `stateless_loss` and `loss_count`."""
+
+    def compute_loss_and_updates(
+        self,
+        trainable_variables: list[Tensor],
+        non_trainable_variables: list[Tensor],
+        metrics_variables: list[Tensor],
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        training: bool = False,
+        optimizer_variables: Any = None,
+    ) -> tuple[Tensor, tuple[Tensor, Any, list[Tensor], list[Tensor]]]:
+        loss, outputs, state = self.stateless_loss(
+            trainable_variables, non_trainable_variables, x, y, sample_weight, training
+        )
+        scaled_loss = loss
+        if training:
+            mapping = zip(self.optimizer.variables, optimizer_variables)
+            with keras.StatelessScope(mapping):
+                scaled_loss = self.optimizer.scale_loss(loss)
+        return scaled_loss, (loss, outputs, state, metrics_variables)
+
+    def update_metrics(
+        self, metrics_variables: list[Tensor], loss: Tensor, data: tuple, outputs: Any
+    ) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """Returns `(logs, new values of the metrics' variables)` after a batch."""
+        x, y, sample_weight = data
+        mapping = zip(self.metrics_variables, metrics_variables)
+        with keras.StatelessScope(mapping) as scope:
+            self.update_loss_metric(loss, self.loss_count(x, y, sample_weight))
+            logs = self.compute_metrics(x, y, outputs, sample_weight)
+        return logs, [scope.get_current_value(variable) for variable in self.metrics_variables]
+
+    def _update_metrics_variables(
+        self,
+        metrics_variables: list[Tensor],
+        unscaled_loss: Tensor,
+        x: Any,
+        y: Any,
+        y_pred: Any,
+        sample_weight: Any,
+    ) -> tuple[dict[str, Tensor], list[Tensor]]:
+        return self.update_metrics(metrics_variables, unscaled_loss, (x, y, sample_weight), y_pred)
