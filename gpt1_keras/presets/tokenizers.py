@@ -6,7 +6,7 @@ import pathlib
 import keras
 
 from gpt1_keras.presets.pretrained import PRETRAINED, find_preset
-from gpt1_keras.tokenization.encoder import find_normalizer
+from gpt1_keras.tokenization.normalization import find_normalizer
 from gpt1_keras.tokenization.tokenizer import MERGES_FILE, VOCABULARY_FILE, GPT1Tokenizer
 
 _PRESET_FILE = "tokenizer.json"

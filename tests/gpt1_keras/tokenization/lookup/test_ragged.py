@@ -3,16 +3,16 @@
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.tokenization.lookup.ragged import concatenate, join_rows, row_numbers
+from gpt1_keras.tokenization.lookup.ragged import concatenate, join_rows, row_indices
 
 LENGTHS = [[], [0], [3], [0, 0], [2, 0, 0, 3, 1, 0], [0, 1, 0, 100]]
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
-def test_row_numbers(lengths):
+def test_row_indices(lengths):
     expected = [row for row, length in enumerate(lengths) for _ in range(length)]
     splits = tf.concat([[0], tf.cumsum(tf.constant(lengths, tf.int64))], 0)
-    assert row_numbers(splits).numpy().tolist() == expected
+    assert row_indices(splits).numpy().tolist() == expected
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
@@ -31,7 +31,7 @@ def test_join_rows(lengths, numbers):
 def test_one_long_row_among_many():
     """A mask of rows by the longest row would take 100 GB."""
     splits = tf.concat([[0], 10**6 + tf.range(10**5)], 0)
-    assert row_numbers(splits)[-1].numpy() == 10**5 - 1
+    assert row_indices(splits)[-1].numpy() == 10**5 - 1
 
 
 def test_concatenate():
