@@ -63,8 +63,9 @@ def test_a_folder_of_the_same_name(tmp_path, monkeypatch):
     assert find_preset(NAME) != tmp_path / NAME
 
 
-def test_what_is_no_preset():
-    with pytest.raises(FileNotFoundError, match=r"nowhere is no preset: neither .*gpt1_tiny_books"):
+def test_what_is_not_a_preset():
+    message = r"nowhere is not a preset: neither .*gpt1_tiny_books"
+    with pytest.raises(FileNotFoundError, match=message):
         find_preset("nowhere")
 
 
