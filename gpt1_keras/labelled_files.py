@@ -95,4 +95,5 @@ def _read_delimited(file: TextIO, path: pathlib.Path) -> Iterator[tuple[int, Row
                 row[CHOICES] = [choice for choice in choices if choice]
             yield reader.line_num, row
     except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {error}.") from None
+        # The inner reader's, as DictReader counts a line only when it has read all of it.
+        raise ValueError(f"{path}, line {reader.reader.line_num}: {error}.") from None

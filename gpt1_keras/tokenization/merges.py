@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
@@ -107,7 +109,7 @@ def _joinable(vocabulary: Vocabulary) -> set[tuple[int, int]]:
     for left, right, product in sorted(merges, key=lambda ids: len(vocabulary.tokens[ids[2]])):
         left_ends = ends.get(left, {left})
         right_starts = starts.get(right, {right})
-        pairs.update((end, start) for end in left_ends for start in right_starts)
+        pairs.update(itertools.product(left_ends, right_starts))
         ends.setdefault(product, {product}).update(ends.get(right, {right}))
         starts.setdefault(product, {product}).update(starts.get(left, {left}))
     return pairs

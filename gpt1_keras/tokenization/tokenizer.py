@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -117,8 +118,10 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
             specials = [self.start_token, self.delimiter_token, self.extract_token]
             if not self._vocabulary.token_to_id.keys().isdisjoint(specials):
                 raise ValueError(f"The vocabulary must not hold the special tokens {specials}.")
-            self._tokens = self._vocabulary.tokens + specials
-            self._ids = {token: id for id, token in enumerate(self._tokens)}
+            # Views of dicts, as Keras would track each of a list's or dict's thousands of items.
+            tokens = dict(enumerate(self._vocabulary.tokens + specials))
+            self._tokens = types.MappingProxyType(tokens)
+            self._ids = types.MappingProxyType({token: id for id, token in tokens.items()})
             pieces = [token.replace(END_OF_WORD, " ") for token in self._vocabulary.tokens]
             self._pieces = tf.constant([*pieces, *(f"{token} " for token in specials)])
             self._encode = tf.function(
@@ -131,7 +134,7 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
     def get_vocabulary(self) -> list[str]:
         """Returns all tokens in the order of their ids, special tokens last."""
         self._check_vocabulary()
-        return list(self._tokens)
+        return list(self._tokens.values())
 
     def vocabulary_size(self) -> int:
         """Returns the number of ids, special tokens included."""
@@ -157,7 +160,7 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
     def _fingerprint_with(self, normalization: str) -> str:
         """The fingerprint that the tokenizer would have with another normalization."""
         merges_text = self._check_vocabulary().merges_text()
-        content = [self._tokens, merges_text, normalization]
+        content = [list(self._tokens.values()), merges_text, normalization]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def id_to_token(self, id: int) -> str:

@@ -20,7 +20,7 @@ TEXTS = ["A good film, isn't it?", "", "naïve CAFÉ – 東京 한국 😀", "w
 INVALID = [b"fi\xfflm", b"\xe2\x82", b"a\xed\xa0\x80b \xc0\x80", b"\0a\0"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def toy_tokenizer():
     return GPT1Tokenizer(VOCABULARY, MERGES)
 
