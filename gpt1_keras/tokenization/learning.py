@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -70,6 +71,17 @@ def learn_merges(
 
 def _count_words(texts: Iterable[str], normalization: str) -> collections.Counter[str]:
     """How often each word of the texts occurs."""
+    split = _word_splitter(normalization)
+    counts: collections.Counter[bytes] = collections.Counter()
+    texts = iter(texts)
+    while batch := list(itertools.islice(texts, _BATCH)):
+        counts.update(split(tf.constant(batch)).numpy().tolist())
+    return collections.Counter({word.decode(): count for word, count in counts.items()})
+
+
+@functools.cache
+def _word_splitter(normalization: str) -> Callable[[tf.Tensor], tf.Tensor]:
+    """A graph that splits texts into words, string `[batch]` to string `[words]`, traced once."""
     normalizer = find_normalizer(normalization)()
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
@@ -77,11 +89,7 @@ def _count_words(texts: Iterable[str], normalization: str) -> collections.Counte
         chunks, words = normalizer.split(texts)
         return join_rows(words, chunks).values
 
-    counts: collections.Counter[bytes] = collections.Counter()
-    texts = iter(texts)
-    while batch := list(itertools.islice(texts, _BATCH)):
-        counts.update(split(tf.constant(batch)).numpy().tolist())
-    return collections.Counter({word.decode(): count for word, count in counts.items()})
+    return split
 
 
 def _repeat(words: collections.Counter[str]) -> Iterator[str]:

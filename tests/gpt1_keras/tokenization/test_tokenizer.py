@@ -276,7 +276,7 @@ def test_config_and_assets(tiny_tokenizer, tmp_path):
 
 
 def test_normalization_travels_in_the_config(tmp_path):
-    """A config of a normalisation that this version has not is refused, not read as another."""
+    """A config of an unknown normalization is refused, not read as another."""
     config = {**GPT1Tokenizer().get_config(), "normalization": "newest"}
     GPT1Tokenizer(VOCABULARY, MERGES).save_assets(tmp_path)
     # Keras turns an error of a constructor into a TypeError around it.

@@ -53,9 +53,9 @@ def splitting_patterns(rules: SpacyRules) -> dict[str, str]:
     def enumerate_icons(pieces: Iterable[str]) -> str:
         return "|".join(piece.replace(r"[\p{So}]", icons) for piece in pieces)
 
-    behind = [piece for piece in rules.suffixes if piece.startswith(_LOOK_BEHIND)]
+    with_look_behind = [piece for piece in rules.suffixes if piece.startswith(_LOOK_BEHIND)]
     plus, degree, currency, unit, dot, initials = (
-        piece.removeprefix(_LOOK_BEHIND) for piece in behind
+        piece.removeprefix(_LOOK_BEHIND) for piece in with_look_behind
     )
     after_digit = [piece.removeprefix("[0-9])") for piece in (plus, currency, unit)]
     before_dot = char_class("(?V1)" + dot.removesuffix(r")\."))
@@ -66,7 +66,7 @@ def splitting_patterns(rules: SpacyRules) -> dict[str, str]:
         "punctuation": PUNCTUATION,
         "whole": f"{plain}|{url}",
         "prefix": f"^(?:{enumerate_icons(rules.prefixes)})",
-        "suffix": f"(?:{enumerate_icons(x for x in rules.suffixes if x not in behind)})$",
+        "suffix": f"(?:{enumerate_icons(x for x in rules.suffixes if x not in with_look_behind)})$",
         "suffix_after_digit": f"[0-9](?:{'|'.join(after_digit)})$",
         "suffix_dot": rf"(?s).*(?:[{before_dot}]|°[FfCcKk]|[{upper}][{upper}])\.",
         "infix": rf"\.\.+|…|{icons}",

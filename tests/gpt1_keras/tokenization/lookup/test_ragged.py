@@ -18,7 +18,7 @@ def test_row_indices(lengths):
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("numbers", [[], [[]], [[0], [], [0, 0]], [[3, 1, 1], [0, 2]]])
 def test_join_rows(lengths, numbers):
-    rows = [[f"{row}.{place}" for place in range(length)] for row, length in enumerate(lengths)]
+    rows = [[f"{row}.{index}" for index in range(length)] for row, length in enumerate(lengths)]
     numbers = [[number for number in some if number < len(rows)] for some in numbers]
     got = join_rows(
         tf.ragged.constant(rows, tf.string, ragged_rank=1),
