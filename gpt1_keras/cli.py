@@ -33,7 +33,7 @@ from typing import Any, Protocol, TypeVar
 
 from tqdm import tqdm
 
-RESUMABLE = "Interrupted, the same command goes on from the last checkpoint."
+RESUMABLE = "Interrupted; the same command goes on from the last checkpoint."
 
 _Item = TypeVar("_Item")
 
@@ -49,17 +49,18 @@ class UsageError(ValueError):
 
 
 def option(help: str, default: Any = dataclasses.MISSING, **settings: Any) -> Any:
-    """A field of a dataclass that is an option of a program: `data_dir` becomes `--data-dir`.
+    """A dataclass field that is an option of a program: `data_dir` becomes `--data-dir`.
 
     Its annotation says how it is given: `bool` is a flag, `tuple[X, ...]` takes several values, and
     `X | None` may be left out.
 
     Args:
-        help: what `--help` says of it; a default is added.
+        help: its text in `--help`, to which the default is added.
         default: without one, the option is required.
         **settings: `group`, a heading of `--help`; `name`, such as `"--max-queue"`, or without
             dashes for a positional argument; `parse`, a function from str, where the annotation is
-            not enough; and what `argparse.ArgumentParser.add_argument` takes, such as `choices`.
+            not enough; and any argument of `argparse.ArgumentParser.add_argument`, such as
+            `choices`.
     """
     return dataclasses.field(default=default, metadata={"help": help, **settings})
 
@@ -72,37 +73,36 @@ def program(
     takes_more: bool = False,
     foreseen: tuple[type[Exception], ...] = (),
 ) -> Callable[[Callable[..., int | None]], Main]:
-    """Makes a program of a function whose parameters are dataclasses of `option`s.
+    """Turns a function whose parameters are dataclasses of `option`s into a program.
 
-    The first paragraph of the function's docstring is the program's description.
+    The first paragraph of the function's docstring becomes the program's description.
 
     Args:
         name: what follows `python -m`.
-        resumable: whether a run goes on where it was interrupted, which users are told.
-        interrupted: what to say after Ctrl-C, of a program that is not resumable.
+        resumable: whether an interrupted run can be resumed, which users are told.
+        interrupted: the message after Ctrl-C, of a program that is not resumable.
         takes_more: whether the function gets, as its last argument, the list of all arguments that
-            are no options of this program.
-        foreseen: further classes of errors that are told in one line.
+            are not options of this program.
+        foreseen: further classes of errors to report in one line.
 
     Returns:
-        A decorator, which makes a `Main`; it returns what the function returns, or as `exit_status`.
+        A decorator that returns a `Main`, whose exit status is the function's result, or that of
+        `exit_status`.
     """
 
     def decorate(function: Callable[..., int | None]) -> Main:
         hints = typing.get_type_hints(function)
-        classes = [
-            hints[parameter]
-            for parameter in inspect.signature(function).parameters
-            if dataclasses.is_dataclass(hints[parameter])
-        ]
+        parameters = inspect.signature(function).parameters
+        classes = [hints[each] for each in parameters if dataclasses.is_dataclass(hints[each])]
 
-        @functools.wraps(function)
+        # `inspect` and documentation tools should see `arguments`, not the dataclasses.
+        @functools.wraps(function, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
         def main(arguments: Sequence[str] | None = None) -> int:
             parser = argparse.ArgumentParser(
                 prog=f"python -m {name}",
                 description=inspect.cleandoc(function.__doc__ or "").split("\n\n")[0],
                 epilog=RESUMABLE if resumable else None,
-                allow_abbrev=not takes_more,  # what looks like a shortened option may be one more
+                allow_abbrev=not takes_more,  # another program's option may look like a short one
             )
             for options_cls in classes:
                 _add_options(parser, options_cls)
@@ -111,7 +111,7 @@ def program(
                 parser.error(f"unrecognized arguments: {' '.join(more)}")
 
             def run() -> int | None:
-                options = [_take(namespace, options_cls) for options_cls in classes]
+                options = [_read_options(namespace, options_cls) for options_cls in classes]
                 return function(*options, more) if takes_more else function(*options)
 
             try:
@@ -119,7 +119,6 @@ def program(
             except UsageError as error:
                 parser.error(str(error))
 
-        # `inspect` and documentation tools shall see `arguments`, not the dataclasses.
         del main.__wrapped__
         return main
 
@@ -131,17 +130,17 @@ def exit_status(
     interrupted: str = "Interrupted.",
     foreseen: tuple[type[Exception], ...] = (),
 ) -> int:
-    """Runs a program, and tells people in one line why it could not go on.
+    """Runs a program, and reports in one line why it could not finish.
 
     Args:
         run: returns the exit status, or None for 0.
-        interrupted: what to say after Ctrl-C.
-        foreseen: further classes of errors that are told in one line.
+        interrupted: the message after Ctrl-C.
+        foreseen: further classes of errors to report in one line.
 
     Returns:
         The exit status: 1 after an error of the input or the machine (`ValueError`, `OSError`,
         `ImportError`, `tf.errors.OpError`), 130 after Ctrl-C. Other errors are faults of this
-        package, and leave with their traceback.
+        package, and keep their traceback.
     """
     # Undoes what `training` and `serving` do while TensorFlow is imported.
     with contextlib.suppress(OSError):
@@ -149,14 +148,16 @@ def exit_status(
     for library in ("absl", "tensorflow"):
         logging.getLogger(library).setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        # A task is saved with its optimizer's state, of which loading for inference has no use.
+        # A task is saved with its optimizer's state, which loading for inference does not need.
         warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
         try:
-            return run() or 0
+            status = run() or 0
+            sys.stdout.flush()
+            return status
         except UsageError:
             raise
         except BrokenPipeError:
-            # Who read the output has left, such as `head`; nothing more can be said there.
+            # The reader of the output is gone, such as `head`; there is no one left to tell.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         except KeyboardInterrupt:
@@ -165,12 +166,12 @@ def exit_status(
         except Exception as error:
             if not (_is_foreseen(error) or isinstance(error, foreseen)):
                 raise
-            print(f"error: {_described(error)}", file=sys.stderr)
+            print(f"error: {_first_line(error)}", file=sys.stderr)
             return 1
 
 
 def progress(items: Iterable[_Item], description: str, total: int | None = None) -> Iterable[_Item]:
-    """The items, with a progress bar on a terminal."""
+    """Iterates over the items, with a progress bar on a terminal."""
     return tqdm(items, description, total, disable=None, leave=False)
 
 
@@ -183,33 +184,34 @@ def check_at_least_one(options: Any, *names: str) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser, options_cls: type) -> None:
+    """Adds a dataclass's fields to a parser."""
     hints = typing.get_type_hints(options_cls)
     groups: dict[str | None, Any] = {None: parser}
     for field in dataclasses.fields(options_cls):
         settings = dict(field.metadata)
-        flag = settings.pop("name", f"--{field.name.replace('_', '-')}")
+        name = settings.pop("name", f"--{field.name.replace('_', '-')}")
         group = settings.pop("group", None)
         if group not in groups:
             groups[group] = parser.add_argument_group(group)
-        kind, several = _kind(hints[field.name])
+        kind, is_several = _kind(hints[field.name])
         required = field.default is dataclasses.MISSING
-        if not required and field.default not in (None, False, ()):
-            default = " ".join(map(str, field.default)) if several else field.default
-            settings["help"] += f" (default: {default})"
+        default: Any = None if required else field.default
+        settings["help"] = (settings["help"] + _describe_default(default)).replace("%", "%%")
         parse = settings.pop("parse", kind)
         if kind is bool:
             settings["action"] = "store_true"
         else:
             settings["type"] = parse
-        if several:
+        if is_several:
             settings.setdefault("nargs", "+" if required else "*")
-        if flag.startswith("-"):
+        if name.startswith("-"):
             settings |= {"dest": field.name, "required": required}
         else:
-            settings.setdefault("metavar", flag.upper())
-            flag = field.name
-        default = None if required else field.default
-        groups[group].add_argument(flag, default=default, **settings)
+            settings.setdefault("metavar", name.upper())
+            if not required:
+                settings.setdefault("nargs", "?")
+            name = field.name
+        groups[group].add_argument(name, default=default, **settings)
 
 
 def _kind(hint: Any) -> tuple[type, bool]:
@@ -221,20 +223,30 @@ def _kind(hint: Any) -> tuple[type, bool]:
     return hint, False
 
 
-def _take(namespace: argparse.Namespace, options_cls: type) -> Any:
+def _describe_default(default: Any) -> str:
+    """What `--help` adds for a default, if it says anything."""
+    if default is None or default is False or default in ("", ()):
+        return ""
+    values = default if isinstance(default, tuple) else (default,)
+    return f" (default: {' '.join(map(str, values))})"
+
+
+def _read_options(namespace: argparse.Namespace, options_cls: type) -> Any:
+    """Makes a dataclass of the parsed arguments."""
     names = [field.name for field in dataclasses.fields(options_cls)]
     values = {name: getattr(namespace, name) for name in names}
     return options_cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
 def _is_foreseen(error: Exception) -> bool:
+    """Whether an error is one of the input or the machine."""
     if isinstance(error, (ValueError, OSError, ImportError)):
         return True
-    tensorflow = sys.modules.get("tensorflow")  # without it, the error is none of its
+    tensorflow = sys.modules.get("tensorflow")  # if not imported, it raised nothing
     return tensorflow is not None and isinstance(error, tensorflow.errors.OpError)
 
 
-def _described(error: Exception) -> str:
-    # TensorFlow's messages go on with the graph's nodes.
+def _first_line(error: Exception) -> str:
+    """An error's message without what TensorFlow adds to it, the graph's nodes."""
     lines = str(getattr(error, "message", None) or error).splitlines()
     return lines[0] if lines else type(error).__name__

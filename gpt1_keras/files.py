@@ -5,18 +5,23 @@ import glob
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 
 _PREFIX = ".tmp-"
 
 
 @contextlib.contextmanager
-def atomic_path(path):
-    """Gives a temporary path beside `path`, and renames it to `path` when the block succeeds.
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Yields a temporary path beside `path`, and renames it to `path` when the block succeeds.
 
-    The temporary path keeps `path`'s ending, as writers choose the format by it. The block may
-    create a file or a directory there; a directory replaces an existing one as a whole. When the
-    block raises, what it wrote is removed and `path` is left as it was. What bears the name `path`
-    has reached the disk, so that a power cut leaves none of it cut short.
+    The temporary path keeps `path`'s suffix, by which writers choose the format. The block may
+    create a file or a directory there; a directory replaces an existing one as a whole. If the
+    block raises, what it wrote is removed and `path` stays as it was. The content reaches the disk
+    before its name does, so a power cut never leaves a truncated file.
+
+    Raises:
+        FileNotFoundError: the block succeeds without writing anything.
+        OSError: the disk is full, or a directory would replace a file.
     """
     path = os.path.abspath(path)
     parent, name = os.path.split(path)
@@ -27,7 +32,7 @@ def atomic_path(path):
         yield temporary
         _sync_tree(temporary)
         if os.path.isdir(path) and os.path.exists(temporary):
-            # A directory cannot be renamed over a filled one, so the old one steps aside first.
+            # A directory cannot be renamed over one that is not empty, so that is moved first.
             os.rename(path, os.path.join(folder, "replaced"))
         os.replace(temporary, path)
         _sync(parent)
@@ -35,17 +40,17 @@ def atomic_path(path):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_leftovers(folder):
-    """Removes what processes that were killed had begun to write into the folder."""
-    for path in glob.glob(os.path.join(glob.escape(folder), _PREFIX + "*")):
+def remove_leftovers(folder: str | os.PathLike[str]) -> None:
+    """Removes what killed processes had started to write into the folder."""
+    for path in glob.glob(os.path.join(glob.escape(os.fspath(folder)), _PREFIX + "*")):
         shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def reading_weights(path):
-    """Turns what Keras and h5py raise on a file that does not hold these weights into ValueError.
+def reading_weights(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raises ValueError in place of what Keras and h5py raise if a file lacks the model's weights.
 
-    A file that is not there stays FileNotFoundError.
+    A missing file stays a FileNotFoundError.
     """
     try:
         yield
@@ -57,8 +62,8 @@ def reading_weights(path):
         ) from error
 
 
-def _sync_tree(path):
-    """Waits until a file, or a directory with all in it, is on the disk."""
+def _sync_tree(path: str) -> None:
+    """Waits until a file, or a directory with all its content, is on the disk."""
     for folder, _, names in os.walk(path):
         for name in names:
             _sync(os.path.join(folder, name))
@@ -67,7 +72,8 @@ def _sync_tree(path):
         _sync(path)
 
 
-def _sync(path):
+def _sync(path: str) -> None:
+    """Waits until a file or a directory's entries are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Users' own labelled texts: CSV, TSV and JSON Lines files, read the same way everywhere."""
+"""The reader of users' own labelled texts: CSV, TSV and JSON Lines files."""
 
 import csv
 import json
@@ -12,34 +12,40 @@ Row = dict[str, str | list[str]]
 
 LABEL = "label"
 CHOICES = "choices"
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _CHOICE = re.compile(r"choice\d+")
+
+
+class _Tsv(csv.excel_tab):
+    quoting = csv.QUOTE_NONE  # the format has no quotes, so a text may start with one
+
+
+_DIALECTS: dict[str, type[csv.Dialect]] = {".csv": csv.excel, ".tsv": _Tsv}
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[Row]:
     """Reads a file of examples.
 
     Args:
-        path: of a `.csv`, `.tsv` or `.jsonl` file in UTF-8, with or without a byte-order mark. The
+        path: a `.csv`, `.tsv` or `.jsonl` file in UTF-8, with or without a byte-order mark. The
             first line of `.csv` and `.tsv` names the columns; those named `choice1`, `choice2`, ...
-            become `choices`, without the empty ones. A `.tsv` file has no quotation marks.
+            become `choices`, without the empty ones. In `.tsv`, quotation marks are ordinary text.
 
     Returns:
-        list of dicts from column to str; `choices` to a list of str.
+        A dict for each example, from column to str, or to a list of str, as `choices`.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: another ending, no examples, or a line that differs from the others; it has the
-            line's number.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file has another suffix or encoding, or no examples; or a line is damaged or
+            has other columns than the first, in which case the message has its number.
     """
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"The file {path} does not exist.")
-    if path.suffix not in (*_DELIMITERS, ".jsonl"):
+    if path.suffix not in (*_DIALECTS, ".jsonl"):
         raise ValueError(f"A file of examples ends in .csv, .tsv or .jsonl. Received: {path}.")
     read = _read_json_lines if path.suffix == ".jsonl" else _read_delimited
     try:
-        # Spreadsheets begin files with a mark, which is no part of the first column's name.
+        # utf-8-sig, as the byte-order mark of a spreadsheet is not part of the first column's name.
         with open(path, encoding="utf-8-sig", newline="") as file:
             rows = list(read(file, path))
     except UnicodeDecodeError as error:
@@ -56,6 +62,7 @@ def read_rows(path: str | os.PathLike[str]) -> list[Row]:
 
 
 def _read_json_lines(file: TextIO, path: pathlib.Path) -> Iterator[tuple[int, Row]]:
+    """Reads the examples of a .jsonl file, each with its line's number."""
     for line, text in enumerate(file, start=1):
         if not text.strip():
             continue
@@ -65,19 +72,16 @@ def _read_json_lines(file: TextIO, path: pathlib.Path) -> Iterator[tuple[int, Ro
             raise ValueError(f"{path}, line {line}: is not JSON: {error}.") from None
         if not isinstance(row, dict):
             raise ValueError(f"{path}, line {line}: must be an object. Received: {text.strip()}.")
-        yield (
-            line,
-            {
-                name: [str(each) for each in value] if isinstance(value, list) else str(value)
-                for name, value in row.items()
-            },
-        )
+        values = {
+            name: [str(each) for each in value] if isinstance(value, list) else str(value)
+            for name, value in row.items()
+        }
+        yield line, values
 
 
 def _read_delimited(file: TextIO, path: pathlib.Path) -> Iterator[tuple[int, Row]]:
-    # The format of .tsv has no quotes: there, a text may begin with one.
-    quoting = csv.QUOTE_NONE if path.suffix == ".tsv" else csv.QUOTE_MINIMAL
-    reader = csv.DictReader(file, delimiter=_DELIMITERS[path.suffix], quoting=quoting, strict=True)
+    """Reads the examples of a .csv or .tsv file, each with its line's number."""
+    reader = csv.DictReader(file, dialect=_DIALECTS[path.suffix], strict=True)
     try:
         for cells in reader:
             if None in cells or None in cells.values():
@@ -91,4 +95,5 @@ def _read_delimited(file: TextIO, path: pathlib.Path) -> Iterator[tuple[int, Row
                 row[CHOICES] = [choice for choice in choices if choice]
             yield reader.line_num, row
     except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {error}.") from None
+        # The inner reader's, as DictReader counts a line only when it has read all of it.
+        raise ValueError(f"{path}, line {reader.reader.line_num}: {error}.") from None

@@ -1,12 +1,10 @@
 """TensorFlow, imported when it is first used.
 
-The backbones, their objective and their optimizer run on any Keras backend. Modules that they share
-a package with, but that need TensorFlow, import it from here, so that `gpt1_keras` can be imported
-where TensorFlow is not installed. `importlib.util.LazyLoader` cannot do that: it looks for the
-module at once, and puts it into `sys.modules`, where other libraries look whether it is in use.
-
-An annotation such as `tf.Tensor` uses it too, unless the module has
-`from __future__ import annotations`.
+The backbones, their objective and their optimizer run on any Keras backend. Modules that need
+TensorFlow import it from here, so that `gpt1_keras` can be imported where it is not installed; they
+begin with `from __future__ import annotations`, as their signatures name TensorFlow's types.
+`importlib.util.LazyLoader` will not do: it looks for the module at once, and puts it into
+`sys.modules`, where other libraries look whether it is in use.
 """
 
 import importlib
@@ -24,6 +22,6 @@ class _LazyModule:
 
 
 if TYPE_CHECKING:
-    import tensorflow as tensorflow
+    import tensorflow
 else:
     tensorflow = _LazyModule("tensorflow")

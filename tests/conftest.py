@@ -1,4 +1,4 @@
-"""What all tests share: where the data lies, small models, and a run in the C++ runtime."""
+"""What all tests share: paths of data, small models, and runs in the C++ runtime."""
 
 import contextlib
 import gc
@@ -16,10 +16,10 @@ import pytest
 
 import gpt1_keras
 
-# Graphs are many small objects; looking for garbage among them took an eighth of the time.
+# Graphs are many small objects, and collecting garbage among them took an eighth of the time.
 gc.set_threshold(100_000, 50, 1000)
 
-# Real data sets, the original BPE files and the C++ runner lie outside the repository.
+# Real data sets, the original BPE files and the C++ runner are outside the repository.
 SHARED = pathlib.Path(os.environ.get("GPT1_KERAS_SHARED", "../shared")).absolute()
 DATA = SHARED / "data"
 
@@ -93,7 +93,7 @@ def run_cpp():
 
 @pytest.fixture(scope="session")
 def free_ports():
-    """A function that gives as many free ports as one asks for."""
+    """A function that finds a number of free ports."""
 
     def find(count):
         with contextlib.ExitStack() as stack:

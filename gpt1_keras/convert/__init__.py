@@ -1,4 +1,4 @@
-"""Published checkpoints in, and out again. Nothing is unpickled or downloaded."""
+"""Reading and writing published checkpoint formats. Nothing is unpickled or downloaded."""
 
 from gpt1_keras.convert.hugging_face import load_hugging_face, save_hugging_face
 from gpt1_keras.convert.openai import load_openai

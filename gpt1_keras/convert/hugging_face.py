@@ -1,9 +1,12 @@
 """Hugging Face's `openai-gpt` format: config.json, model.safetensors and the tokenizer's files."""
 
 import json
+import os
 import pathlib
+from typing import Any
 
 import keras
+import numpy as np
 import safetensors.numpy
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
@@ -14,7 +17,10 @@ from gpt1_keras.convert.weights import (
     require_files,
 )
 from gpt1_keras.files import atomic_path
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.models.layers import LAYER_NORM_EPSILON
+from gpt1_keras.tasks.causal_lm import GPT1CausalLM
+from gpt1_keras.tasks.raw_text_task import RawTextTask
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 
@@ -32,21 +38,22 @@ _NAMES = [
 ]
 
 
-def load_hugging_face(directory, normalization="bert"):
+def load_hugging_face(
+    directory: str | os.PathLike[str], normalization: str = "bert"
+) -> GPT1CausalLM:
     """Loads a checkpoint of `transformers`' OpenAIGPT models.
 
     Args:
-        directory: path of a folder with `config.json`, `model.safetensors`, `vocab.json` and
-            `merges.txt`.
-        normalization: how text becomes words: `"bert"` as `transformers` does it; for OpenAI's
-            weights, `"original"` is what they were trained with.
+        directory: a folder with `config.json`, `model.safetensors`, `vocab.json` and `merges.txt`.
+        normalization: how text becomes words: `"bert"`, as in `transformers`; or `"original"`, with
+            which OpenAI's weights were trained.
 
     Returns:
-        `GPT1CausalLM`, with its tokenizer.
+        The language model, with its preprocessor.
 
     Raises:
         FileNotFoundError: a file is missing. Pickled weights (`pytorch_model.bin`) are not read.
-        ValueError: the files do not fit each other.
+        ValueError: a file is damaged, or the files do not fit each other.
     """
     directory = pathlib.Path(directory)
     require_files(directory, [_CONFIG, _WEIGHTS, _VOCABULARY, _MERGES])
@@ -57,7 +64,7 @@ def load_hugging_face(directory, normalization="bert"):
         raise ValueError(f"{directory / _WEIGHTS} is damaged: {error}.") from None
     weights = {name.removeprefix("transformer."): array for name, array in weights.items()}
 
-    def take(name):
+    def take(name: str) -> np.ndarray:
         if name not in weights:
             raise ValueError(f"{directory / _WEIGHTS} has no array {name}.")
         return weights[name]
@@ -75,36 +82,37 @@ def load_hugging_face(directory, normalization="bert"):
     )
 
 
-def _read_config(path):
+def _read_config(path: pathlib.Path) -> dict[str, Any]:
+    """Reads a model's configuration, which must be GPT-1's."""
     config = read_json(path)
     if not isinstance(config, dict) or not {"n_layer", "n_head"} <= set(config):
         raise ValueError(f"{path} must be an object with n_layer and n_head.")
-    # Settings of the format that would be another architecture than the paper's.
+    # Other values of these would make another architecture than the paper's.
     for name, expected in (("afn", "gelu"), ("layer_norm_epsilon", LAYER_NORM_EPSILON)):
         if config.get(name, expected) != expected:
             raise ValueError(f"{path} has {name}={config[name]!r}; GPT-1 has {expected!r}.")
     return config
 
 
-def save_hugging_face(model, directory):
-    """Writes a model as `transformers` opens it (`OpenAIGPTLMHeadModel`, `OpenAIGPTTokenizer`).
+def save_hugging_face(model: RawTextTask, directory: str | os.PathLike[str]) -> None:
+    """Writes a model for `transformers` (`OpenAIGPTLMHeadModel`, `OpenAIGPTTokenizer`).
 
     Args:
         model: a task of this package, such as `GPT1CausalLM`, with a preprocessor.
-        directory: path of the folder to write, whole or not at all. An existing one is replaced.
+        directory: the folder to write, whole or not at all. It replaces an existing one.
 
     Raises:
         ValueError: the model has no preprocessor, and so no tokenizer; or its normalization is not
-            `"bert"`, or its feed-forward layers are not four times its width, which the format
-            takes for granted.
+            `"bert"`, or its `intermediate_dim` is not four times its `hidden_dim`, as the format
+            assumes.
     """
     if model.preprocessor is None:
         raise ValueError("Only a model with a preprocessor can be saved: its tokenizer is needed.")
     backbone, tokenizer = model.backbone, model.preprocessor.tokenizer
     if tokenizer.normalization != "bert":
         raise ValueError(
-            "The format needs a tokenizer with normalization='bert', as transformers would split "
-            f"text. Received: {tokenizer.normalization!r}."
+            "The format needs a tokenizer with normalization='bert', which is how transformers "
+            f"splits text. Received: {tokenizer.normalization!r}."
         )
     if backbone.intermediate_dim != 4 * backbone.hidden_dim:
         raise ValueError(
@@ -132,7 +140,8 @@ def save_hugging_face(model, directory):
         (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
 
 
-def _config(backbone):
+def _config(backbone: GPT1Backbone) -> dict[str, Any]:
+    """The content of config.json."""
     return {
         "model_type": "openai-gpt",
         "architectures": ["OpenAIGPTLMHeadModel"],
@@ -150,8 +159,8 @@ def _config(backbone):
     }
 
 
-def _fast_tokenizer(folder, tokenizer):
-    """The tokenizer as `tokenizers` has it, special tokens included."""
+def _fast_tokenizer(folder: pathlib.Path, tokenizer: GPT1Tokenizer) -> Tokenizer:
+    """Makes the same tokenizer for `tokenizers`, special tokens included."""
     fast = Tokenizer(
         models.BPE.from_file(
             str(folder / _VOCABULARY),

@@ -1,10 +1,12 @@
 """The checkpoint that the paper's authors released (openai/finetune-transformer-lm, `model/`)."""
 
+import os
 import pathlib
 
 import numpy as np
 
 from gpt1_keras.convert.weights import build_causal_lm, read_json, require_files
+from gpt1_keras.tasks.causal_lm import GPT1CausalLM
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 _VOCABULARY, _MERGES, _SHAPES = "encoder_bpe_40000.json", "vocab_40000.bpe", "params_shapes.json"
@@ -13,21 +15,22 @@ _ARRAYS_PER_BLOCK = 12
 _HEAD_DIM = 64  # the paper's; the files do not say
 
 
-def load_openai(directory, normalization="original"):
+def load_openai(directory: str | os.PathLike[str], normalization: str = "original") -> GPT1CausalLM:
     """Loads the released weights.
 
     Args:
-        directory: path of a folder with `params_0.npy` to `params_9.npy`, `params_shapes.json`,
+        directory: a folder with `params_0.npy` to `params_9.npy`, `params_shapes.json`,
             `encoder_bpe_40000.json` and `vocab_40000.bpe`.
-        normalization: how text becomes words. The weights were trained with `"original"`;
-            `"bert"` is what Hugging Face feeds them.
+        normalization: how text becomes words. The weights were trained with `"original"`; Hugging
+            Face uses them with `"bert"`.
 
     Returns:
-        `GPT1CausalLM`, with its tokenizer.
+        The language model, with its preprocessor.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: the files do not fit each other, or the normalization is unknown.
+        ValueError: a file is damaged, the files do not fit each other, or the normalization is
+            unknown.
     """
     directory = pathlib.Path(directory)
     require_files(directory, [*_PARTS, _SHAPES, _VOCABULARY, _MERGES])
@@ -54,7 +57,8 @@ def load_openai(directory, normalization="original"):
     return build_causal_lm(tokens, positions, blocks, tokens.shape[1] // _HEAD_DIM, tokenizer)
 
 
-def _read_array(path):
+def _read_array(path: pathlib.Path) -> np.ndarray:
+    """Reads an array, flattened. Raises ValueError, naming the file, if it is damaged."""
     try:
         return np.load(path, allow_pickle=False).reshape(-1)
     except (EOFError, ValueError) as error:

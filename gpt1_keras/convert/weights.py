@@ -1,17 +1,22 @@
-"""The decoder's weights as both published formats order them."""
+"""A model's weights in the order of both published formats, and files that both formats share."""
 
 import json
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+import keras
 import numpy as np
 
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.models.layers import INITIALIZER_STDDEV
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
 from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
+from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
-def block_variables(block):
-    """A block's twelve variables, in the order of the published checkpoints."""
+def block_variables(block: keras.layers.Layer) -> list[keras.Variable]:
+    """Returns a block's twelve variables, in the order of the published checkpoints."""
     attention = block.attention
     return [
         attention.qkv.kernel,
@@ -29,22 +34,25 @@ def block_variables(block):
     ]
 
 
-def build_causal_lm(tokens, positions, blocks, num_heads, tokenizer):
-    """Builds a language model around published weights.
+def build_causal_lm(
+    tokens: np.ndarray,
+    positions: np.ndarray,
+    blocks: Sequence[Sequence[np.ndarray]],
+    num_heads: int,
+    tokenizer: GPT1Tokenizer,
+) -> GPT1CausalLM:
+    """Builds a language model from published weights.
 
     Args:
-        tokens: float array `[vocabulary, hidden_dim]`. Rows that the tokenizer has beyond it, of
-            the special tokens, are drawn from N(0, 0.02).
+        tokens: float array `[vocabulary, hidden_dim]`. If it has no rows for the special tokens,
+            these are sampled from N(0, 0.02).
         positions: float array `[max_sequence_length, hidden_dim]`.
-        blocks: list of the blocks' twelve arrays each, in the order of `block_variables`.
-        num_heads: int.
-        tokenizer: `GPT1Tokenizer`.
-
-    Returns:
-        `GPT1CausalLM`.
+        blocks: each block's twelve arrays, in the order of `block_variables`.
+        num_heads: attention heads in a block.
+        tokenizer: the tokenizer of the weights.
 
     Raises:
-        ValueError: arrays whose shapes do not fit each other or the tokenizer.
+        ValueError: the arrays' shapes do not fit each other or the tokenizer.
     """
     missing = tokenizer.vocabulary_size() - len(tokens)
     if missing not in (0, len(tokenizer.special_tokens)):
@@ -77,14 +85,14 @@ def build_causal_lm(tokens, positions, blocks, num_heads, tokenizer):
     return GPT1CausalLM(backbone, preprocessor)
 
 
-def require_files(directory, names):
-    """Raises FileNotFoundError, naming what `directory` lacks of `names`."""
+def require_files(directory: pathlib.Path, names: Iterable[str]) -> None:
+    """Raises FileNotFoundError, naming the files that are missing in a folder."""
     missing = [name for name in names if not (directory / name).is_file()]
     if missing:
         raise FileNotFoundError(f"{directory} has no {', '.join(missing)}.")
 
 
-def read_json(path):
+def read_json(path: pathlib.Path) -> Any:
     """Reads a JSON file. Raises ValueError, naming the file, if it is damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))

@@ -1,10 +1,12 @@
-"""Named configurations of the decoder."""
+"""Named configurations of the backbones."""
+
+from typing import Any
 
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.models.lstm_backbone import LSTMBackbone
 
 # Arguments of `GPT1Backbone`, or of `LSTMBackbone` where the name says so.
-CONFIGURATIONS = {
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
     # The paper's (section 4.1): 117 million parameters.
     "gpt1_paper": {},
     # About 25 million with an 8,000-token vocabulary.
@@ -30,35 +32,32 @@ CONFIGURATIONS = {
         "intermediate_dim": 512,
         "max_sequence_length": 128,
     },
-    # The paper's comparison (section 5), and ones with about the parameters of the decoders above.
+    # The paper's comparison (section 5), and two with about as many parameters as those above.
     "lstm_paper": {"units": 2048},
     "lstm_tiny": {"units": 768, "hidden_dim": 256, "max_sequence_length": 256},
     "lstm_micro": {"units": 256, "hidden_dim": 128, "max_sequence_length": 128},
 }
 
 
-def configuration(name):
-    """The configuration of that name. Raises ValueError, naming those there are."""
+def configuration(name: str) -> dict[str, Any]:
+    """Returns a configuration. Raises ValueError, naming all of them, if there is none."""
     if name not in CONFIGURATIONS:
         raise ValueError(f"Unknown configuration {name!r}; expected one of {list(CONFIGURATIONS)}.")
     return CONFIGURATIONS[name]
 
 
-def build_backbone(name, vocabulary_size, **changes):
-    """A fresh decoder.
+def build_backbone(name: str, vocabulary_size: int, **changes: Any) -> GPT1Backbone | LSTMBackbone:
+    """Builds a backbone with random weights.
 
     Args:
         name: of a configuration.
-        vocabulary_size: int.
-        **changes: arguments that shall be other than the configuration's; `None` changes nothing.
-
-    Returns:
-        `GPT1Backbone` or `LSTMBackbone`.
+        vocabulary_size: how many ids the model embeds.
+        **changes: arguments that replace the configuration's; None changes nothing.
 
     Raises:
         ValueError: there is no such configuration.
     """
     arguments = dict(configuration(name))
     arguments |= {key: value for key, value in changes.items() if value is not None}
-    decoder_cls = LSTMBackbone if name.startswith("lstm_") else GPT1Backbone
-    return decoder_cls(vocabulary_size, **arguments)
+    backbone_cls = LSTMBackbone if name.startswith("lstm_") else GPT1Backbone
+    return backbone_cls(vocabulary_size, **arguments)

@@ -1,4 +1,4 @@
-"""The task that a preset holds, whichever it is."""
+"""Loading the task that a preset holds, whichever it is."""
 
 import json
 import os
@@ -16,29 +16,27 @@ def load_task(preset: str | os.PathLike[str], *classes: type[_Task]) -> _Task:
     """Loads the task that a preset holds.
 
     Args:
-        preset: name of a preset that ships, or path of a preset's folder.
-        *classes: the tasks that will do; by default any, also one of your own that is registered
-            with `keras.saving.register_keras_serializable`.
-
-    Returns:
-        One of the tasks.
+        preset: the name of a preset that ships, or the path of a preset's folder.
+        *classes: the accepted tasks; by default any, including a subclass of your own that is
+            registered with `keras.saving.register_keras_serializable`.
 
     Raises:
-        FileNotFoundError: there is no preset, or it holds no task.
-        ValueError: it is another task, damaged, or of a class that is not registered.
+        FileNotFoundError: there is no such preset, or it holds no task.
+        ValueError: the task is not of one of the classes, is damaged, or its class is not
+            registered.
     """
     folder = find_preset(preset)
     path = folder / "task.json"
     if not path.is_file():
-        raise FileNotFoundError(f"{preset} is no preset of a task: it has no task.json.")
+        raise FileNotFoundError(f"{preset} is not a preset of a task: it has no task.json.")
     try:
-        described = json.loads(path.read_text(encoding="utf-8"))
-        name, found = described["registered_name"], described["class_name"]
+        description = json.loads(path.read_text(encoding="utf-8"))
+        name, found = description["registered_name"], description["class_name"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} does not describe a task: {error!r}.") from None
     task_cls = keras.saving.get_registered_object(name)
     if not (isinstance(task_cls, type) and issubclass(task_cls, RawTextTask)):
-        raise ValueError(f"{preset} is a {found}, which is no task of gpt1_keras.")
+        raise ValueError(f"{preset} is a {found}, which is not a registered task of raw texts.")
     if classes and not issubclass(task_cls, classes):
         expected = " or ".join(each.__name__ for each in classes)
         raise ValueError(f"{preset} is a {found}; expected a {expected}.")

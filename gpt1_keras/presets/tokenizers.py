@@ -1,12 +1,14 @@
-"""Tokenizers from a folder, and what tells them apart."""
+"""Loading tokenizers from folders, and telling them apart."""
 
 import json
+import os
 import pathlib
+from typing import Any
 
 import keras
 
 from gpt1_keras.presets.pretrained import PRETRAINED, find_preset
-from gpt1_keras.tokenization.encoder import find_normalizer
+from gpt1_keras.tokenization.normalization import find_normalizer
 from gpt1_keras.tokenization.tokenizer import MERGES_FILE, VOCABULARY_FILE, GPT1Tokenizer
 
 _PRESET_FILE = "tokenizer.json"
@@ -14,25 +16,25 @@ _PRESET_ASSETS = pathlib.Path("assets", "tokenizer")
 _ORIGINAL_FILES = ("encoder_bpe_40000.json", "vocab_40000.bpe")
 
 
-def load_tokenizer(folder, normalization=None):
+def load_tokenizer(
+    folder: str | os.PathLike[str], normalization: str | None = None
+) -> GPT1Tokenizer:
     """Loads the tokenizer that a folder holds.
 
     Args:
-        folder: name of a preset that ships; or path of a preset or of what
-            `GPT1Tokenizer.save_to_preset` wrote (`tokenizer.json`); or of `vocabulary.json` and
-            `merges.txt`; or of the published vocabulary, `encoder_bpe_40000.json` and
+        folder: the name of a preset that ships; or the path of a folder with `tokenizer.json`, as
+            presets have and `GPT1Tokenizer.save_to_preset` writes; or with `vocabulary.json` and
+            `merges.txt`; or with the published vocabulary, `encoder_bpe_40000.json` and
             `vocab_40000.bpe`.
-        normalization: how text becomes words, `"bert"` or `"original"`. By default, as a preset
-            says, and `"bert"` with files that say nothing.
-
-    Returns:
-        `GPT1Tokenizer`.
+        normalization: how text becomes words, `"bert"` or `"original"`. By default, the preset's,
+            and `"bert"` for a vocabulary alone.
 
     Raises:
         FileNotFoundError: the folder holds none of these, or one file of two.
-        ValueError: a file is damaged, or the tokenizer is of another kind or normalization.
+        ValueError: a file is damaged, or the tokenizer is of another class or normalization.
     """
-    folder = find_preset(folder) if folder in PRETRAINED else pathlib.Path(folder)
+    ships = isinstance(folder, str) and folder in PRETRAINED
+    folder = find_preset(folder) if ships else pathlib.Path(folder)
     if (folder / _PRESET_FILE).is_file():
         tokenizer = _load_preset(folder)
         if normalization not in (None, tokenizer.normalization):
@@ -52,17 +54,17 @@ def load_tokenizer(folder, normalization=None):
     )
 
 
-def check_normalization(name):
-    """Raises ValueError unless there is a normalization of that name, or the name is None."""
+def check_normalization(name: str | None) -> None:
+    """Raises ValueError if a name is given that no normalization has."""
     if name is not None:
         find_normalizer(name)
 
 
-def describe_tokenizer(tokenizer):
-    """What the ids that a tokenizer gives depend on.
+def describe_tokenizer(tokenizer: GPT1Tokenizer) -> dict[str, Any]:
+    """Describes what a tokenizer's ids depend on.
 
     Returns:
-        dict: its `fingerprint`; `normalization`; `vocabulary_size`, special tokens included.
+        dict: `fingerprint`, `normalization`, and `vocabulary_size`, special tokens included.
     """
     return {
         "fingerprint": tokenizer.fingerprint,
@@ -71,10 +73,11 @@ def describe_tokenizer(tokenizer):
     }
 
 
-def _load_preset(folder):
+def _load_preset(folder: pathlib.Path) -> GPT1Tokenizer:
+    """Loads the tokenizer of a preset."""
     path = folder / _PRESET_FILE
     try:
-        # KerasHub's own loader wants a backbone beside the tokenizer.
+        # KerasHub's own loader requires a backbone beside the tokenizer.
         config = json.loads(path.read_text(encoding="utf-8"))
         tokenizer = keras.saving.deserialize_keras_object(config)
     except (ValueError, TypeError, KeyError, AttributeError) as error:

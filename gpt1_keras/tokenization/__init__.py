@@ -1,5 +1,5 @@
-"""Text to ids: Unicode normalisation and byte-pair encoding on integer tensors.
+"""Text to ids: normalization and byte-pair encoding on integer tensors.
 
-Everything that runs on text is written with core TensorFlow ops on flat integer tensors, so one
+Everything that runs on text is written in core TensorFlow ops on flat integer tensors, so one
 implementation serves eager calls, `tf.data` pipelines and SavedModels in the C++ runtime.
 """

@@ -1,47 +1,57 @@
 """The paper's input transformations (section 3.3): tokenized segments to framed, padded ids."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from gpt1_keras.lazy import tensorflow as tf
+
+if TYPE_CHECKING:
+    from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 SMALLEST_BUCKET = 16
 
 
-def frame(segments, tokenizer, sequence_length):
+def frame(
+    segments: Sequence[tf.RaggedTensor], tokenizer: GPT1Tokenizer, sequence_length: int
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Frames segments: `[start] first [delimiter] second ... [extract]`.
 
     One segment is classification's transformation, two (premise, hypothesis) are entailment's.
-    A text too long is cut on its right: one segment to `sequence_length` - 2 tokens, each of
-    several to `sequence_length // 2 - 2`, as in the released code.
+    A segment that is too long is truncated on its right: a single one to `sequence_length - 2`
+    tokens, each of several to `sequence_length // 2 - 2`, as in the released code.
 
     Args:
-        segments: list of ragged int32 `[batch, None]`, the token ids of one or two segments.
-        tokenizer: `GPT1Tokenizer`, for the special ids.
-        sequence_length: int, the most tokens a framed text may have.
-
-    Raises:
-        ValueError: a sequence_length that leaves no room for text.
+        segments: token ids of one or two segments, each int32 `[batch, None]`.
+        tokenizer: for the special ids.
+        sequence_length: the most tokens that a sequence may have.
 
     Returns:
-        `(ids, truncated)`: ragged int32 `[batch, None]`, and bool `[batch]`, whether a segment
-        was cut.
+        `(ids, truncated)`: int32 `[batch, None]`; and bool `[batch]`, whether a segment was
+        truncated.
+
+    Raises:
+        ValueError: `sequence_length` leaves no room for text.
     """
     limit = segment_limit(len(segments), sequence_length)
     lengths = [segment.row_lengths() for segment in segments]
-    pool, begins, (start, delimiter, extract) = _pool(segments, tokenizer)
-    none = tf.zeros_like(lengths[0])
-    pieces = [(start + none, 1 + none)]
-    for begin, length in zip(begins, lengths):
-        pieces += [(begin, tf.minimum(length, limit)), (delimiter + none, 1 + none)]
-    pieces[-1] = extract + none, 1 + none
-    begins, kept = _columns(pieces)
+    pool, starts, (start, delimiter, extract) = _pool(segments, tokenizer)
+    zero = tf.zeros_like(lengths[0])
+    pieces = [(start + zero, 1 + zero)]
+    for segment_start, length in zip(starts, lengths):
+        pieces += [(segment_start, tf.minimum(length, limit)), (delimiter + zero, 1 + zero)]
+    pieces[-1] = extract + zero, 1 + zero
+    piece_starts, kept = _columns(pieces)
     ids = tf.RaggedTensor.from_row_lengths(
-        tf.gather(pool, _ranges(begins, kept)), tf.reduce_sum(kept, axis=1), validate=False
+        tf.gather(pool, _ranges(piece_starts, kept)), tf.reduce_sum(kept, axis=1), validate=False
     )
     truncated = tf.reduce_any(tf.stack([length > limit for length in lengths]), axis=0)
     return ids, truncated
 
 
-def segment_limit(segments, sequence_length):
-    """The most tokens that each of so many segments keeps; see `frame` for them and the error."""
+def segment_limit(segments: int, sequence_length: int) -> int:
+    """The most tokens that each of `segments` segments keeps; see `frame` for its arguments."""
     limit = sequence_length - 2 if segments == 1 else sequence_length // 2 - 2
     if limit < 1:
         raise ValueError(
@@ -51,122 +61,131 @@ def segment_limit(segments, sequence_length):
     return limit
 
 
-def frame_choices(context, question, choices, tokenizer, sequence_length):
-    """Frames answers to a question, all behind the same `[start] context question`.
+def frame_choices(
+    context: tf.RaggedTensor,
+    question: tf.RaggedTensor,
+    choices: tf.RaggedTensor,
+    tokenizer: GPT1Tokenizer,
+    sequence_length: int,
+) -> tuple[dict[str, tf.RaggedTensor], tf.Tensor]:
+    """Frames the choices of a question as branches after a shared prefix.
 
-    Each answer goes on from there as `[delimiter] answer [extract]`; a sequence of the paper's is
-    the shared beginning and one such branch. The beginning stands only once, with the branches
-    behind it. Where a sequence would be too long, the context is cut on its right; an answer only
-    to `sequence_length // 2 - 2` tokens, and a question to what is left.
+    The shared prefix is `[start] context question`, and each branch `[delimiter] choice [extract]`.
+    The prefix with one branch is a sequence of the paper's; here the prefix appears once, followed
+    by all branches. Where a sequence would be too long, the context is truncated on its right; a
+    choice only to `sequence_length // 2 - 2` tokens, and a question to what is left.
 
     Args:
-        context, question: ragged int32 `[batch, None]`, token ids; a question may be empty.
-        choices: ragged int32 `[batch, None, None]`, the answers' token ids.
-        tokenizer: `GPT1Tokenizer`, for the special ids.
-        sequence_length: int, the most tokens of a beginning with a branch.
+        context, question: token ids, int32 `[batch, None]`; a question may be empty.
+        choices: token ids, int32 `[batch, None, None]`.
+        tokenizer: for the special ids.
+        sequence_length: the most tokens of the prefix with one branch.
 
     Returns:
-        `(tree, truncated)`: a dict of ragged int32 `[batch, None]` of `token_ids`, `positions`, and
-        `branches`, 0 in the beginning and 1, 2, ... in the branches; and bool `[batch]`, whether a
-        text was cut.
+        `(sequence, truncated)`: a dict of int32 `[batch, None]`: `token_ids`, `positions`, and
+        `branches`, 0 in the prefix and 1, 2, ... in the branches; and bool `[batch]`, whether a
+        text was truncated.
 
     Raises:
-        ValueError: a sequence_length that leaves no room for text.
+        ValueError: `sequence_length` leaves no room for text.
     """
     limit = segment_limit(2, sequence_length)
-    examples, answers, example = context.nrows(), choices.values, choices.value_rowids()
-    kept_answer = tf.minimum(answers.row_lengths(), limit)
-    # The beginning is the same for all answers, so the longest of them says how long it may be.
-    longest = tf.math.unsorted_segment_max(kept_answer, example, examples)
+    examples, choice_texts, example = context.nrows(), choices.values, choices.value_rowids()
+    kept_choice = tf.minimum(choice_texts.row_lengths(), limit)
+    # All choices share the prefix, so the longest of them limits its length.
+    longest = tf.math.unsorted_segment_max(kept_choice, example, examples)
     room = sequence_length - 3 - tf.maximum(longest, 0)
     kept_question = tf.minimum(question.row_lengths(), room)
     kept_context = tf.minimum(context.row_lengths(), room - kept_question)
-    cut_answers = tf.math.unsorted_segment_sum(
-        answers.row_lengths() - kept_answer, example, examples
+    removed_from_choices = tf.math.unsorted_segment_sum(
+        choice_texts.row_lengths() - kept_choice, example, examples
     )
     truncated = (
         (kept_context < context.row_lengths())
         | (kept_question < question.row_lengths())
-        | (cut_answers > 0)
+        | (removed_from_choices > 0)
     )
 
-    pool, begins, (start, delimiter, extract) = _pool([context, question, answers], tokenizer)
-    none, no_branch = tf.zeros_like(kept_context), tf.zeros_like(kept_answer)
-    beginnings = _columns(
-        [(start + none, 1 + none), (begins[0], kept_context), (begins[1], kept_question)]
+    pool, starts, special = _pool([context, question, choice_texts], tokenizer)
+    start, delimiter, extract = special
+    zero, branch_zero = tf.zeros_like(kept_context), tf.zeros_like(kept_choice)
+    prefixes = _columns(
+        [(start + zero, 1 + zero), (starts[0], kept_context), (starts[1], kept_question)]
     )
     branches = _columns(
         [
-            (delimiter + no_branch, 1 + no_branch),
-            (begins[2], kept_answer),
-            (extract + no_branch, 1 + no_branch),
+            (delimiter + branch_zero, 1 + branch_zero),
+            (starts[2], kept_choice),
+            (extract + branch_zero, 1 + branch_zero),
         ]
     )
-    # Each example's beginning, and behind it its branches.
+    # Each example's prefix, followed by its branches.
     order = tf.argsort(tf.concat([tf.range(examples), example], axis=0), stable=True)
 
-    def ordered(of_beginnings, of_branches):
-        return tf.gather(tf.concat([of_beginnings, of_branches], axis=0), order)
+    def ordered(of_prefixes: tf.Tensor, of_branches: tf.Tensor) -> tf.Tensor:
+        return tf.gather(tf.concat([of_prefixes, of_branches], axis=0), order)
 
-    begins, kept = (ordered(*columns) for columns in zip(beginnings, branches))
-    beginning_lengths = tf.reduce_sum(beginnings[1], axis=1)
-    first_positions = ordered(none, tf.gather(beginning_lengths, example))
+    piece_starts, kept = (ordered(*columns) for columns in zip(prefixes, branches))
+    prefix_lengths = tf.reduce_sum(prefixes[1], axis=1)
+    first_positions = ordered(zero, tf.gather(prefix_lengths, example))
     positions = first_positions[:, tf.newaxis] + tf.cumsum(kept, axis=1, exclusive=True)
-    number = 1 + tf.range(tf.size(example, tf.int64)) - tf.gather(choices.row_starts(), example)
+    branch = 1 + tf.range(tf.size(example, tf.int64)) - tf.gather(choices.row_starts(), example)
     ends = tf.cumsum(tf.reduce_sum(kept, axis=1))
     part = tf.searchsorted(ends, tf.range(tf.reduce_sum(kept)), side="right")
     flat = {
-        "token_ids": tf.gather(pool, _ranges(begins, kept)),
+        "token_ids": tf.gather(pool, _ranges(piece_starts, kept)),
         "positions": tf.cast(_ranges(positions, kept), tf.int32),
-        "branches": tf.cast(tf.gather(ordered(none, number), part), tf.int32),
+        "branches": tf.cast(tf.gather(ordered(zero, branch), part), tf.int32),
     }
-    in_branches = tf.math.unsorted_segment_sum(
+    branches_lengths = tf.math.unsorted_segment_sum(
         tf.reduce_sum(branches[1], axis=1), example, examples
     )
-    tree = {
+    sequence = {
         name: tf.RaggedTensor.from_row_lengths(
-            values, beginning_lengths + in_branches, validate=False
+            values, prefix_lengths + branches_lengths, validate=False
         )
         for name, values in flat.items()
     }
-    return tree, truncated
+    return sequence, truncated
 
 
 # Ragged tensors' own functions would do, but in hundreds of ops, and an op costs time however small
-# its tensors are. So texts are put together from pieces of one flat tensor.
+# its tensors are. So sequences are assembled from pieces of one flat tensor.
 
 
-def _pool(texts, tokenizer):
-    """All tokens of ragged texts one behind the other, and the special ones behind them.
+def _pool(
+    texts: Sequence[tf.RaggedTensor], tokenizer: GPT1Tokenizer
+) -> tuple[tf.Tensor, list[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+    """One flat tensor of all tokens of ragged texts, followed by the special tokens.
 
     Returns:
-        `(tokens, begins, specials)`: int32; int64 `[rows]` for each of the texts, where its rows
-        begin; and the places of `[start]`, `[delimiter]` and `[extract]`.
+        `(tokens, starts, specials)`: int32; for each of the texts int64 `[rows]`, the index of its
+        rows' first tokens; and the indices of `[start]`, `[delimiter]` and `[extract]`.
     """
     specials = [tokenizer.start_token_id, tokenizer.delimiter_token_id, tokenizer.extract_token_id]
     tokens = tf.concat([*(text.values for text in texts), specials], axis=0)
-    begins, size = [], tf.zeros((), tf.int64)
+    starts, length = [], tf.zeros((), tf.int64)
     for text in texts:
-        begins.append(size + text.row_starts())
-        size += tf.size(text.values, tf.int64)
-    return tokens, begins, (size, size + 1, size + 2)
+        starts.append(length + text.row_starts())
+        length += tf.size(text.values, tf.int64)
+    return tokens, starts, (length, length + 1, length + 2)
 
 
-def _columns(pieces):
-    """Begins and lengths `[rows, pieces]` from a list of (begin, length) `[rows]`."""
+def _columns(pieces: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> list[tf.Tensor]:
+    """Stacks a list of (start, length) `[rows]` to starts and lengths `[rows, pieces]`."""
     return [tf.stack(column, axis=1) for column in zip(*pieces)]
 
 
-def _ranges(begins, lengths):
-    """All numbers of all pieces, one piece behind the other, int64 `[sum of lengths]`."""
-    begins = tf.reshape(begins, [-1])
-    return tf.ragged.range(begins, begins + tf.reshape(lengths, [-1])).values
+def _ranges(starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """All indices of all pieces, one piece after the other: int64 `[sum of lengths]`."""
+    starts = tf.reshape(starts, [-1])
+    return tf.ragged.range(starts, starts + tf.reshape(lengths, [-1])).values
 
 
-def bucket_lengths(sequence_length):
-    """The lengths that texts are padded to: 16, 24, 32, 48, 64, ... and `sequence_length`.
+def bucket_lengths(sequence_length: int) -> list[int]:
+    """The lengths that sequences are padded to: 16, 24, 32, 48, 64, ... and `sequence_length`.
 
-    Steps of 1.5 and 1.33 bound padding to a third of a text, and graphs to a dozen shapes.
+    Steps of 1.5 and 1.33 bound padding to a third of a sequence, and graphs to a dozen shapes.
     """
     lengths = []
     length = SMALLEST_BUCKET
@@ -176,13 +195,15 @@ def bucket_lengths(sequence_length):
     return [length for length in lengths if length < sequence_length] + [sequence_length]
 
 
-def pad(ids, tokenizer, sequence_length):
-    """Pads framed ids on the right, to the smallest bucket that holds the longest.
+def pad(
+    ids: tf.RaggedTensor, tokenizer: GPT1Tokenizer, sequence_length: int
+) -> dict[str, tf.Tensor]:
+    """Pads framed ids on the right, to the smallest bucket that holds the longest sequence.
 
     Args:
-        ids: ragged int32 `[batch, None]`, no row longer than `sequence_length`.
-        tokenizer: `GPT1Tokenizer`, for the padding id.
-        sequence_length: int, the longest bucket.
+        ids: int32 `[batch, None]`, no row longer than `sequence_length`.
+        tokenizer: for the padding id.
+        sequence_length: the longest bucket.
 
     Returns:
         dict of int32 `[batch, bucket]`: `token_ids`, and `padding_mask`, 1 where a token is.
@@ -194,32 +215,42 @@ def pad(ids, tokenizer, sequence_length):
     }
 
 
-def pad_choices(tree, tokenizer, sequence_length):
-    """Pads what `frame_choices` gives, to the smallest bucket that holds the longest.
+def pad_choices(
+    sequence: dict[str, tf.RaggedTensor], tokenizer: GPT1Tokenizer, sequence_length: int
+) -> dict[str, tf.Tensor]:
+    """Pads what `frame_choices` returns, to the smallest bucket that holds the longest sequence.
+
+    Args:
+        sequence: dict of int32 `[batch, None]`: `token_ids`, `positions` and `branches`.
+        tokenizer: for the padding id.
+        sequence_length: as for `frame_choices`. All branches together may be longer.
 
     Returns:
-        dict of int32 `[batch, bucket]`: `token_ids`, `positions` and `branches`, -1 where no token
-        is; and of int32 `[batch, most choices]`: `extract_indices`, where each branch ends, or -1
-        for a choice that is not there.
+        dict of int32 `[batch, bucket]`: `token_ids`, `positions` and `branches`, -1 in the padding;
+        and of int32 `[batch, most choices]`: `extract_indices`, where each branch ends, or -1 where
+        an example has fewer choices.
     """
-    # Many answers behind one beginning may be longer than any one sequence.
+    # Many branches after one prefix may be longer than any one sequence.
     lengths = bucket_lengths(sequence_length)
     lengths += [sequence_length * 2**i for i in range(1, 8)]
-    length = _bucket(tree["token_ids"], lengths)
-    fill = {"token_ids": tokenizer.pad_token_id, "positions": 0, "branches": -1}
+    length = _bucket(sequence["token_ids"], lengths)
+    padding = {"token_ids": tokenizer.pad_token_id, "positions": 0, "branches": -1}
     padded = {
-        name: ragged.to_tensor(fill[name], shape=tf.stack([-1, length]))
-        for name, ragged in tree.items()
+        name: ragged.to_tensor(padding[name], shape=tf.stack([-1, length]))
+        for name, ragged in sequence.items()
     }
     ends = tf.where(padded["token_ids"] == tokenizer.extract_token_id)
     padded["extract_indices"] = tf.RaggedTensor.from_value_rowids(
-        tf.cast(ends[:, 1], tf.int32), ends[:, 0], nrows=tree["token_ids"].nrows(), validate=False
+        tf.cast(ends[:, 1], tf.int32),
+        ends[:, 0],
+        nrows=sequence["token_ids"].nrows(),
+        validate=False,
     ).to_tensor(-1)
     return padded
 
 
-def _bucket(ids, lengths):
-    """The smallest length that holds all rows."""
-    lengths = tf.constant(lengths, tf.int64)
+def _bucket(ids: tf.RaggedTensor, lengths: Sequence[int]) -> tf.Tensor:
+    """The smallest of the lengths that holds all rows."""
+    buckets = tf.constant(lengths, tf.int64)
     longest = tf.reduce_max(tf.concat([ids.row_lengths(), [0]], axis=0))
-    return tf.reduce_min(tf.boolean_mask(lengths, lengths >= longest))
+    return tf.reduce_min(tf.boolean_mask(buckets, buckets >= longest))

@@ -1,52 +1,58 @@
 """Learning a byte-pair encoding from text."""
 
+from __future__ import annotations
+
 import collections
+import functools
 import itertools
 import json
+from collections.abc import Callable, Iterable, Iterator
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.encoder import find_normalizer
 from gpt1_keras.tokenization.lookup.ragged import join_rows
+from gpt1_keras.tokenization.normalization import find_normalizer
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 
-MAX_ALPHABET = 1000  # characters beyond this many, the rarest ones, are unknown
+MAX_ALPHABET = 1000  # letters beyond this many, the rarest ones, are unknown
 _BATCH = 1024  # texts
 _REPEATS = 1000  # of a word, in a text for the trainer
 
 
-def learn_merges(texts, num_merges, min_frequency=2, normalization="bert"):
+def learn_merges(
+    texts: Iterable[str], num_merges: int, min_frequency: int = 2, normalization: str = "bert"
+) -> tuple[dict[str, int], list[str]]:
     """Learns merges from text, with Hugging Face's trainer.
 
     Args:
-        texts: iterable of strings.
-        num_merges: int, the number of merges at most.
-        min_frequency: int, how often a pair must occur to be merged.
-        normalization: name of the normalisation.
+        texts: any number of strings.
+        num_merges: the most merges to learn.
+        min_frequency: how often a pair must occur to be merged.
+        normalization: name of the normalization.
 
     Returns:
         `(vocabulary, merges)`: a dict from token to id, laid out as the original vocabulary is
-        (`<unk>`, characters, characters that end a word, products), and the list of merges. The
-        word for a line's end, where the normalisation has one, is always in it.
+        (`<unk>`, letters, letters that end a word, products), and the list of merges. The word for
+        a line's end, where the normalization has one, is always among the tokens.
 
     Raises:
-        ValueError: an unknown normalisation, or texts without any word.
+        ValueError: the normalization is unknown, or the texts hold no word.
     """
     words = _count_words(texts, normalization)
     alphabet = _alphabet(words)
     if not alphabet:
         raise ValueError("Cannot learn merges: the texts hold no word.")
     line_end = find_normalizer(normalization).line_end
-    if line_end is not None:  # single lines, learned from, have none
+    if line_end is not None:  # which texts of a single line lack
         alphabet = sorted({*alphabet, line_end})
-    finals = [f"{character}{END_OF_WORD}" for character in alphabet]
+    finals = [f"{letter}{END_OF_WORD}" for letter in alphabet]
     tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, end_of_word_suffix=END_OF_WORD))
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
     trainer = trainers.BpeTrainer(
         vocab_size=1 + 2 * len(alphabet) + num_merges,
-        # The trainer breaks ties between merges by its numbers for the characters, and would
-        # number them as its hash table has them. Given beforehand, they are the same in every run.
+        # The trainer breaks ties between merges by the letters' ids, and would assign these in the
+        # order of its hash table. Given beforehand, they are the same in every run.
         special_tokens=[UNKNOWN, *alphabet, *finals],
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),
@@ -57,21 +63,15 @@ def learn_merges(texts, num_merges, min_frequency=2, normalization="bert"):
     tokenizer.train_from_iterator(_repeat(words), trainer)
     merges = json.loads(tokenizer.to_str())["model"]["merges"][:num_merges]
     products = [left + right for left, right in merges]
-    # Two merges may give the same token; it is listed once.
+    # Two merges may make the same token; it is listed once.
     tokens = dict.fromkeys([UNKNOWN, *alphabet, *finals, *products])
     vocabulary = {token: id for id, token in enumerate(tokens)}
     return vocabulary, [f"{left} {right}" for left, right in merges]
 
 
-def _count_words(texts, normalization):
-    """How often each word of the texts occurs: a Counter."""
-    normalizer = find_normalizer(normalization)()
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-    def split(texts):
-        chunks, words = normalizer.split(texts)
-        return join_rows(words, chunks).values
-
+def _count_words(texts: Iterable[str], normalization: str) -> collections.Counter[str]:
+    """How often each word of the texts occurs."""
+    split = _word_splitter(normalization)
     counts: collections.Counter[bytes] = collections.Counter()
     texts = iter(texts)
     while batch := list(itertools.islice(texts, _BATCH)):
@@ -79,18 +79,31 @@ def _count_words(texts, normalization):
     return collections.Counter({word.decode(): count for word, count in counts.items()})
 
 
-def _repeat(words):
-    """Texts in which each word occurs as often as it is counted, parted by blanks."""
+@functools.cache
+def _word_splitter(normalization: str) -> Callable[[tf.Tensor], tf.Tensor]:
+    """A graph that splits texts into words, string `[batch]` to string `[words]`, traced once."""
+    normalizer = find_normalizer(normalization)()
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def split(texts: tf.Tensor) -> tf.Tensor:
+        chunks, words = normalizer.split(texts)
+        return join_rows(words, chunks).values
+
+    return split
+
+
+def _repeat(words: collections.Counter[str]) -> Iterator[str]:
+    """Texts in which each word occurs as often as it was counted, separated by spaces."""
     for word, count in words.items():
         for start in range(0, count, _REPEATS):
             yield " ".join([word] * min(_REPEATS, count - start))
 
 
-def _alphabet(words):
-    """The most frequent characters of counted words, sorted."""
+def _alphabet(words: collections.Counter[str]) -> list[str]:
+    """The most frequent letters of counted words, sorted."""
     counts: collections.Counter[str] = collections.Counter()
     for word, count in words.items():
-        for character in word:
-            counts[character] += count
-    frequent = sorted(counts, key=lambda character: (-counts[character], character))
+        for letter in word:
+            counts[letter] += count
+    frequent = sorted(counts, key=lambda letter: (-counts[letter], letter))
     return sorted(frequent[:MAX_ALPHABET])

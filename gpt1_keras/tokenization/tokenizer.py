@@ -1,16 +1,22 @@
-"""GPT1Tokenizer, the Keras face of the byte-pair encoding in `gpt1_keras.tokenization`."""
+"""GPT1Tokenizer: byte-pair encoding as a KerasHub tokenizer."""
+
+from __future__ import annotations
 
 import hashlib
 import json
 import os
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import keras
 import keras_hub
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.tokenization.encoder import NORMALIZATIONS, Encoder, find_normalizer
+from gpt1_keras.tokenization.encoder import Encoder
 from gpt1_keras.tokenization.learning import learn_merges
+from gpt1_keras.tokenization.normalization import NORMALIZATIONS, find_normalizer
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
 
 VOCABULARY_FILE = "vocabulary.json"
@@ -22,17 +28,18 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
     """Turns strings into the ids of GPT-1's byte-pair encoding.
 
     It runs on core TensorFlow ops, so the ids are the same in eager mode, in `tf.data` and in a
-    SavedModel. To the vocabulary's tokens it adds the three of the paper's input transformations
-    (section 3.3), which no text can contain: `<start>`, `<delimiter>` and `<extract>`, in this
-    order, behind the vocabulary.
+    SavedModel. After the vocabulary's tokens come the three special tokens of the paper's input
+    transformations (section 3.3), which no text can contain: `<start>`, `<delimiter>` and
+    `<extract>`, in this order.
 
     Args:
-        vocabulary: path of the original format's JSON file, or dict from token to id.
+        vocabulary: path of the original format's JSON file, or a mapping from token to id.
         merges: path of the original format's merges file, or list of `"left right"` strings.
             Without vocabulary and merges, the tokenizer waits for `load_assets`.
-        normalization: how text becomes words: `"bert"`, as Hugging Face's tokenizer does it, or
+        normalization: how text becomes words: `"bert"`, as in Hugging Face's tokenizer, or
             `"original"`, as the published weights were trained (docs/tokenization.md). Presets and
-            exports carry this name.
+            exports store this name.
+        **kwargs: further arguments of `keras_hub.tokenizers.Tokenizer`.
 
     Raises:
         FileNotFoundError: a file does not exist.
@@ -48,53 +55,73 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
 
     backbone_cls = GPT1Backbone
 
-    def __init__(self, vocabulary=None, merges=None, normalization="bert", **kwargs):
+    def __init__(
+        self,
+        vocabulary: str | os.PathLike[str] | Mapping[str, int] | None = None,
+        merges: str | os.PathLike[str] | Iterable[str] | None = None,
+        normalization: str = "bert",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if (vocabulary is None) != (merges is None):
+            received = "merges" if vocabulary is None else "vocabulary"
             raise ValueError(
                 "A tokenizer needs both `vocabulary` and `merges`, or neither. Received only "
-                f"`{'merges' if vocabulary is None else 'vocabulary'}`."
+                f"`{received}`."
             )
         find_normalizer(normalization)
         self.normalization = normalization
         self.file_assets = [VOCABULARY_FILE, MERGES_FILE]
-        self.pad_token_id = 0  # any id: what is padded is masked
-        self._vocabulary = None
-        self._saved_fingerprint = None
+        self.pad_token_id = 0  # any id: padding is masked
+        self._vocabulary: Vocabulary | None = None
+        self._saved_fingerprint: str | None = None
         self.built = True
         self._add_special_token("<start>", "start_token")
         self._add_special_token("<delimiter>", "delimiter_token")
         self._add_special_token("<extract>", "extract_token")
-        if vocabulary is not None:
+        if vocabulary is not None and merges is not None:
             self.set_vocabulary_and_merges(vocabulary, merges)
 
     @classmethod
-    def learn(cls, texts, num_merges=40000, min_frequency=2, normalization="bert", **kwargs):
+    def learn(
+        cls,
+        texts: Iterable[str],
+        num_merges: int = 40000,
+        min_frequency: int = 2,
+        normalization: str = "bert",
+        **kwargs: Any,
+    ) -> GPT1Tokenizer:
         """Learns a vocabulary from text, with Hugging Face's `tokenizers`.
 
         Args:
-            texts: iterable of strings.
-            num_merges: int, the number of merges at most. The paper's vocabulary has 40,000.
-            min_frequency: int, how often a pair must occur to be merged.
+            texts: any number of strings.
+            num_merges: the most merges to learn. The paper's vocabulary has 40,000.
+            min_frequency: how often a pair must occur to be merged.
             normalization: see the class.
             **kwargs: further arguments of the class.
 
-        Returns:
-            `GPT1Tokenizer`.
+        Raises:
+            ValueError: the normalization is unknown, or the texts hold no word.
         """
         vocabulary, merges = learn_merges(texts, num_merges, min_frequency, normalization)
         return cls(vocabulary, merges, normalization=normalization, **kwargs)
 
-    def set_vocabulary_and_merges(self, vocabulary, merges):
+    def set_vocabulary_and_merges(
+        self,
+        vocabulary: str | os.PathLike[str] | Mapping[str, int],
+        merges: str | os.PathLike[str] | Iterable[str],
+    ) -> None:
         """Replaces the vocabulary; see the class for the arguments and errors."""
-        # Each graph that calls the tokenizer captures its tables, so they are made in no graph.
+        # Every graph that calls the tokenizer captures its tables, so they are made outside graphs.
         with tf.init_scope(), tf.device("cpu"):
             self._vocabulary = Vocabulary(vocabulary, merges)
             specials = [self.start_token, self.delimiter_token, self.extract_token]
             if not self._vocabulary.token_to_id.keys().isdisjoint(specials):
                 raise ValueError(f"The vocabulary must not hold the special tokens {specials}.")
-            self._tokens = self._vocabulary.tokens + specials
-            self._ids = {token: id for id, token in enumerate(self._tokens)}
+            # Views of dicts, as Keras would track each of a list's or dict's thousands of items.
+            tokens = dict(enumerate(self._vocabulary.tokens + specials))
+            self._tokens = types.MappingProxyType(tokens)
+            self._ids = types.MappingProxyType({token: id for id, token in tokens.items()})
             pieces = [token.replace(END_OF_WORD, " ") for token in self._vocabulary.tokens]
             self._pieces = tf.constant([*pieces, *(f"{token} " for token in specials)])
             self._encode = tf.function(
@@ -104,63 +131,64 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
             )
         self._update_special_token_ids()
 
-    def get_vocabulary(self):
-        """The list of all tokens in the order of their ids, special tokens last."""
+    def get_vocabulary(self) -> list[str]:
+        """Returns all tokens in the order of their ids, special tokens last."""
         self._check_vocabulary()
-        return list(self._tokens)
+        return list(self._tokens.values())
 
-    def vocabulary_size(self):
-        """The number of ids, special tokens included."""
+    def vocabulary_size(self) -> int:
+        """Returns the number of ids, special tokens included."""
         self._check_vocabulary()
         return len(self._tokens)
 
     @property
-    def line_end_id(self):
-        """The id of a line's end, int; `None` where the normalization keeps none."""
+    def line_end_id(self) -> int | None:
+        """The id of a line's end; None where the normalization drops line ends."""
         line_end = find_normalizer(self.normalization).line_end
         return None if line_end is None else self.token_to_id(line_end + END_OF_WORD)
 
     @property
-    def vocabulary(self):
-        """The `Vocabulary`: tokens and merges, without the special tokens."""
-        self._check_vocabulary()
-        return self._vocabulary
+    def vocabulary(self) -> Vocabulary:
+        """The tokens and merges, without the special tokens."""
+        return self._check_vocabulary()
 
     @property
-    def fingerprint(self):
-        """SHA-256 of all that the ids depend on: vocabulary, merges and normalisation; str."""
-        self._check_vocabulary()
+    def fingerprint(self) -> str:
+        """SHA-256 of all that the ids depend on: vocabulary, merges and normalization."""
         return self._fingerprint_with(self.normalization)
 
-    def _fingerprint_with(self, normalization):
-        content = [self._tokens, self._vocabulary.merges_text(), normalization]
+    def _fingerprint_with(self, normalization: str) -> str:
+        """The fingerprint that the tokenizer would have with another normalization."""
+        merges_text = self._check_vocabulary().merges_text()
+        content = [list(self._tokens.values()), merges_text, normalization]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
-    def id_to_token(self, id):
-        """The token of an id. Raises ValueError for an id outside the vocabulary."""
+    def id_to_token(self, id: int) -> str:
+        """Returns the token of an id. Raises ValueError if the id is outside the vocabulary."""
         if not 0 <= id < self.vocabulary_size():
             raise ValueError(f"`id` must be in [0, {self.vocabulary_size()}). Received: {id}")
         return self._tokens[id]
 
-    def token_to_id(self, token):
-        """The id of a token; that of `<unk>` for a token outside the vocabulary."""
+    def token_to_id(self, token: str) -> int:
+        """Returns the id of a token, or that of `<unk>` if it is outside the vocabulary."""
         self._check_vocabulary()
         return self._ids.get(token, self._ids[UNKNOWN])
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Any, training: bool | None = None) -> tf.Tensor | tf.RaggedTensor:
+        """Encodes strings; see `tokenize`."""
         # The base class would turn ragged tensors into lists in eager mode.
         return self.tokenize(inputs)
 
-    def tokenize(self, inputs):
+    def tokenize(self, inputs: Any) -> tf.Tensor | tf.RaggedTensor:
         """Encodes strings.
 
         Args:
-            inputs: a string, or a string tensor or list of any shape. UTF-8; `bert` drops bytes
-                that are not, and `original` reads them as U+FFFD.
+            inputs: a string, or a string tensor or list of any shape. UTF-8; `bert` drops invalid
+                bytes, and `original` reads them as U+FFFD.
 
         Returns:
-            int32: a tensor `[length]` for one string; else a `tf.RaggedTensor` of the inputs'
-            shape with a ragged dimension behind.
+            int32: `[length]` for one string; else a `tf.RaggedTensor` of the inputs' shape plus a
+            ragged dimension.
         """
         self._check_vocabulary()
         inputs = tf.convert_to_tensor(inputs, tf.string)
@@ -175,14 +203,14 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
             )
         return ids
 
-    def tokenize_each(self, batches):
-        """Encodes batches of strings at once, as each call costs time however few texts it has.
+    def tokenize_each(self, batches: Sequence[tf.Tensor]) -> list[tf.RaggedTensor]:
+        """Encodes several batches of strings in one call, as each call has a fixed cost.
 
         Args:
-            batches: list of string tensors `[batch]`, which may differ in length.
+            batches: string `[batch]` each; they may differ in length.
 
         Returns:
-            list of `tf.RaggedTensor`, int32 `[batch, None]`.
+            int32 `[batch, None]` for each of them.
         """
         if len(batches) == 1:
             return [self.tokenize(batches[0])]
@@ -193,8 +221,8 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
             tf.RaggedTensor.from_row_lengths(*each, validate=False) for each in zip(values, lengths)
         ]
 
-    def detokenize(self, inputs):
-        """Decodes ids to text: words parted by blanks, as normalised.
+    def detokenize(self, inputs: Any) -> str | list[str] | tf.Tensor:
+        """Decodes ids to normalized words, separated by spaces.
 
         Args:
             inputs: int tensor, ragged tensor or list, `[length]` or `[batch, length]`.
@@ -214,23 +242,25 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
             return texts.decode("utf-8")
         return [text.decode("utf-8") for text in texts]
 
-    def save_files(self, vocabulary_path, merges_path):
+    def save_files(
+        self, vocabulary_path: str | os.PathLike[str], merges_path: str | os.PathLike[str]
+    ) -> None:
         """Writes the two files of the original format, without the special tokens."""
-        self._check_vocabulary()
-        self._vocabulary.save(vocabulary_path, merges_path)
+        self._check_vocabulary().save(vocabulary_path, merges_path)
 
-    def save_assets(self, dir_path):
+    def save_assets(self, dir_path: str | os.PathLike[str]) -> None:
         """Writes the vocabulary and the merges to a directory, as Keras and presets do."""
         self.save_files(
             os.path.join(dir_path, VOCABULARY_FILE), os.path.join(dir_path, MERGES_FILE)
         )
 
-    def load_assets(self, dir_path):
+    def load_assets(self, dir_path: str | os.PathLike[str]) -> None:
         """Reads what `save_assets` wrote.
 
         Raises:
-            ValueError: the tokenizer is a saved one, and these are not the files it had, or it
-                had another normalization.
+            FileNotFoundError: a file is missing.
+            ValueError: the tokenizer comes from a saved configuration, and was saved with other
+                files or another normalization.
         """
         self.set_vocabulary_and_merges(
             os.path.join(dir_path, VOCABULARY_FILE), os.path.join(dir_path, MERGES_FILE)
@@ -248,23 +278,27 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
             f"its fingerprint is {self.fingerprint}; expected {self._saved_fingerprint}."
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments for Keras, and the vocabulary's fingerprint."""
         config = {**super().get_config(), "normalization": self.normalization}
-        # A model's weights mean nothing with other ids, so what is saved remembers which they were.
+        # A model's weights mean nothing with other ids, so a saved tokenizer remembers its own.
         fingerprint = self.fingerprint if self._vocabulary else self._saved_fingerprint
         return {**config, "fingerprint": fingerprint} if fingerprint else config
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: Mapping[str, Any]) -> GPT1Tokenizer:
+        """Makes a tokenizer, without a vocabulary, from what `get_config` returned."""
         config = dict(config)
         fingerprint = config.pop("fingerprint", None)
         tokenizer = super().from_config(config)
         tokenizer._saved_fingerprint = fingerprint
         return tokenizer
 
-    def _check_vocabulary(self):
+    def _check_vocabulary(self) -> Vocabulary:
+        """The vocabulary. Raises ValueError if there is none yet."""
         if self._vocabulary is None:
             raise ValueError(
                 "The tokenizer has no vocabulary yet: give it `vocabulary` and `merges`, or call "
                 "`load_assets`."
             )
+        return self._vocabulary

@@ -1,7 +1,9 @@
-"""The two files of the original format, and what makes them fit each other."""
+"""A vocabulary and its merges: the two files of the original format, which must fit each other."""
 
 import json
 import os
+from collections.abc import Iterable, Mapping
+from typing import TextIO
 
 import numpy as np
 
@@ -11,20 +13,30 @@ _HEADER = "#version: 0.2"
 
 
 class Vocabulary:
-    """The symbols and merges of a byte-pair encoding over characters.
+    """The tokens and merges of a byte-pair encoding over letters.
 
     Args:
-        tokens: path of a JSON file, or dict, from token to id: `<unk>`, single characters with and
-            without `</w>`, and the products of the merges. The ids are 0 to n - 1.
-        merges: path of a text file with one merge a line, or list of `"left right"` strings, in
+        tokens: path of a JSON file, or a mapping, from token to id: `<unk>`, single letters with
+            and without `</w>`, and the products of the merges. The ids are 0 to n - 1.
+        merges: path of a text file with one merge per line, or list of `"left right"` strings, in
             order of rank. A first line that starts with `#version` is skipped.
+
+    Attributes:
+        token_to_id: dict from token to id.
+        tokens: list of the tokens in the order of their ids.
+        merges: list of the merges, `(left, right)`, in order of rank.
+        left, right, product: int32 arrays `[merges]`, the ids of each merge's sides and product.
 
     Raises:
         FileNotFoundError: a path does not exist.
         ValueError: the ids are not 0 to n - 1, `<unk>` is missing, or a merge does not fit.
     """
 
-    def __init__(self, tokens, merges):
+    def __init__(
+        self,
+        tokens: str | os.PathLike[str] | Mapping[str, int],
+        merges: str | os.PathLike[str] | Iterable[str],
+    ) -> None:
         self.token_to_id = _read_tokens(tokens)
         self.merges = _read_merges(merges)
         ids = list(self.token_to_id.values())
@@ -41,7 +53,8 @@ class Vocabulary:
         pairs = [self._merge_ids(rank, merge) for rank, merge in enumerate(self.merges)]
         self.left, self.right, self.product = np.array(pairs, np.int32).reshape(-1, 3).T
 
-    def _merge_ids(self, rank, merge):
+    def _merge_ids(self, rank: int, merge: tuple[str, str]) -> list[int]:
+        """The ids of a merge's sides and product, where they fit."""
         left, right = merge
         if left.endswith(END_OF_WORD):
             raise ValueError(
@@ -57,31 +70,34 @@ class Vocabulary:
             ) from None
 
     @property
-    def merges_are_ordered(self):
-        """Whether every merge that gives a symbol ranks before every merge that uses it.
+    def merges_are_ordered(self) -> bool:
+        """Whether every merge that makes a symbol ranks before every merge that uses it.
 
         Merging then only brings up pairs of higher ranks, so all pairs of the lowest rank may be
         merged at once.
         """
         ranks = np.arange(len(self.product))
-        given = np.full(len(self.tokens), -1)
-        np.maximum.at(given, self.product, ranks)
-        return bool(np.all(given[self.left] < ranks) and np.all(given[self.right] < ranks))
+        last_made = np.full(len(self.tokens), -1)
+        np.maximum.at(last_made, self.product, ranks)
+        return bool(np.all(last_made[self.left] < ranks) and np.all(last_made[self.right] < ranks))
 
-    def save(self, tokens_path, merges_path):
+    def save(
+        self, tokens_path: str | os.PathLike[str], merges_path: str | os.PathLike[str]
+    ) -> None:
         """Writes both files in the original format."""
         with open(tokens_path, "w", encoding="utf-8") as file:
             json.dump(self.token_to_id, file, ensure_ascii=False)
         with open(merges_path, "w", encoding="utf-8") as file:
             file.write(self.merges_text())
 
-    def merges_text(self):
-        """The content of the merges file, str."""
+    def merges_text(self) -> str:
+        """The content of the merges file."""
         return "\n".join([_HEADER, *map(" ".join, self.merges)]) + "\n"
 
 
-def _read_tokens(tokens):
-    if isinstance(tokens, dict):
+def _read_tokens(tokens: str | os.PathLike[str] | Mapping[str, int]) -> dict[str, int]:
+    """Reads a vocabulary's tokens and ids."""
+    if isinstance(tokens, Mapping):
         return {str(token): int(id) for token, id in tokens.items()}
     with _open(tokens, "vocabulary") as file:
         try:
@@ -96,23 +112,28 @@ def _read_tokens(tokens):
     return content
 
 
-def _read_merges(merges):
+def _read_merges(merges: str | os.PathLike[str] | Iterable[str]) -> list[tuple[str, str]]:
+    """Reads merges, `(left, right)`."""
     if isinstance(merges, (str, os.PathLike)):
         with _open(merges, "merges") as file:
             # Not splitlines: merges may hold other characters that it takes for line ends.
             merges = file.read().split("\n")
-    if merges and merges[0].startswith("#version"):
-        merges = merges[1:]
-    pairs = [tuple(merge.split(" ")) for merge in merges if merge]
-    for rank, pair in enumerate(pairs):
-        if len(pair) != 2 or not all(pair):
+    lines = list(merges)
+    if lines and lines[0].startswith("#version"):
+        lines = lines[1:]
+    pairs = []
+    for rank, line in enumerate(filter(None, lines)):
+        left, _, right = line.partition(" ")
+        if not left or not right or " " in right:
             raise ValueError(
-                f"Merge {rank} must be two symbols parted by a blank. Received: {' '.join(pair)!r}."
+                f"Merge {rank} must be two symbols separated by a space. Received: {line!r}."
             )
+        pairs.append((left, right))
     return pairs
 
 
-def _open(path, what):
+def _open(path: str | os.PathLike[str], what: str) -> TextIO:
+    """Opens a file of text, named in the error if it is missing."""
     if not os.path.isfile(path):
         raise FileNotFoundError(f"The {what} file {os.fspath(path)!r} does not exist.")
     return open(path, encoding="utf-8")

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from gpt1_keras import files
 from gpt1_keras.files import atomic_path, remove_leftovers
 
 
@@ -131,10 +132,11 @@ def test_what_a_killed_process_left_is_removed_and_no_more(tmp_path):
     killed = subprocess.run(
         [
             sys.executable, "-c",
-            "import os, sys; from gpt1_keras.files import atomic_path\n"
-            "with atomic_path(sys.argv[1]) as path:\n"
+            # Without the package around it, which imports TensorFlow.
+            "import os, runpy, sys; atomic_path = runpy.run_path(sys.argv[1])['atomic_path']\n"
+            "with atomic_path(sys.argv[2]) as path:\n"
             "    open(path, 'w').write('half'); os.kill(os.getpid(), 9)",
-            str(folder / "other"),
+            files.__file__, str(folder / "other"),
         ],
         start_new_session=True,
     )  # fmt: skip

@@ -136,7 +136,7 @@ def test_no_prompt(run, monkeypatch):
 def test_what_is_no_language_model(run, lm, tiny_tokenizer, tmp_path):
     folder = str(tmp_path / "none")
     code, _, error = run("a", model=folder)
-    assert code == 1 and error.startswith(f"error: {folder} is no preset: neither one that ships")
+    assert code == 1 and error.startswith(f"error: {folder} is not a preset: neither one that")
 
     folder = str(tmp_path / "backbone")
     lm.backbone.save_to_preset(folder)

@@ -72,7 +72,7 @@ def test_it_goes_on_and_draws(preset, tmp_path, monkeypatch, capsys):
 def test_errors_are_one_line(preset, tmp_path, capsys):
     for arguments, message in (
         (["--tasks", "sst2,sst3", "--preset", preset], "Unknown task 'sst3'"),
-        (["--tasks", "sst2", "--preset", "nowhere"], "nowhere is no preset"),
+        (["--tasks", "sst2", "--preset", "nowhere"], "nowhere is not a preset"),
         (["--tasks", "sst2", "--preset", preset, "--seeds", "0"], "seeds must be at least 1"),
         (["--tasks", "sst2", "--preset", preset, "--epochs", "0"], "epochs must be at least 1"),
     ):

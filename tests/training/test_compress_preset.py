@@ -57,4 +57,4 @@ def test_a_weight_out_of_range(tiny_backbone, tmp_path, capsys):
 
 def test_no_preset(tmp_path, capsys):
     assert main(["--preset", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
-    assert "is no preset: neither one that ships" in capsys.readouterr().err
+    assert "is not a preset: neither one that ships" in capsys.readouterr().err

@@ -148,7 +148,7 @@ def run_main(capsys, *arguments):
         (["--task", "sst2", "--config", "huge"], "error: Unknown configuration 'huge'"),
         (["--task", "sst2", "--config", "gpt1_micro", "--normalization", "newest"],
          "error: normalization='newest' is unknown; expected one of ['bert', 'original']."),
-        (["--task", "sst2", "--preset", "nowhere"], "error: nowhere is no preset"),
+        (["--task", "sst2", "--preset", "nowhere"], "error: nowhere is not a preset"),
         (["--task", "sst2", "--config", "gpt1_micro", "--tokenizer", "nowhere"],
          "error: The vocabulary file 'nowhere/vocabulary.json' does not exist."),
     ],

@@ -51,7 +51,7 @@ def test_a_corpus_of_the_other_normalization(run, corpus, tmp_path):
 def test_errors_are_one_line(run, corpus, tmp_path, capsys):
     preset = str(run[0] / "preset")
     for arguments, message in (
-        (["--preset", str(tmp_path), "--corpus", str(corpus)], "is no preset: neither one that"),
+        (["--preset", str(tmp_path), "--corpus", str(corpus)], "is not a preset: neither one that"),
         (["--preset", preset, "--corpus", str(tmp_path)], "is no corpus: it has no index.json"),
         (["--preset", preset, "--corpus", str(corpus), "--split", "x"], "has no split 'x'"),
     ):

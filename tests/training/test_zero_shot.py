@@ -230,7 +230,7 @@ def test_a_series_of_snapshots_and_its_figure(run, tfds_dir, tmp_path, capsys, m
 def test_errors_are_one_line(run, corpus, tmp_path, capsys):
     for arguments, message in (
         ([], "Give either --preset or --run"),
-        (["--preset", "nowhere"], "nowhere is no preset"),
+        (["--preset", "nowhere"], "nowhere is not a preset"),
         (["--run", str(tmp_path)], "is no finished pre-training: it has no result.json"),
         (["--run", str(run), "--probes", "dprd,x"], "Unknown probe 'x'; expected one of ['cola'"),
         (["--run", str(run), "--limit", "0"], "limit must be at least 1. Received: 0"),

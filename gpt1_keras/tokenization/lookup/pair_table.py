@@ -1,5 +1,9 @@
 """A hash table from pairs of symbols to integers, as plain integer tensors."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
@@ -9,38 +13,40 @@ _MAX_ROUNDS = 500
 
 
 class PairTable:
-    """Looks up the value of each pair of neighbouring symbols.
+    """Looks up the value of each pair of adjacent symbols.
 
     It is a cuckoo hash table (Pagh and Rodler, 2004): every pair lies in one of two slots, so a
     lookup is two gathers, however many pairs there are, and needs no table resource.
 
     Args:
         left: int array `[pairs]`, the ids of the left symbols, not negative.
-        right: int array `[pairs]`, the ids of the right symbols. No pair comes twice.
+        right: int array `[pairs]`, the ids of the right symbols. No pair occurs twice.
         values: int array `[pairs]`, values below `ABSENT`.
     """
 
-    def __init__(self, left, right, values):
+    def __init__(
+        self, left: np.ndarray, right: np.ndarray, values: np.ndarray | Sequence[int]
+    ) -> None:
         rows = np.stack([left, right, values], -1).astype(np.int32)
-        # A cuckoo table wants to be less than half full. An odd length takes apart pairs of equal
-        # symbols too, whose products with the sum of two odd factors are all even.
+        # A cuckoo table must be less than half full. An odd length also separates pairs of equal
+        # symbols, whose products with the sum of two odd factors are all even.
         self._half = 5 * len(rows) // 4 | 1
         random = np.random.default_rng(0)
         slots = None
         while slots is None:
             self._factors = random.integers(1, 2**30, (2, 2, 1), np.int32) * 2 + 1
-            slots = _place(self._slots(rows[:, 0], rows[:, 1]), 2 * self._half)
+            slots = _assign_slots(self._slots(rows[:, 0], rows[:, 1]), 2 * self._half)
         table = np.full((2 * self._half, 3), -1, np.int32)
         table[slots >= 0] = rows[slots[slots >= 0]]
         self._rows = tf.constant(table)
 
-    def _slots(self, left, right):
+    def _slots(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
         """The two slots of each pair, one in each half of the table: int32 `[2, n]`."""
         mixed = left * self._factors[0] + right * self._factors[1]  # int32 products wrap around
         return mixed % self._half + np.array([[0], [self._half]], np.int32)
 
-    def __call__(self, left, right):
-        """Values of pairs.
+    def __call__(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+        """Looks up pairs.
 
         Args:
             left: int32 `[n]`, ids of left symbols.
@@ -55,11 +61,16 @@ class PairTable:
         return tf.reduce_min(tf.where(found, values, ABSENT), axis=0)
 
 
-def _place(ways, size):
-    """Puts every item in one of its two slots, each newcomer evicting whom it finds there.
+def _assign_slots(ways: np.ndarray, size: int) -> np.ndarray | None:
+    """Puts every item in one of its two slots, each newcomer evicting the item it finds there.
+
+    Args:
+        ways: int array `[2, items]`, the two slots of each item.
+        size: how many slots there are.
 
     Returns:
-        int array `[size]`, the item in each slot or -1; `None` when some item found no place.
+        int array `[size]`, the index of the item in each slot or -1; None when an item is left
+        without a slot.
     """
     items = np.full(size, -1)
     way = np.zeros(len(ways[0]), np.int64)

@@ -1,19 +1,22 @@
-"""Rebuilds bert_table.npz, the bert-style normalisation of every code point.
+"""Build only: rebuilds bert_table.npz, the `bert` normalization of every code point.
 
     python -m gpt1_keras.tokenization.normalization.build_bert_table
 
-The normalisation is defined by Hugging Face's `tokenizers` (BertNormalizer, then
-BertPreTokenizer), and acts on each code point by itself, so asking it about every code point once
-gives a table that reproduces it. A test compares the shipped table with the installed
+Hugging Face's `tokenizers` (BertNormalizer, then BertPreTokenizer) defines the normalization, and
+treats each code point independently of its neighbours, so asking it about every code point once
+fills a table that reproduces it. A test compares the shipped table with the installed
 `tokenizers`.
 """
 
 import os
+import sys
+from typing import Any
 
 import numpy as np
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from gpt1_keras.cli import program
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
 from gpt1_keras.tokenization.normalization.bert import DROPPED, ISOLATED, LETTER, SPACE, TABLE_FILE
@@ -22,13 +25,13 @@ _SURROGATES = range(0xD800, 0xE000)  # never in a valid string
 _HANGUL = range(0xAC00, 0xD7A4)  # decomposed by arithmetic instead
 
 
-def build():
+def build() -> dict[str, np.ndarray]:
     """Asks `tokenizers` about every code point.
 
     Returns:
-        A dict of int32 arrays `[0x110000]`: `kind`, what the code point does to its word; `count`,
-        how many letters it becomes; `shift`, its first letter less itself (a difference repeats
-        from page to page, a letter would not); `second` and `third`, its further letters or 0.
+        dict of int32 arrays `[0x110000]`: `kind`, what the code point does to its word; `count`,
+        how many letters it becomes; `shift`, its first letter minus itself (differences repeat
+        from page to page, letters do not); `second` and `third`, its further letters or 0.
     """
     normalizer, splitter = BertNormalizer(lowercase=True), BertPreTokenizer()
     names = ("kind", "count", "shift", "second", "third")
@@ -36,7 +39,7 @@ def build():
     for code in range(CODE_POINTS):
         if code in _SURROGATES:
             continue
-        # What stands between two letters shows whether the code point joins or parts them.
+        # What stands between two letters shows whether the code point joins or separates them.
         text = normalizer.normalize_str(f"a{chr(code)}b")
         words = [word for word, _ in splitter.pre_tokenize_str(text)]
         if len(words) == 1:
@@ -48,7 +51,7 @@ def build():
         if len(letters) > 3:
             raise ValueError(f"U+{code:04X} becomes {len(letters)} letters; expected at most 3.")
         table["kind"][code] = kind
-        # A space stays one letter, so that it can part words before it is dropped.
+        # A space stays one letter, so that it can separate words before it is dropped.
         table["count"][code] = 1 if kind == SPACE else len(letters)
         if letters and code not in _HANGUL:
             first, second, third = map(ord, letters.ljust(3, "\0"))
@@ -57,9 +60,11 @@ def build():
     return table
 
 
-def main():
+@program("gpt1_keras.tokenization.normalization.build_bert_table")
+def main() -> None:
+    """Rebuild bert_table.npz from the installed `tokenizers`."""
     path = os.path.join(os.path.dirname(__file__), TABLE_FILE)
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for name, values in build().items():
         arrays[f"{name}_pages"], arrays[f"{name}_page_of"] = CodePointTable.compress(values)
     with atomic_path(path) as temporary:
@@ -68,4 +73,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

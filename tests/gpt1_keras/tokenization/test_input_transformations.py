@@ -46,7 +46,7 @@ def test_frame(tiny_tokenizer, segments, sequence_length):
     assert max(map(len, ids.to_list())) <= sequence_length
 
 
-def test_truncation_begins_behind_the_limit(tiny_tokenizer):
+def test_truncation_starts_after_the_limit(tiny_tokenizer):
     _, truncated = frame([ragged([[5] * 6, [5] * 7])], tiny_tokenizer, 8)
     assert truncated.numpy().tolist() == [False, True]
     lengths = [(254, 254), (255, 0), (0, 255)]

@@ -90,8 +90,8 @@ def joined(word, merge):
 @pytest.mark.parametrize("texts", TEXTS.values(), ids=TEXTS)
 def test_layout_is_that_of_the_original_vocabulary(texts):
     vocabulary, merges = learn_merges(texts, 100)
-    characters = sorted({token for token in vocabulary if len(token) == 1})
-    expected = ["<unk>", *characters, *(character + END for character in characters)]
+    letters = sorted({token for token in vocabulary if len(token) == 1})
+    expected = ["<unk>", *letters, *(letter + END for letter in letters)]
     expected += [merge.replace(" ", "") for merge in merges]
     assert list(vocabulary) == list(dict.fromkeys(expected))
     assert list(vocabulary.values()) == list(range(len(vocabulary)))
@@ -100,8 +100,8 @@ def test_layout_is_that_of_the_original_vocabulary(texts):
 
 def test_alphabet_is_that_of_the_normalized_text():
     vocabulary, _ = learn_merges(["Ab É\tñ!", "한"], 10)
-    characters = {token for token in vocabulary if len(token) == 1}
-    assert characters == {*"aben!", "\u1112", "\u1161", "\u11ab"}
+    letters = {token for token in vocabulary if len(token) == 1}
+    assert letters == {*"aben!", "\u1112", "\u1161", "\u11ab"}
 
 
 @pytest.mark.parametrize("texts", TEXTS.values(), ids=TEXTS)
@@ -154,7 +154,7 @@ def test_texts_may_come_from_a_generator():
     assert learn_merges((text for text in VERSE), 5) == learn_merges(VERSE, 5)
 
 
-def test_rarest_characters_are_unknown():
+def test_rarest_letters_are_unknown():
     first = 0xAE00 - 0x1000  # in the CJK characters, each a word
     frequent = [chr(first + number) for number in range(MAX_ALPHABET)]
     rare = [chr(first + MAX_ALPHABET + number) for number in range(50)]
@@ -162,7 +162,7 @@ def test_rarest_characters_are_unknown():
     assert {token for token in vocabulary if len(token) == 1} == set(frequent)
 
 
-def test_characters_that_are_equally_rare():
+def test_letters_that_are_equally_rare():
     """Which of them are unknown is the same for merges and vocabulary, and in every run."""
     letters = [chr(code) for code in range(0xA000, 0xA000 + MAX_ALPHABET + 100)]  # Yi syllables
     words = [first + second for first, second in zip(letters[::2], letters[1::2])]

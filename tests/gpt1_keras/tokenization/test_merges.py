@@ -30,14 +30,14 @@ def merge_one_by_one(symbols, merges):
     symbols = list(symbols)
     while True:
         found = [
-            (ranks[pair], place)
-            for place, pair in enumerate(zip(symbols, symbols[1:]))
+            (ranks[pair], index)
+            for index, pair in enumerate(zip(symbols, symbols[1:]))
             if pair in ranks
         ]
         if not found:
             return symbols
-        place = min(found)[1]
-        symbols[place : place + 2] = ["".join(symbols[place : place + 2])]
+        index = min(found)[1]
+        symbols[index : index + 2] = ["".join(symbols[index : index + 2])]
 
 
 def merge_all(vocabulary, words):

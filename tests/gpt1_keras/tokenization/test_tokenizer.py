@@ -20,7 +20,7 @@ TEXTS = ["A good film, isn't it?", "", "naïve CAFÉ – 東京 한국 😀", "w
 INVALID = [b"fi\xfflm", b"\xe2\x82", b"a\xed\xa0\x80b \xc0\x80", b"\0a\0"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def toy_tokenizer():
     return GPT1Tokenizer(VOCABULARY, MERGES)
 
@@ -276,7 +276,7 @@ def test_config_and_assets(tiny_tokenizer, tmp_path):
 
 
 def test_normalization_travels_in_the_config(tmp_path):
-    """A config of a normalisation that this version has not is refused, not read as another."""
+    """A config of an unknown normalization is refused, not read as another."""
     config = {**GPT1Tokenizer().get_config(), "normalization": "newest"}
     GPT1Tokenizer(VOCABULARY, MERGES).save_assets(tmp_path)
     # Keras turns an error of a constructor into a TypeError around it.

@@ -22,7 +22,7 @@ BLOCKS = {
     "lower-case letters": (0x61, 0x7A),
     "capital letters": (0x41, 0x5A),
     "controls": (0x00, 0x1F),
-    "blank": (0x20, 0x20),
+    "space": (0x20, 0x20),
     "Latin-1": (0x80, 0xFF),
     "Latin with accents": (0x100, 0x24F),
     "more Latin with accents": (0x1E00, 0x1EFF),
@@ -98,7 +98,7 @@ def reference(original_files):
 
 @pytest.fixture(scope="module")
 def letters():
-    """What the normalisation makes of every code point: an array of strings."""
+    """The normalized form of every code point: an array of strings."""
     normalizer = normalizers.BertNormalizer(lowercase=True)
     made = [normalizer.normalize_str(chr(code)).strip(" ") for code in CODE_POINTS]
     return np.array(made, object)
@@ -169,7 +169,7 @@ def random_texts(random, lengths, allowed=CODE_POINTS):
 
 
 def random_bytes(random, size):
-    """Random strings of bytes: pieces that are no UTF-8 between pieces that are, or any bytes."""
+    """Random strings of bytes: invalid UTF-8 between valid pieces, or any bytes."""
     pieces = INVALID + [text.encode() for text in random_texts(random, [1, 2, 3] * 10)]
     pieces += [b"a", b"film", b" ", b"\xc3\xa9", b"\xe2\x82\xac", b"\xf0\x9f\x98\x80", b"\0"]
     texts = []
@@ -193,7 +193,7 @@ def tfds_texts(name, data_dir):
 
 
 def book_lines(books_dir, size):
-    """The first lines of the books, of so many characters in all."""
+    """The first lines of the books, `size` code points in all."""
     lines, left = [], size
     for path in sorted((books_dir / "train").iterdir()):
         for line in path.read_text("utf-8").split("\n"):
@@ -201,7 +201,7 @@ def book_lines(books_dir, size):
                 return lines
             lines.append(line)
             left -= len(line) + 1
-    raise AssertionError(f"The books are shorter than {size} characters.")
+    raise AssertionError(f"The books are shorter than {size} code points.")
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -236,15 +236,15 @@ def test_every_letter_of_random_unicode(letters_tokenizers, unmoved):
     assert_same_ids(*letters_tokenizers, texts)
 
 
-@pytest.mark.parametrize("kind", ["one letter", "one word", "random Unicode", "no blanks"])
-def test_hundred_thousand_characters(original_tokenizer, reference, books_dir, kind):
+@pytest.mark.parametrize("kind", ["one letter", "one word", "random Unicode", "no spaces"])
+def test_hundred_thousand_code_points(original_tokenizer, reference, books_dir, kind):
     random = np.random.default_rng(2)
     length = 100_000
     texts = {
         "one letter": lambda: "a" * length,
         "one word": lambda: to_text(random.integers(ord("a"), ord("z"), length, endpoint=True)),
         "random Unicode": lambda: random_texts(random, [length])[0],
-        "no blanks": lambda: "".join(" ".join(book_lines(books_dir, 150_000)).split())[:length],
+        "no spaces": lambda: "".join(" ".join(book_lines(books_dir, 150_000)).split())[:length],
     }
     text = texts[kind]()
     assert len(text) == length

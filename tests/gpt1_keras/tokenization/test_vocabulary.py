@@ -57,9 +57,9 @@ def test_files(tmp_path, as_path, header, end):
     assert [" ".join(merge) for merge in vocabulary.merges] == MERGES
 
 
-@pytest.mark.parametrize("character", ["\x85", "\u2028", "\x0c", "\u00a0", "\u3000", "😀", "#"])
-def test_any_character_but_the_blank_and_the_newline(tmp_path, character):
-    vocabulary = make_vocabulary(f"{character} x", f"{character}x {character}</w>")
+@pytest.mark.parametrize("letter", ["\x85", "\u2028", "\x0c", "\u00a0", "\u3000", "😀", "#"])
+def test_any_letter_but_the_space_and_the_newline(tmp_path, letter):
+    vocabulary = make_vocabulary(f"{letter} x", f"{letter}x {letter}</w>")
     paths = tmp_path / "tokens.json", tmp_path / "merges.txt"
     vocabulary.save(*paths)
     read = Vocabulary(*paths)
@@ -94,7 +94,7 @@ def test_original_files_are_laid_out_as_published(original_files):
         (["c ab", "a b"], False),
         (["a b", "b c", "a bc", "ab c"], True),  # the same product twice, and never used
         (["a b", "ab c", "b c", "a bc", "abc d"], True),  # twice, then used
-        (["a b", "ab c", "abc d", "b c", "a bc"], False),  # given again behind its use
+        (["a b", "ab c", "abc d", "b c", "a bc"], False),  # made again after its use
         (["a b", "ab c", "d abc", "b c", "a bc"], False),
         (["a a", "aa a", "a aa"], True),
         (["a a", "aa a", "a aa", "aaa a"], True),

@@ -7,7 +7,7 @@ import pytest
 
 from training.datasets.labelled_examples import load_examples
 from training.datasets.tasks import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY
-from training.datasets.user_files import find_user_file_task, read_rows
+from training.datasets.user_files import find_user_file_task
 
 
 @pytest.fixture
@@ -70,15 +70,8 @@ def test_choices(name, write):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", "", r"ends in .csv, .tsv or .jsonl. Received: .*a\.txt"),
-        ("a.csv", "text,label\n", "a.csv has no examples"),
-        ("a.csv", "text,label\na,b\nc\n", "line 3: has another number of columns than the 2"),
-        ("a.csv", 'text,label\n"a,b\n', r"line \d: unexpected end of data"),
         ("a.csv", "body,label\na,b\n", r"has the columns \['body', 'label'\]; expected `label`"),
         ("a.csv", "text,class\na,b\n", r"has the columns \['class', 'text'\]; expected `label`"),
-        ("a.jsonl", '{"text": "a", "label": 1}\n{oops\n', "line 2: is not JSON"),
-        ("a.jsonl", "[1]\n", r"line 1: must be an object. Received: \[1\]"),
-        ("a.jsonl", '{"text": "a", "label": 1}\n\n{"text": "a"}\n', r"line 3: has the columns"),
         ("a.csv", "context,choice1,choice2,label\na,b,c,2\n",
          "label '2'; expected the number of one of the 2 choices, from 0"),
         ("a.csv", "context,choice1,choice2,label\na,b,c,right\n", "label 'right'; expected the n"),
@@ -103,14 +96,3 @@ def test_what_the_validation_file_must_have(write):
     task = find_user_file_task(scores, write("d.csv", "text,label\na,4.5\n"))
     with pytest.raises(ValueError, match="label '4.5'; expected a score from 0 to 4"):
         load_examples(task, "validation")
-
-
-def test_a_byte_order_mark_is_no_part_of_the_first_column(write):
-    path = write("a.csv", "\ufefftext,label\na,b\n")
-    assert read_rows(path) == [{"text": "a", "label": "b"}]
-
-
-def test_a_file_in_another_encoding(tmp_path):
-    (tmp_path / "a.csv").write_bytes("text,label\n\u00e4,b\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"a\.csv is not UTF-8"):
-        read_rows(tmp_path / "a.csv")

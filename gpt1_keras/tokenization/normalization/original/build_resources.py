@@ -1,4 +1,4 @@
-"""Rebuilds resources.json, the rules of the original normalisation, from spaCy's and ftfy's wheels.
+"""Build only: rebuilds resources.json, the `original` normalization's rules, from two wheels.
 
     pip download --no-deps --dest WHEELS ftfy==6.3.1
     pip download --no-deps --dest WHEELS --only-binary :all: --python-version 3.6 \\
@@ -6,11 +6,11 @@
     python -m gpt1_keras.tokenization.normalization.original.build_resources WHEELS
 
 Neither package is installed or needed afterwards; building needs `regex` and `wcwidth`, which they
-import. What depends on Unicode is enumerated here, code point by code point, so that the graph
-does the same under every version of TensorFlow.
+import. Everything that depends on Unicode is enumerated here, code point by code point, so that
+the graph behaves the same under every version of TensorFlow.
 """
 
-import argparse
+import dataclasses
 import hashlib
 import html
 import json
@@ -19,16 +19,22 @@ import pathlib
 import re
 import sys
 import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from gpt1_keras.cli import option, program
 from gpt1_keras.files import atomic_path
-from gpt1_keras.tokenization.normalization.original.patterns import (
+from gpt1_keras.tokenization.normalization.original.build_patterns import (
     badness_pattern,
     char_class,
     mojibake_patterns,
     splitting_patterns,
 )
+from gpt1_keras.tokenization.normalization.original.build_spacy_rules import (
+    SpacyRules,
+    read_spacy_rules,
+)
 from gpt1_keras.tokenization.normalization.original.resources import RESOURCES_FILE
-from gpt1_keras.tokenization.normalization.original.spacy_rules import read_spacy_rules
 
 SOURCES = {
     "spacy-2.0.18-cp36-cp36m-manylinux1_x86_64.whl": (
@@ -39,18 +45,18 @@ SOURCES = {
     ),
 }
 _CHARACTERS = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
-_BLOCK = 256  # characters
+_BLOCK = 256  # code points
 _HANGUL = {chr(code) for code in range(0xAC00, 0xD7A4)}  # composed by arithmetic instead
 
 
-def find_wheels(folder):
-    """The two wheels in a folder, if they are the published ones.
+def find_wheels(folder: str | os.PathLike[str]) -> list[pathlib.Path]:
+    """Finds the two published wheels in a folder.
 
     Returns:
-        `(spacy, ftfy)`, paths.
+        The paths of spaCy's and ftfy's wheels.
 
     Raises:
-        FileNotFoundError: a wheel is not there.
+        FileNotFoundError: a wheel is missing.
         ValueError: a wheel is not the published one.
     """
     paths = []
@@ -67,28 +73,25 @@ def find_wheels(folder):
     return paths
 
 
-def build(folder):
-    """Makes the tables from the wheels in a folder; see `make_resources`."""
+def build(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Makes the tables from the wheels in a folder; see `make_resources` and `find_wheels`."""
     spacy_wheel, ftfy_wheel = find_wheels(folder)
     sys.path.insert(0, str(ftfy_wheel))
     return make_resources(read_spacy_rules(spacy_wheel))
 
 
-def make_resources(rules):
-    """Enumerates what spaCy's rules and the ftfy that Python finds do.
-
-    Args:
-        rules: `SpacyRules`.
+def make_resources(rules: SpacyRules) -> dict[str, Any]:
+    """Enumerates what spaCy's rules and the ftfy that Python imports do.
 
     Returns:
-        The tables, as in resources.json; see `gpt1_keras.tokenization.normalization.original.resources`.
+        The tables, as in resources.json; see `resources.load_resources`.
     """
     from ftfy import badness, chardata, fix_text
 
-    def clean(text):
+    def clean(text: str) -> str:
         return fix_text(text, fix_encoding=False, explain=False)
 
-    def unescape(text):
+    def unescape(text: str) -> str:
         return html.unescape("".join(f"&#{ord(character)};" for character in text))
 
     return {
@@ -114,34 +117,34 @@ def make_resources(rules):
     }
 
 
-def standardize(text):
-    """GPT-1's own clean-up, behind ftfy's: dashes, punctuation, white space.
+def standardize(text: str) -> str:
+    """GPT-1's own clean-up after ftfy's: dashes, punctuation, white space.
 
-    As `text_standardize` of openai/finetune-transformer-lm does it.
+    It is `text_standardize` of openai/finetune-transformer-lm.
     """
     for character, replacement in (("—", "-"), ("–", "-"), ("―", "-"), ("…", "..."), ("´", "'")):
         text = text.replace(character, replacement)
-    # Its pattern also names runs of backslashes, but in a string where they mean another plus.
+    # The original also means runs of backslashes, but its string turns them into another plus.
     runs = "|".join(f"{re.escape(character)}+" for character in '-~!";?+,)(/*[]}{|_')
     text = re.sub(f"({runs})", r" \1 ", text)
     text = re.sub(r"\s*\n\s*", " \n ", text)
     return re.sub(r"[^\S\n]+", " ", text).strip()
 
 
-def _changed(function, characters):
-    """What a function of texts makes of the characters that it changes: a dict."""
-    made = {}
+def _changed(function: Callable[[str], str], characters: Sequence[str]) -> dict[str, str]:
+    """What a function of texts makes of those code points that it changes."""
+    made: dict[str, str] = {}
     for start in range(0, len(characters), _BLOCK):
         block = characters[start : start + _BLOCK]
-        if function("".join(block)) != "".join(block):  # as of few blocks
+        if function("".join(block)) != "".join(block):  # true of few blocks
             made |= {character: function(character) for character in block}
     return {character: text for character, text in made.items() if text != character}
 
 
-def _compositions():
-    """All pairs of characters that become one: dict from pair to character.
+def _compositions() -> dict[str, str]:
+    """All pairs of code points that become one: from pair to code point.
 
-    They are those of Unicode, and those that it only joins after putting marks in order.
+    They are those of Unicode, and those that it composes only after reordering marks.
     """
     pairs = {}
     composed = [c for c in _CHARACTERS if unicodedata.normalize("NFC", c) == c]
@@ -160,24 +163,20 @@ def _compositions():
     return pairs
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        prog="python -m gpt1_keras.tokenization.normalization.original.build_resources",
-        description="Rebuild resources.json from spaCy's and ftfy's published wheels.",
-    )
-    parser.add_argument("wheels", help="folder with both wheels")
-    options = parser.parse_args()
-    try:
-        tables = build(options.wheels)
-    except (FileNotFoundError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+@dataclasses.dataclass(frozen=True)
+class Options:
+    wheels: str = option("folder with both wheels", name="wheels")
+
+
+@program("gpt1_keras.tokenization.normalization.original.build_resources")
+def main(options: Options) -> None:
+    """Rebuild resources.json from spaCy's and ftfy's published wheels."""
+    tables = build(options.wheels)
     path = os.path.join(os.path.dirname(__file__), RESOURCES_FILE)
     with atomic_path(path) as temporary:
         text = json.dumps(tables, ensure_ascii=False, separators=(",", ":"))
         pathlib.Path(temporary).write_text(text + "\n", encoding="utf-8")
     print(f"{path}: {os.path.getsize(path):,} bytes")
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""Repairs of single characters and of letters with marks, on code points."""
+"""Repairs of single code points and of letters with combining marks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -14,24 +18,25 @@ _SYLLABLES, _LEADS, _VOWELS, _TRAILS = 11172, 19, 21, 28
 
 
 class CharacterRepair:
-    """ftfy's repairs of single characters, then letters joined with their marks (NFC).
+    """ftfy's repairs of single code points, then composition of letters with their marks (NFC).
 
-    Such as straight quotes for curly ones, letters for ligatures, usual for other widths. Marks
-    are joined to the letter beside them, not put in order first.
+    The repairs include straight quotes for curly ones, letters for ligatures, and ordinary widths
+    for full and half widths. Marks are joined to the adjacent letter without being reordered first.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         tables = load_resources()
         self._replace = CodePointMap(tables["characters"])
         pairs = np.array([[ord(c) for c in pair] for pair in tables["compositions"]], np.int32)
         composed = [ord(c) for c in tables["compositions"].values()]
-        self._composed = PairTable(*pairs.T, composed)
+        self._composed = PairTable(pairs[:, 0], pairs[:, 1], composed)
 
-    def __call__(self, lines):
-        """Repairs lines, string `[n]`."""
+    def __call__(self, lines: tf.Tensor) -> tf.Tensor:
+        """Repairs lines: string `[n]` to string `[n]`."""
         return update_where(~is_ascii(lines), self._repair, lines)
 
-    def _repair(self, lines):
+    def _repair(self, lines: tf.Tensor) -> tf.Tensor:
+        """Repairs lines that are not all ASCII: string `[n]` to string `[n]`."""
         texts = self._replace(tf.strings.unicode_decode(lines, "UTF-8"))
         codes, splits, _ = tf.while_loop(
             lambda codes, splits, more: more,
@@ -42,12 +47,14 @@ class CharacterRepair:
         texts = tf.RaggedTensor.from_row_splits(codes, splits, validate=False)
         return tf.strings.unicode_encode(texts, "UTF-8")
 
-    def _compose(self, codes, splits, more):
-        """Joins neighbours, of a run every other pair."""
+    def _compose(
+        self, codes: tf.Tensor, splits: tf.Tensor, more: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Joins adjacent code points, in a run every other pair; the last says if any were."""
         left, right = codes[:-1], codes[1:]
         joined = _compose_hangul(left, right, self._composed(left, right))
-        begins_line = tf.scatter_nd(splits[:, None], tf.ones_like(splits), [tf.size(codes) + 1])
-        hit = (joined != ABSENT) & (begins_line[1:-1] == 0)
+        starts_line = tf.scatter_nd(splits[:, None], tf.ones_like(splits), [tf.size(codes) + 1])
+        hit = (joined != ABSENT) & (starts_line[1:-1] == 0)
         hit &= ~tf.concat([[False], hit], 0)[:-1]
         codes = tf.concat([tf.where(hit, joined, left), codes[-1:]], 0)
         kept = tf.concat([[True], ~hit], 0)[: tf.size(codes)]
@@ -59,12 +66,12 @@ class CodePointMap:
     """Replaces code points by any number of code points.
 
     Args:
-        replacements: dict from character to str.
+        replacements: from a string of one code point to its replacement.
     """
 
-    def __init__(self, replacements):
+    def __init__(self, replacements: Mapping[str, str]) -> None:
         entry = np.zeros(CODE_POINTS, np.int32)
-        entry[[ord(character) for character in replacements]] = 1 + np.arange(len(replacements))
+        entry[[ord(each) for each in replacements]] = 1 + np.arange(len(replacements))
         counts = np.array([1, *map(len, replacements.values())], np.int32)
         self._entry = CodePointTable(*CodePointTable.compress(entry))
         self._counts = tf.constant(counts)
@@ -72,23 +79,23 @@ class CodePointMap:
         letters = "\0" + "".join(replacements.values())
         self._letters = tf.constant([ord(letter) for letter in letters])
 
-    def __call__(self, texts):
-        """Replaces code points of texts, a `tf.RaggedTensor`, int32 `[n, None]`."""
+    def __call__(self, texts: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Replaces code points of texts: int32 `[n, None]` to int32 `[n, None]`."""
         codes = texts.values
         entry = self._entry(codes)
         counts = tf.gather(self._counts, entry)
-        begins = tf.concat([[0], tf.cumsum(counts)], 0)
+        starts = tf.concat([[0], tf.cumsum(counts)], 0)
         source = tf.repeat(tf.range(tf.size(codes)), counts)
         entry = tf.gather(entry, source)
-        offset = tf.range(tf.size(source)) - tf.gather(begins, source)
+        offset = tf.range(tf.size(source)) - tf.gather(starts, source)
         letters = tf.gather(self._letters, tf.gather(self._starts, entry) + offset)
         codes = tf.where(entry > 0, letters, tf.gather(codes, source))
-        splits = tf.cast(tf.gather(begins, texts.row_splits), tf.int64)
+        splits = tf.cast(tf.gather(starts, texts.row_splits), tf.int64)
         return tf.RaggedTensor.from_row_splits(codes, splits, validate=False)
 
 
-def _compose_hangul(left, right, joined):
-    """Adds to what pairs become the syllables of Hangul."""
+def _compose_hangul(left: tf.Tensor, right: tf.Tensor, joined: tf.Tensor) -> tf.Tensor:
+    """Replaces, in `joined`, the products of pairs that compose to Hangul syllables."""
     lead, vowel, trail = left - _LEAD, right - _VOWEL, right - _TRAIL
     opens = (lead >= 0) & (lead < _LEADS) & (vowel >= 0) & (vowel < _VOWELS)
     syllable = left - _SYLLABLE

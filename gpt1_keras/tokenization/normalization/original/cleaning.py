@@ -1,54 +1,57 @@
 """ftfy's repairs of text, and the characters that text_standardize replaces.
 
-Plain ASCII without references to characters needs none, and most lines are that; so only the other
-lines are looked at. As ftfy does, each line is repaired until nothing changes any more.
+Most lines are plain ASCII without character references and need no repair, so only the other lines
+are processed. As in ftfy, each line is repaired until nothing changes any more.
 """
 
+from __future__ import annotations
+
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.lookup.ragged import concatenate, row_numbers
+from gpt1_keras.tokenization.lookup.ragged import concatenate, row_indices
 from gpt1_keras.tokenization.normalization.original.characters import CharacterRepair
 from gpt1_keras.tokenization.normalization.original.entities import EntityDecoder
 from gpt1_keras.tokenization.normalization.original.mojibake import MojibakeRepair
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
 from gpt1_keras.tokenization.normalization.original.selection import repeat, update_where
 
-# ftfy has no such bound. Two rounds are seldom needed; each of `&amp;amp;...` peels off one layer.
+# ftfy has no such bound. Two rounds are seldom needed; each round peels one layer of `&amp;amp;`.
 MAX_ROUNDS = 8
 _PLAIN = r"[ -%'-~\t\n]*"  # printable ASCII but `&`
 _DASHES, _ELLIPSIS, _ACUTE = "[—–―]", "…", "´"
 
 
 class Cleaner:
-    """Cleans texts; their only white space is then blanks, tabs, newlines and form feeds."""
+    """Cleans texts, which leaves only spaces, tabs, newlines and form feeds as white space."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._decode_entities = EntityDecoder()
         self._repair_mojibake = MojibakeRepair()
         self._repair_characters = CharacterRepair()
         self._patterns = load_resources()["patterns"]
 
-    def __call__(self, texts):
+    def __call__(self, texts: tf.Tensor) -> tf.Tensor:
         """Cleans texts: string `[n]`, UTF-8 with or without errors, to string `[n]`."""
         return update_where(~_is_plain(texts), self._clean, texts)
 
-    def _clean(self, texts):
+    def _clean(self, texts: tf.Tensor) -> tf.Tensor:
+        """Cleans texts that are not all plain: string `[n]` to string `[n]`."""
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
         lines = _split_lines(texts)
-        places = tf.where(~_is_plain(lines.values))
-        is_markup = tf.gather_nd(_is_markup(lines), places)
+        indices = tf.where(~_is_plain(lines.values))
+        is_markup = tf.gather_nd(_is_markup(lines), indices)
         repaired = repeat(
             lambda lines: self._repair(lines, is_markup),
-            tf.gather_nd(lines.values, places),
+            tf.gather_nd(lines.values, indices),
             MAX_ROUNDS,
         )
-        repaired = tf.tensor_scatter_nd_update(lines.values, places, repaired)
+        repaired = tf.tensor_scatter_nd_update(lines.values, indices, repaired)
         texts = concatenate(lines.with_values(repaired))
         for pattern, replacement in ((_DASHES, "-"), (_ELLIPSIS, "..."), (_ACUTE, "'")):
             texts = tf.strings.regex_replace(texts, pattern, replacement)
         return tf.strings.regex_replace(texts, self._patterns["space"], " ")
 
-    def _repair(self, lines, is_markup):
-        """Repairs lines once, string `[n]`; references only where they are no markup."""
+    def _repair(self, lines: tf.Tensor, is_markup: tf.Tensor) -> tf.Tensor:
+        """Repairs lines once, string `[n]`; decodes references only where they are not markup."""
         lines = update_where(~is_markup, self._decode_entities, lines)
         lines = self._repair_mojibake(lines)
         lines = self._repair_characters(lines)
@@ -57,23 +60,24 @@ class Cleaner:
         return tf.strings.regex_replace(lines, r"[\x00-\x08\x0b\x0e-\x1f\x7f]", "")
 
 
-def _split_lines(texts):
-    """The lines of texts, with their ends: string `[n]` to ragged string `[n, None]`."""
+def _split_lines(texts: tf.Tensor) -> tf.RaggedTensor:
+    """Splits texts into lines with their line ends: string `[n]` to string `[n, None]`."""
     lines = tf.strings.split(texts, "\n")
-    rows = row_numbers(lines.row_splits)
+    rows = row_indices(lines.row_splits)
     is_last = tf.concat([rows[1:] != rows[:-1], [True]], 0)
     return lines.with_values(lines.values + tf.where(is_last, "", "\n"))
 
 
-def _is_markup(lines):
-    """Whether a line may be markup, whose author meant `&amp;` as it stands: bool `[lines]`.
+def _is_markup(lines: tf.RaggedTensor) -> tf.Tensor:
+    """Whether a line may be markup, whose author meant `&amp;` literally: bool `[lines]`.
 
-    So may all of a text from its first line with a `<` on.
+    Every line of a text may be, from its first line with a `<` on.
     """
     has_tag = tf.cast(tf.strings.regex_full_match(lines.values, "(?s).*<.*"), tf.int64)
     before = tf.gather(tf.cumsum(has_tag, exclusive=True), lines.row_starts())
-    return tf.cumsum(has_tag) > tf.gather(before, row_numbers(lines.row_splits))
+    return tf.cumsum(has_tag) > tf.gather(before, row_indices(lines.row_splits))
 
 
-def _is_plain(texts):
+def _is_plain(texts: tf.Tensor) -> tf.Tensor:
+    """Whether each text needs no repair: string `[n]` to bool `[n]`."""
     return tf.strings.regex_full_match(texts, _PLAIN)

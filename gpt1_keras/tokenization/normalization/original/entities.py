@@ -1,4 +1,6 @@
-"""References to characters, such as `&eacute;`, `&#233;` and `&#xE9;`."""
+"""HTML character references, such as `&eacute;`, `&#233;` and `&#xE9;`."""
+
+from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.lookup.ragged import concatenate
@@ -10,44 +12,49 @@ from gpt1_keras.tokenization.normalization.original.selection import update_wher
 _REFERENCE = "&#?[0-9A-Za-z]{1,24};"
 _MARK = "\x01"
 _NOTHING = 0xFFFD  # what a number beyond Unicode refers to
-_DIGITS = 7  # of a number; those beyond Unicode are told apart by them
+_DIGITS = 7  # enough to recognize every number within Unicode
 
 
 class EntityDecoder:
-    """Decodes references to characters, as ftfy's unescape_html."""
+    """Decodes character references as ftfy's unescape_html does."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         tables = load_resources()
         self._entities = StringTable(list(tables["entities"]))
         self._characters = tf.constant(list(tables["entities"].values()))
         self._references = CodePointMap(tables["references"])
 
-    def __call__(self, lines):
+    def __call__(self, lines: tf.Tensor) -> tf.Tensor:
         """Decodes references: string `[n]` to string `[n]`."""
         found = tf.strings.regex_full_match(lines, f"(?s).*{_REFERENCE}.*")
         return update_where(found, self._decode, lines)
 
-    def _decode(self, lines):
-        # Parted at marks, a reference is a piece of its own. A mark that was there is a control
-        # character, and would be dropped later on.
+    def _decode(self, lines: tf.Tensor) -> tf.Tensor:
+        """Decodes references in lines that have some."""
+        # Marks make each reference a separate piece. A mark already in the text is a control
+        # character, which would be dropped later anyway.
         pieces = tf.strings.split(
             tf.strings.regex_replace(lines, _REFERENCE, rf"{_MARK}\0{_MARK}"), _MARK
         )
         values = pieces.values
-        number = self._entities(values)
-        values = tf.where(number >= 0, tf.gather(self._characters, tf.maximum(number, 0)), values)
-        for pattern, base in (("&#([0-9]+);", 10), ("&#[xX]([0-9A-Fa-f]+);", 16)):
-            values = update_where(
-                tf.strings.regex_full_match(values, pattern),
-                lambda texts, pattern=pattern, base=base: self._characters_of(
-                    tf.strings.regex_replace(texts, pattern, r"\1"), base
-                ),
-                values,
-            )
+        index = self._entities(values)
+        values = tf.where(index >= 0, tf.gather(self._characters, tf.maximum(index, 0)), values)
+        values = self._decode_numbers(values, "&#([0-9]+);", 10)
+        values = self._decode_numbers(values, "&#[xX]([0-9A-Fa-f]+);", 16)
         return concatenate(pieces.with_values(values))
 
-    def _characters_of(self, numbers, base):
-        """The characters that numbers refer to: digits, string `[n]`, to string `[n]`."""
+    def _decode_numbers(self, pieces: tf.Tensor, pattern: str, base: int) -> tf.Tensor:
+        """Decodes those pieces, string `[n]`, that are references by number."""
+        return update_where(
+            tf.strings.regex_full_match(pieces, pattern),
+            lambda texts: self._characters_of(
+                tf.strings.regex_replace(texts, pattern, r"\1"), base
+            ),
+            pieces,
+        )
+
+    def _characters_of(self, numbers: tf.Tensor, base: int) -> tf.Tensor:
+        """The text that numbers refer to: digits, string `[n]`, to string `[n]`."""
         numbers = tf.strings.regex_replace(numbers, "^0+", "")
         is_long = tf.strings.length(numbers) > _DIGITS
         numbers = tf.strings.substr("0" * _DIGITS + numbers, -_DIGITS, _DIGITS)

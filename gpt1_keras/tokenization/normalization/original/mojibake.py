@@ -1,35 +1,39 @@
 """Mojibake: UTF-8 that was once read in another encoding, such as `Ã©` for `é`.
 
-As ftfy does it: a line that looks like mojibake is put back into bytes by the first encoding in
-which these bytes are UTF-8. Where no encoding fits the whole line, parts of it are.
+The repair is ftfy's: a line that looks like mojibake is encoded back to bytes in the first encoding
+in which these bytes are UTF-8. Where no encoding fits the whole line, its parts are tried.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
-from gpt1_keras.tokenization.lookup.ragged import concatenate, row_numbers
+from gpt1_keras.tokenization.lookup.ragged import concatenate, row_indices
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
 from gpt1_keras.tokenization.normalization.original.selection import repeat, update_where
 
-# RE2 cannot match single bytes, so they are carried as the characters of the same numbers.
-_MARK = "\u0100"  # no byte
+# RE2 cannot match single bytes, so each is represented by the code point of the same number.
+_MARK = "\u0100"  # not a byte
 
-# Where a byte A0 was taken for a blank. Behind C3 it was the letter `à` and then a blank, but in
-# some words, whose blanks the first of these patterns saves from the second.
+# Where a byte A0 was taken for a space. After C3 it was the letter `à` followed by a space, except
+# in some words, whose spaces the first of these patterns protects from the second.
 _GRAVE = (
     ("(\u00c3) ( |quele|quela|quilo|s )", rf"\1{_MARK}\2"),
     ("\u00c3 ", "\u00c3\u00a0 "),
     (_MARK, " "),
 )
 _A, _B = "[\u0080-\u0084\u0086-\u009f\u00a1-\u00bf]", "[\u0080-\u00bf]"
-_BLANK = (
+_SPACE = (
     f"([\u00c2\u00c3\u00c5\u00ce\u00d0\u00d9]) |([\u00e2\u00e3]) ({_A})|([\u00e0-\u00e3]{_A}) "
     f"|(\u00f0) ({_B}{_B})|(\u00f0{_B}) ({_B})|(\u00f0{_B}{_B}) "
 )
-_NO_BLANK = "\\1\\2\\4\\5\\7\\9\u00a0\\3\\6\\8"
+_NO_SPACE = "\\1\\2\\4\\5\\7\\9\u00a0\\3\\6\\8"
 
-# Where a byte was lost for good, `�`, which is byte 1A, or for `?`.
+# Where a byte was lost: replaced by `�`, which is byte 1A, or by `?`.
 _LOST, _LOST_OR = "[\x1a?]", "[\x1a\u0080-\u00bf]"
 _LOSSY = "|".join(
     [
@@ -47,55 +51,59 @@ _LOSSY = "|".join(
 )
 _REPLACEMENT = "\u00ef\u00bf\u00bd"  # the bytes of `�`
 
-# What is in all that ftfy takes for mojibake; its own test takes long, and `é` alone is common.
+# Found in everything that ftfy takes for mojibake. Its own test is slow, and `é` alone is common.
 _SUSPICIOUS = r"(?s).*(?:[^\x00-\x7f]{2}|[\x{80}-\x{9f}ÂÃŒœ]).*"
-_PART_MARK = "\x01"  # parts lines; one that was there is dropped later on, as a control character
-_MAX_ROUNDS = 8  # ftfy has no bound; one for each time that the text was read wrongly, and one more
+_PART_MARK = "\x01"  # splits lines; one already in the text would be dropped later anyway
+_MAX_ROUNDS = 8  # ftfy has no bound; each round undoes one wrong reading, and the last finds none
 
 
 class MojibakeRepair:
     """Repairs lines that look like mojibake."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         tables = load_resources()
         self._patterns = tables["patterns"]
         encodings = tables["encodings"]
         left, right, byte = zip(
             *(
-                (number, ord(character), byte)
-                for number, characters in enumerate(encodings.values())
+                (index, ord(character), byte)
+                for index, characters in enumerate(encodings.values())
                 for byte, character in enumerate(characters)
             )
         )
         self._byte = PairTable(np.array(left), np.array(right), byte)
         self._count = len(encodings)
-        self._restores_blanks = tf.constant([name != "macroman" for name in encodings])
+        self._restores_spaces = tf.constant([name != "macroman" for name in encodings])
         self._is_sloppy = tf.constant([name.startswith("sloppy") for name in encodings])
         self._bytes = tf.constant([bytes([byte]) for byte in range(256)])
 
-    def __call__(self, lines):
+    def __call__(self, lines: tf.Tensor) -> tf.Tensor:
         """Repairs lines: string `[n]`, valid UTF-8, to string `[n]`."""
         return self._repeat_where_bad(self._repair, lines)
 
-    def _repeat_where_bad(self, function, texts):
-        def apply_where_bad(texts):
+    def _repeat_where_bad(
+        self, function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor
+    ) -> tf.Tensor:
+        """Applies a function to texts that look like mojibake until it changes nothing."""
+
+        def apply_where_bad(texts: tf.Tensor) -> tf.Tensor:
             is_bad = tf.strings.regex_full_match(texts, self._patterns["bad"])
             return update_where(is_bad, function, texts)
 
-        def apply(texts):
+        def apply(texts: tf.Tensor) -> tf.Tensor:
             return update_where(
                 tf.strings.regex_full_match(texts, _SUSPICIOUS), apply_where_bad, texts
             )
 
         return repeat(apply, texts, _MAX_ROUNDS)
 
-    def _repair(self, lines):
-        """Repairs lines once: the whole line, or else its parts."""
+    def _repair(self, lines: tf.Tensor) -> tf.Tensor:
+        """Repairs lines once: each as a whole, or else its parts."""
         decoded, is_decoded = self._decode(lines)
         return update_where(~is_decoded, self._repair_parts, decoded)
 
-    def _repair_parts(self, lines):
-        """Repairs lines on which mojibake stands beside text that is not."""
+    def _repair_parts(self, lines: tf.Tensor) -> tf.Tensor:
+        """Repairs lines in which mojibake is mixed with other text."""
         mojibake, before = self._patterns["mojibake"], self._patterns["before_mojibake"]
         marked = rf"\1{_PART_MARK}\2{_PART_MARK}"
         parts = tf.strings.split(
@@ -108,46 +116,48 @@ class MojibakeRepair:
         )
         return concatenate(parts.with_values(repaired))
 
-    def _decode(self, lines):
-        """Decodes lines, string `[n]`, that an encoding fits.
+    def _decode(self, lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Decodes those lines, string `[n]`, that some encoding fits.
 
         Returns:
             `(lines, is_decoded)`: string and bool `[n]`.
         """
 
-        def decode(number, decoded, is_decoded):
-            texts, fits = self._decode_from(number, lines)
+        def decode(
+            encoding: tf.Tensor, decoded: tf.Tensor, is_decoded: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            texts, fits = self._decode_from(encoding, lines)
             decoded = tf.where(fits & ~is_decoded, texts, decoded)
-            return number + 1, decoded, is_decoded | fits
+            return encoding + 1, decoded, is_decoded | fits
 
         return tf.while_loop(
-            lambda number, decoded, is_decoded: ~tf.reduce_all(is_decoded),
+            lambda encoding, decoded, is_decoded: ~tf.reduce_all(is_decoded),
             decode,
             (0, lines, tf.zeros_like(lines, tf.bool)),
             maximum_iterations=self._count,
         )[1:]
 
-    def _decode_from(self, number, lines):
-        """Reads lines as what an encoding made of UTF-8, and says whether they are that."""
+    def _decode_from(self, encoding: tf.Tensor, lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Decodes lines as UTF-8 that was read in an encoding, and says which of them fit it."""
         codes = tf.strings.unicode_decode(lines, "UTF-8")
-        bytes = self._byte(tf.fill(tf.shape(codes.values), number), codes.values)
+        bytes = self._byte(tf.fill(tf.shape(codes.values), encoding), codes.values)
         is_foreign = bytes == ABSENT
         foreign = tf.math.unsorted_segment_sum(
-            tf.cast(is_foreign, tf.int32), row_numbers(codes.row_splits), tf.size(lines)
+            tf.cast(is_foreign, tf.int32), row_indices(codes.row_splits), tf.size(lines)
         )
         bytes = codes.with_values(tf.where(is_foreign, 0, bytes))
-        texts = self._restore(tf.strings.unicode_encode(bytes, "UTF-8"), number)
+        texts = self._restore(tf.strings.unicode_encode(bytes, "UTF-8"), encoding)
         bytes = tf.strings.unicode_decode(texts, "UTF-8")
         texts = tf.gather(self._bytes, bytes.values)
         texts = concatenate(bytes.with_values(texts))
         valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
         return texts, (foreign == 0) & (valid == texts)
 
-    def _restore(self, texts, number):
-        """Restores bytes that have been replaced: string `[n]`, a character a byte."""
+    def _restore(self, texts: tf.Tensor, encoding: tf.Tensor) -> tf.Tensor:
+        """Restores bytes that have been replaced: string `[n]`, one code point per byte."""
         restored = texts
-        for pattern, replacement in (*_GRAVE, (_BLANK, _NO_BLANK)):
+        for pattern, replacement in (*_GRAVE, (_SPACE, _NO_SPACE)):
             restored = tf.strings.regex_replace(restored, pattern, replacement)
-        texts = tf.where(self._restores_blanks[number], restored, texts)
+        texts = tf.where(self._restores_spaces[encoding], restored, texts)
         restored = tf.strings.regex_replace(texts, _LOSSY, _REPLACEMENT)
-        return tf.where(self._is_sloppy[number], restored, texts)
+        return tf.where(self._is_sloppy[encoding], restored, texts)

@@ -1,40 +1,46 @@
-"""Work on those texts of a batch that need it."""
+"""Functions that process only those texts of a batch that need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
 
 from gpt1_keras.lazy import tensorflow as tf
 
 
-def update_where(condition, function, texts):
-    """Applies a function to the texts that a condition holds for.
+def update_where(
+    condition: tf.Tensor, function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor
+) -> tf.Tensor:
+    """Applies a function to the texts for which a condition holds.
 
     Args:
         condition: bool `[n]`.
-        function: from string `[m]` to string `[m]`; not run where it would get no text.
+        function: from string `[m]` to string `[m]`; not run if no text needs it.
         texts: string `[n]`.
 
     Returns:
         string `[n]`.
     """
-    places = tf.where(condition)
+    indices = tf.where(condition)
     return tf.cond(
-        tf.size(places) > 0,
-        lambda: tf.tensor_scatter_nd_update(texts, places, function(tf.gather_nd(texts, places))),
+        tf.size(indices) > 0,
+        lambda: tf.tensor_scatter_nd_update(texts, indices, function(tf.gather_nd(texts, indices))),
         lambda: texts,
     )
 
 
-def repeat(function, texts, rounds):
-    """Applies a function until it changes nothing, but not more often than `rounds`.
+def repeat(function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor, rounds: int) -> tf.Tensor:
+    """Applies a function until it changes nothing, but at most `rounds` times.
 
     Args:
         function: from string `[n]` to string `[n]`.
         texts: string `[n]`.
-        rounds: int.
+        rounds: the bound.
 
     Returns:
         string `[n]`.
     """
 
-    def apply(texts, changes):
+    def apply(texts: tf.Tensor, changes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         changed = function(texts)
         return changed, tf.reduce_any(changed != texts)
 
@@ -46,6 +52,6 @@ def repeat(function, texts, rounds):
     )[0]
 
 
-def is_ascii(texts):
+def is_ascii(texts: tf.Tensor) -> tf.Tensor:
     """Whether each text is ASCII: string `[n]` to bool `[n]`."""
     return tf.strings.regex_full_match(texts, r"[\x00-\x7f]*")

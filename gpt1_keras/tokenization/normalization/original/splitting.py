@@ -1,16 +1,18 @@
 """Chunks to tokens, by spaCy 2.0's rules for English.
 
-spaCy takes prefixes and suffixes off a chunk, one of each a time, until what is left is an
-exception, a URL or nothing that a rule applies to; that it cuts at infixes. Here all chunks take a
-step at once. They are strings whose tokens are parted by blanks.
+spaCy takes prefixes and suffixes off a chunk, one of each at a time, until the rest is an exception
+or a URL, or has neither; it then cuts the rest at infixes. Here all chunks take a step at once. A
+chunk's tokens are kept in one string, separated by spaces.
 """
+
+from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.lookup.string_table import StringTable
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
 from gpt1_keras.tokenization.normalization.original.selection import update_where
 
-# spaCy has no such bound, and no text needs so many. What is left of a longer run of prefixes or
+# spaCy has no such bound, and no real text needs so many. The rest of a longer run of prefixes or
 # suffixes stays one token, so that the work on hostile input is linear in its length.
 MAX_STEPS = 64
 
@@ -18,42 +20,42 @@ MAX_STEPS = 64
 class Splitter:
     """Splits chunks into tokens, in spaCy's letter case."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         tables = load_resources()
         self._patterns = tables["patterns"]
         self._exceptions = StringTable(list(tables["exceptions"]))
         self._pieces = tf.constant([" ".join(pieces) for pieces in tables["exceptions"].values()])
 
-    def __call__(self, chunks):
+    def __call__(self, chunks: tf.Tensor) -> tf.Tensor:
         """Splits chunks.
 
         Args:
             chunks: string `[n]`, not empty and without white space. The punctuation that
-                text_standardize parts from words stands alone.
+                text_standardize separates from words stands alone.
 
         Returns:
-            string `[n]`, the tokens of each chunk, parted by blanks.
+            string `[n]`, the tokens of each chunk, separated by spaces.
         """
         texts, is_exception = self._replace_exceptions(chunks)
         return update_where(~is_exception & ~self._is_whole(chunks), self._split, texts)
 
-    def _replace_exceptions(self, chunks):
-        """The tokens of the chunks that are exceptions, or the chunks; and whether they are."""
-        number = self._exceptions(chunks)
-        found = number >= 0
-        return tf.where(found, tf.gather(self._pieces, tf.maximum(number, 0)), chunks), found
+    def _replace_exceptions(self, chunks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Replaces the chunks that are exceptions by their tokens, and says which these are."""
+        index = self._exceptions(chunks)
+        found = index >= 0
+        return tf.where(found, tf.gather(self._pieces, tf.maximum(index, 0)), chunks), found
 
-    def _is_whole(self, chunks):
-        """Whether a chunk that is no exception stays whole: a URL, or a word or a number."""
+    def _is_whole(self, chunks: tf.Tensor) -> tf.Tensor:
+        """Whether a chunk that is not an exception stays whole: a URL, a word or a number."""
         return tf.strings.regex_full_match(chunks, self._patterns["whole"])
 
-    def _split(self, chunks):
+    def _split(self, chunks: tf.Tensor) -> tf.Tensor:
         """Splits chunks that are neither exceptions nor whole."""
-        nothing = tf.fill(tf.shape(chunks), "")
+        empty = tf.fill(tf.shape(chunks), "")
         _, before, core, after = tf.while_loop(
-            lambda going, *_: tf.size(going) > 0,
+            lambda active, *_: tf.size(active) > 0,
             self._step,
-            (tf.range(tf.size(chunks)), nothing, chunks, nothing),
+            (tf.range(tf.size(chunks)), empty, chunks, empty),
             shape_invariants=(tf.TensorShape([None]),) * 4,
             maximum_iterations=MAX_STEPS,
         )
@@ -61,9 +63,11 @@ class Splitter:
         is_whole = is_exception | self._is_whole(core)
         return before + tf.where(is_whole, texts, self._cut_at_infixes(core)) + after
 
-    def _step(self, going, before, core, after):
-        """Takes a prefix and a suffix off each chunk that is still going."""
-        texts = tf.gather(core, going)
+    def _step(
+        self, active: tf.Tensor, before: tf.Tensor, core: tf.Tensor, after: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Takes a prefix and a suffix off each active chunk, `active` being their indices."""
+        texts = tf.gather(core, active)
         length = tf.strings.length(texts)
         prefix = length - tf.strings.length(self._remove(texts, "prefix"))
         suffix = self._suffix(texts, length)
@@ -73,36 +77,38 @@ class Splitter:
         without_suffix = tf.strings.substr(texts, tf.zeros_like(suffix), length - suffix)
         inner = tf.strings.substr(texts, prefix, length - prefix - fitting)
         found = self._exceptions(tf.concat([without_prefix, without_suffix, inner], 0)) >= 0
-        behind_prefix, before_suffix, within = tf.unstack(tf.reshape(found, [3, -1]))
-        # One of them is taken alone where that leaves an exception.
-        suffix = tf.where(behind_prefix, 0, tf.where(before_suffix, suffix, fitting))
-        prefix = tf.where(before_suffix & ~behind_prefix, 0, prefix)
+        after_prefix, before_suffix, within = tf.unstack(tf.reshape(found, [3, -1]))
+        # Only one of them is taken off where that leaves an exception.
+        suffix = tf.where(after_prefix, 0, tf.where(before_suffix, suffix, fitting))
+        prefix = tf.where(before_suffix & ~after_prefix, 0, prefix)
         rest = tf.strings.substr(texts, prefix, length - prefix - suffix)
-        is_done = behind_prefix | before_suffix | within | (prefix + suffix == 0)
+        is_done = after_prefix | before_suffix | within | (prefix + suffix == 0)
         is_done |= self._is_whole(rest)
-        places = going[:, None]
+        indices = active[:, None]
         start = tf.strings.substr(texts, tf.zeros_like(prefix), prefix)
         end = tf.strings.substr(texts, length - suffix, suffix)
         return (
-            tf.boolean_mask(going, ~is_done),
-            tf.tensor_scatter_nd_update(before, places, tf.gather(before, going) + start + " "),
-            tf.tensor_scatter_nd_update(core, places, rest),
-            tf.tensor_scatter_nd_update(after, places, " " + end + tf.gather(after, going)),
+            tf.boolean_mask(active, ~is_done),
+            tf.tensor_scatter_nd_update(before, indices, tf.gather(before, active) + start + " "),
+            tf.tensor_scatter_nd_update(core, indices, rest),
+            tf.tensor_scatter_nd_update(after, indices, " " + end + tf.gather(after, active)),
         )
 
-    def _suffix(self, texts, length):
-        """The length of each text's longest suffix, in bytes; int32 `[n]`."""
+    def _suffix(self, texts: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+        """The length in bytes of each text's longest suffix: int32 `[n]`."""
         anywhere = length - tf.strings.length(self._remove(texts, "suffix"))
         with_digit = length - tf.strings.length(self._remove(texts, "suffix_after_digit"))
         is_dot = tf.strings.regex_full_match(texts, self._patterns["suffix_dot"])
         return tf.maximum(tf.maximum(anywhere, with_digit - 1), tf.cast(is_dot, tf.int32))
 
-    def _remove(self, texts, name):
+    def _remove(self, texts: tf.Tensor, name: str) -> tf.Tensor:
+        """Removes what a pattern matches from texts."""
         return tf.strings.regex_replace(texts, self._patterns[name], "")
 
-    def _cut_at_infixes(self, texts):
+    def _cut_at_infixes(self, texts: tf.Tensor) -> tf.Tensor:
+        """Puts spaces around infixes."""
         texts = tf.strings.regex_replace(texts, self._patterns["infix"], r" \0 ")
-        for _ in range(2):  # the second time for infixes one character apart, such as of a:b:c
+        for _ in range(2):  # the second time for infixes one letter apart, as in a:b:c
             texts = tf.strings.regex_replace(
                 texts, self._patterns["infix_between"], r"\1\4\7 \2\5\8 \3\6\9"
             )

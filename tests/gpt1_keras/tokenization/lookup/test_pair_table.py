@@ -25,7 +25,7 @@ def make_table(pairs):
     return PairTable(left, right, list(pairs.values()))
 
 
-def assert_gives(table, pairs, queries):
+def assert_finds(table, pairs, queries):
     left, right = np.array(queries, np.int32).reshape(-1, 2).T
     expected = [pairs.get(query, int(ABSENT)) for query in queries]
     assert table(tf.constant(left), tf.constant(right)).numpy().tolist() == expected
@@ -40,13 +40,13 @@ def test_finds_what_a_dict_finds(size, limit):
     queries += [(left, (right + 1) % limit) for left, right in pairs]
     queries += list(random_pairs(1000, limit, seed=1))
     queries += [(0, 0), (0, limit), (limit, 0), (limit, limit)]
-    assert_gives(make_table(pairs), pairs, queries)
+    assert_finds(make_table(pairs), pairs, queries)
 
 
 def test_all_pairs_of_few_ids():
     """Many pairs with the same left or the same right symbol."""
     pairs = {(left, right): left * 200 + right for left in range(200) for right in range(200)}
-    assert_gives(make_table(pairs), pairs, [*pairs, (200, 0), (0, 200)])
+    assert_finds(make_table(pairs), pairs, [*pairs, (200, 0), (0, 200)])
 
 
 @pytest.mark.parametrize("step", [1, 2, 16, 65_536])
@@ -54,22 +54,22 @@ def test_pairs_of_equal_symbols(step):
     """Such as those of `a a`, `aa aa`, `aaaa aaaa`, whose ids have much in common."""
     for size in [3, 4, 12, 51, 102, 1001]:
         pairs = {(number * step, number * step): number for number in range(size)}
-        assert_gives(make_table(pairs), pairs, [*pairs, (step, 0), (0, step)])
+        assert_finds(make_table(pairs), pairs, [*pairs, (step, 0), (0, step)])
 
 
 def test_smallest_and_largest_values():
     pairs = {(1, 2): 0, (2, 1): int(ABSENT) - 1, (3, 3): -5}
-    assert_gives(make_table(pairs), pairs, [(1, 2), (2, 1), (3, 3), (1, 1)])
+    assert_finds(make_table(pairs), pairs, [(1, 2), (2, 1), (3, 3), (1, 1)])
 
 
 @pytest.mark.parametrize("size", [0, 3])
 def test_no_queries(size):
-    assert_gives(make_table(random_pairs(size, 9)), {}, [])
+    assert_finds(make_table(random_pairs(size, 9)), {}, [])
 
 
 def test_in_a_graph_of_unknown_length():
     pairs = random_pairs(100, LARGEST_ID)
     spec = tf.TensorSpec([None], tf.int32)
     table = tf.function(make_table(pairs), input_signature=[spec, spec])
-    assert_gives(table, pairs, [*pairs, (5, 5)])
-    assert_gives(table, pairs, [])
+    assert_finds(table, pairs, [*pairs, (5, 5)])
+    assert_finds(table, pairs, [])

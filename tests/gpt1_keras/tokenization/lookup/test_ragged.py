@@ -3,22 +3,22 @@
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.tokenization.lookup.ragged import concatenate, join_rows, row_numbers
+from gpt1_keras.tokenization.lookup.ragged import concatenate, join_rows, row_indices
 
 LENGTHS = [[], [0], [3], [0, 0], [2, 0, 0, 3, 1, 0], [0, 1, 0, 100]]
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
-def test_row_numbers(lengths):
+def test_row_indices(lengths):
     expected = [row for row, length in enumerate(lengths) for _ in range(length)]
     splits = tf.concat([[0], tf.cumsum(tf.constant(lengths, tf.int64))], 0)
-    assert row_numbers(splits).numpy().tolist() == expected
+    assert row_indices(splits).numpy().tolist() == expected
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("numbers", [[], [[]], [[0], [], [0, 0]], [[3, 1, 1], [0, 2]]])
 def test_join_rows(lengths, numbers):
-    rows = [[f"{row}.{place}" for place in range(length)] for row, length in enumerate(lengths)]
+    rows = [[f"{row}.{index}" for index in range(length)] for row, length in enumerate(lengths)]
     numbers = [[number for number in some if number < len(rows)] for some in numbers]
     got = join_rows(
         tf.ragged.constant(rows, tf.string, ragged_rank=1),
@@ -31,7 +31,7 @@ def test_join_rows(lengths, numbers):
 def test_one_long_row_among_many():
     """A mask of rows by the longest row would take 100 GB."""
     splits = tf.concat([[0], 10**6 + tf.range(10**5)], 0)
-    assert row_numbers(splits)[-1].numpy() == 10**5 - 1
+    assert row_indices(splits)[-1].numpy() == 10**5 - 1
 
 
 def test_concatenate():

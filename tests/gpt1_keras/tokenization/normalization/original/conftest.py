@@ -1,4 +1,4 @@
-"""What the tests of the original normalisation share."""
+"""What the tests of the `original` normalization share."""
 
 import pytest
 import tensorflow as tf

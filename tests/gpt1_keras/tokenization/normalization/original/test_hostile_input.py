@@ -1,4 +1,4 @@
-"""Input that is made to hurt: it takes linear time, and what is too deep stays as it is."""
+"""Hostile input takes linear time, and what is nested too deeply is left as it is."""
 
 import pytest
 
@@ -13,10 +13,10 @@ HOSTILE = {
     "addresses": "1.2.3.",
     "users": "@a.bc",
     "references": "&eacute;",
-    "references to what is no letter": "&amp; ",
+    "references that are not letters": "&amp; ",
     "nested references": "&amp;amp;amp; ",
     "large numbers": "&#99999999999999999999;",
-    "beginnings of references": "&#x ",
+    "starts of references": "&#x ",
     "tags": "<&lt;",
     "escapes": "\x1b[31",
     "line ends": "\r\n",

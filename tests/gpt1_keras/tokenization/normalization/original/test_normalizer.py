@@ -1,4 +1,4 @@
-"""The original normalisation in the graph, against the Python pipeline."""
+"""The `original` normalization in the graph, against the Python pipeline."""
 
 import unicodedata
 
@@ -37,7 +37,7 @@ def test_a_line_end_is_a_word(split):
 
 
 @pytest.mark.parametrize("between", ["a", " ", ".", "A1"])
-def test_every_character(split, pipeline, between):
+def test_every_code_point(split, pipeline, between):
     """All that Unicode 14 assigns below the CJK characters, and what ftfy replaces above them."""
     codes = [*range(0x3400), *range(0xF900, 0x10000), *range(0x1D400, 0x1D800)]
     codes = [code for code in codes if unicodedata.category(chr(code)) not in ("Cn", "Cs")]

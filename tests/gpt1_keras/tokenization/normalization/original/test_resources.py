@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.python_pipeline import RULES_FILE, text_standardize
 from gpt1_keras.tokenization.normalization.original import build_resources
+from gpt1_keras.tokenization.normalization.original.build_spacy_rules import SpacyRules
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
-from gpt1_keras.tokenization.normalization.original.spacy_rules import SpacyRules
 
 
 def test_shipped_tables_are_what_the_packages_do():

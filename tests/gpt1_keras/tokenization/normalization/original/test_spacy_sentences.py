@@ -1,13 +1,13 @@
-"""Strings of spaCy 2.0.18's own tests of its English tokenizer, with the tokens that they want.
+"""Texts of spaCy 2.0.18's own tests of its English tokenizer, with the expected tokens.
 
-They show that the Python pipeline, which all else is compared with, splits text as spaCy did.
+They show that the Python pipeline, the reference of all other tests, splits text as spaCy did.
 """
 
 import pytest
 
 from benchmarks.python_pipeline import SpacyTokenizer
 
-# spacy/tests/lang/en and spacy/tests/tokenizer. Tokens are parted by blanks; `|` is a line's end.
+# spacy/tests/lang/en and spacy/tests/tokenizer. Spaces separate tokens; `|` is a line end.
 TOKENS = {
     "don't giggle": "do n't giggle",
     "i said don't!": "i said do n't !",

@@ -1,11 +1,12 @@
-"""spaCy 2.0's rules for English, read from its published wheel. Needed to build tables only."""
+"""Build only: reads spaCy 2.0's rules for English from its published wheel."""
 
 import dataclasses
 import importlib
+import os
 import sys
 import types
 
-# What spaCy's modules of rules import from its compiled part: names of attributes, no more.
+# What spaCy's modules of rules import from its compiled part: only names of attributes.
 _SYMBOLS = ("ORTH", "POS", "LEMMA", "NORM", "TAG", "SPACE", "PUNCT", "PRON_LEMMA")
 
 
@@ -14,10 +15,10 @@ class SpacyRules:
     """The rules, as spaCy's modules define them.
 
     Attributes:
-        prefixes, suffixes, infixes: lists of patterns of the module `regex`, version 1.
+        prefixes, suffixes, infixes: patterns of the module `regex`, version 1.
         url: pattern of strings that stay whole.
-        exceptions: dict from a string to the list of its tokens.
-        letters, lower, upper: patterns of one letter, inside of `[]`.
+        exceptions: from a string to its tokens.
+        letters, lower, upper: patterns of one letter, for use inside `[]`.
     """
 
     prefixes: list[str]
@@ -30,17 +31,11 @@ class SpacyRules:
     upper: str
 
 
-def read_spacy_rules(wheel):
-    """Reads the rules from spaCy 2.0.18's wheel.
+def read_spacy_rules(wheel: str | os.PathLike[str]) -> SpacyRules:
+    """Reads the rules from the path of spaCy 2.0.18's wheel.
 
-    spaCy itself does not run on today's Python; its rules are plain modules, which only want the
+    spaCy itself does not run on today's Python; its rules are plain modules, which only need the
     packages around them. The module `regex` must be installed.
-
-    Args:
-        wheel: path of the wheel.
-
-    Returns:
-        `SpacyRules`.
     """
     packages = {name: types.ModuleType(name) for name in ("spacy", "spacy.lang", "spacy.lang.en")}
     for name, package in packages.items():

@@ -1,28 +1,30 @@
-"""Patterns of Python's modules `re` and `regex` as RE2 has them. Needed to build tables only.
+"""Build only: translates patterns of Python's modules `re` and `regex` to RE2.
 
-RE2 knows no look-behind, and its classes cover ASCII or another version of Unicode. So classes are
-enumerated over all code points, and what a look-behind asks for is matched along.
+RE2 has no look-behind, and its classes cover ASCII or another version of Unicode. So classes are
+enumerated over all code points, and what a look-behind asks for becomes part of the match.
 """
 
 import re
+from collections.abc import Iterable, Mapping
+from types import ModuleType
 
 import regex
 
-from gpt1_keras.tokenization.normalization.original.spacy_rules import SpacyRules
+from gpt1_keras.tokenization.normalization.original.build_spacy_rules import SpacyRules
 
-# What text_standardize parts from its neighbours, run by run. A run of one of the characters of
-# the class falls to single characters under spaCy's rules; the other runs stay whole.
+# What text_standardize separates from its neighbours, run by run. spaCy's rules split a run of a
+# character in the class into single ones; the other runs stay whole.
 PUNCTUATION = r'[!"()*+,;?\[\]_{}]|-+|/+|~+|\|+'
 
 _ALL = "".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
 _LOOK_BEHIND = "(?<="
 
 
-def char_class(pattern, module=regex):
-    """The content of a class of RE2 with the characters that a pattern matches.
+def char_class(pattern: str, module: ModuleType = regex) -> str:
+    """The content of an RE2 class with the code points that a pattern matches.
 
     Args:
-        pattern: str, a pattern of one character.
+        pattern: matches one code point.
         module: `regex` or `re`, which differ.
     """
     codes = sorted(map(ord, set(module.findall(pattern, _ALL))))
@@ -38,36 +40,33 @@ def char_class(pattern, module=regex):
     )
 
 
-def splitting_patterns(rules: SpacyRules):
-    """spaCy's rules for prefixes, suffixes, infixes and URLs.
+def splitting_patterns(rules: SpacyRules) -> dict[str, str]:
+    """spaCy's rules for prefixes, suffixes, infixes and URLs, as RE2 patterns by name.
 
-    Rules that only fire on what text_standardize has already parted are left out.
-
-    Returns:
-        dict from name to RE2 pattern.
+    Rules that only apply to what text_standardize has already separated are left out.
     """
     icons = "[" + char_class(r"[\p{So}]") + "]"
     letter, lower, upper = (
         char_class(f"(?V1)[{x}]") for x in (rules.letters, rules.lower, rules.upper)
     )
 
-    def enumerate_icons(pieces):
+    def enumerate_icons(pieces: Iterable[str]) -> str:
         return "|".join(piece.replace(r"[\p{So}]", icons) for piece in pieces)
 
-    behind = [piece for piece in rules.suffixes if piece.startswith(_LOOK_BEHIND)]
+    with_look_behind = [piece for piece in rules.suffixes if piece.startswith(_LOOK_BEHIND)]
     plus, degree, currency, unit, dot, initials = (
-        piece.removeprefix(_LOOK_BEHIND) for piece in behind
+        piece.removeprefix(_LOOK_BEHIND) for piece in with_look_behind
     )
     after_digit = [piece.removeprefix("[0-9])") for piece in (plus, currency, unit)]
     before_dot = char_class("(?V1)" + dot.removesuffix(r")\."))
     url = _url(char_class(r"\w"))
-    # Strings that no rule splits: most words, what text_standardize has parted, line ends' mark.
+    # Strings that no rule splits: most words, what text_standardize separates, a line end's mark.
     plain = rf"[A-Za-z]*|[0-9]+|[.]|\x01|{PUNCTUATION}"
     return {
         "punctuation": PUNCTUATION,
         "whole": f"{plain}|{url}",
         "prefix": f"^(?:{enumerate_icons(rules.prefixes)})",
-        "suffix": f"(?:{enumerate_icons(x for x in rules.suffixes if x not in behind)})$",
+        "suffix": f"(?:{enumerate_icons(x for x in rules.suffixes if x not in with_look_behind)})$",
         "suffix_after_digit": f"[0-9](?:{'|'.join(after_digit)})$",
         "suffix_dot": rf"(?s).*(?:[{before_dot}]|°[FfCcKk]|[{upper}][{upper}])\.",
         "infix": rf"\.\.+|…|{icons}",
@@ -76,26 +75,23 @@ def splitting_patterns(rules: SpacyRules):
     }
 
 
-def _url(word):
-    """spaCy's pattern for URLs, on strings without white space and slashes.
+def _url(word: str) -> str:
+    """spaCy's pattern for URLs without white space and slashes, which start and end in a class.
 
     Without slashes there is no scheme, and whatever follows the host is its tail.
-
-    Args:
-        word: class of the characters that a URL begins and ends with.
     """
     host = r"[a-z0-9]+(?:\.[a-z0-9]+)*\.[a-z]{2}"
     return f"(?:[{word}].*@)?(?:{_public_address()}|{host})(?:.*[{word}])?"
 
 
-def _public_address():
-    """IP addresses but private ones, which spaCy leaves out by looking ahead.
+def _public_address() -> str:
+    """IP addresses except private ones, which spaCy excludes by looking ahead.
 
-    They are 10.*, 127.*, 169.254.*, 192.168.* and 172.16.* to 172.31.*. (spaCy takes the digits
+    Private are 10.*, 127.*, 169.254.*, 192.168.* and 172.16.* to 172.31.*. (spaCy takes the digits
     of other scripts in them, too.)
     """
 
-    def but(digits):
+    def but(digits: str) -> str:
         return "[" + "".join(sorted(set("0123456789") - set(digits))) + "]"
 
     number = "1?[0-9][0-9]?|2[0-4][0-9]|25[0-5]"
@@ -115,32 +111,28 @@ def _public_address():
     return rf"(?:{first_two})\.(?:{number})\.(?:{last})"
 
 
-def badness_pattern(pattern):
-    """ftfy's test for mojibake, without its layout.
-
-    Args:
-        pattern: str, a verbose pattern of `re`.
-    """
-    bare, in_class, lines = [], False, pattern.split("\n")
+def badness_pattern(pattern: str) -> str:
+    """ftfy's test for mojibake, a verbose pattern of `re`, without white space and comments."""
+    kept, in_class, lines = [], False, pattern.split("\n")
     for character in "\n".join(line for line in lines if not line.lstrip().startswith("#")):
         if character == "[" or character == "]":
             in_class = character == "["
         if in_class or not character.isspace():
-            bare.append(character)
-    bare = "".join(bare)
+            kept.append(character)
+    bare = "".join(kept)
     for name in (r"\s", r"\w"):
         bare = bare.replace(name, f"[{char_class(name, re)}]")
     return f"(?s).*(?:{bare}).*"
 
 
-def mojibake_patterns(clues):
+def mojibake_patterns(clues: Mapping[str, str]) -> dict[str, str]:
     """ftfy's pattern for what looks like UTF-8 read in another encoding.
 
     Args:
-        clues: dict from name to class of characters.
+        clues: ftfy's classes by name.
 
     Returns:
-        dict of `mojibake`, a run of such characters, and `before_mojibake`, which goes before.
+        `mojibake`, which matches a run of it, and `before_mojibake`, which matches what precedes.
     """
     after = f"[{clues['utf8_continuation']}]"
     return {

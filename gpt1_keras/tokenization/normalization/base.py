@@ -1,0 +1,33 @@
+"""What every normalization provides."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol
+
+from gpt1_keras.lazy import tensorflow as tf
+
+
+class Normalizer(Protocol):
+    """Splits texts into words, in core TensorFlow ops. Its constructor takes no arguments.
+
+    Attributes:
+        name: what a tokenizer's `normalization` calls it.
+        line_end: the word for a line's end; None where line ends are dropped.
+    """
+
+    name: ClassVar[str]
+    line_end: ClassVar[str | None]
+
+    def split(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Splits texts into chunks, and each distinct chunk into words.
+
+        Texts repeat their chunks, so later steps need to look at each only once.
+
+        Args:
+            texts: string `[batch]`, UTF-8, possibly invalid.
+
+        Returns:
+            `(chunks, words)`: int32 `[batch, None]`, the indices of each text's chunks; and string
+            `[chunks, None]`, the words of each chunk.
+        """
+        ...

@@ -1,0 +1,69 @@
+"""Presets that name earlier modules, such as `gpt1_keras.backbone`, load as today's do.
+
+before_the_rooms/ holds the JSON files that the shipped preset had then.
+"""
+
+import pathlib
+import shutil
+
+import keras
+import keras_hub
+import numpy as np
+import pytest
+
+import gpt1_keras
+from gpt1_keras.presets import find_preset, load_task, load_tokenizer
+
+NAME = "gpt1_tiny_books"
+TEXTS = ["It was a dark night.", "She said: “No!”"]
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory):
+    """The path of an old preset: old JSON files with the shipped weights and vocabulary."""
+    folder = tmp_path_factory.mktemp("preset")
+    shutil.copytree(find_preset(NAME), folder, dirs_exist_ok=True)
+    shutil.copytree(pathlib.Path(__file__).parent / "before_the_rooms", folder, dirs_exist_ok=True)
+    assert '"gpt1_keras.backbone"' in (folder / "config.json").read_text()
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("task_cls", "arguments", "texts"),
+    [
+        (gpt1_keras.GPT1CausalLM, {}, TEXTS),
+        (gpt1_keras.GPT1TextClassifier, {"num_classes": 3}, TEXTS),
+        (gpt1_keras.GPT1TextSimilarity, {"score_range": (1, 5)}, (TEXTS, TEXTS[::-1])),
+        (gpt1_keras.GPT1MultipleChoice, {}, (TEXTS, TEXTS, [["Yes.", "No."]] * 2)),
+    ],
+)
+def test_every_task(old, task_cls, arguments, texts):
+    outputs = []
+    for preset in (old, NAME):
+        keras.utils.set_random_seed(0)  # of the heads, which are fresh
+        task = task_cls.from_preset(preset, **arguments)
+        inputs = task.preprocessor(texts)
+        outputs.append(task(inputs[0] if isinstance(inputs, tuple) else inputs))
+    np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, outputs))
+
+
+def test_without_naming_the_class(old):
+    task = load_task(old)
+    assert isinstance(task, gpt1_keras.GPT1CausalLM)
+    backbone = keras_hub.models.Backbone.from_preset(old)
+    assert isinstance(backbone, gpt1_keras.GPT1Backbone)
+    for found, expected in zip(backbone.get_weights(), task.backbone.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_its_tokenizer_and_preprocessors(old):
+    fingerprint = load_tokenizer(NAME).fingerprint
+    assert load_tokenizer(old).fingerprint == fingerprint
+    assert gpt1_keras.GPT1Tokenizer.from_preset(old).fingerprint == fingerprint
+    for preprocessor_cls in (
+        gpt1_keras.GPT1CausalLMPreprocessor,
+        gpt1_keras.GPT1TextClassifierPreprocessor,
+        gpt1_keras.GPT1TextSimilarityPreprocessor,
+        gpt1_keras.GPT1MultipleChoicePreprocessor,
+    ):
+        assert preprocessor_cls.from_preset(old).tokenizer.fingerprint == fingerprint

@@ -1,0 +1,112 @@
+"""Users' own files of labelled texts, in three formats."""
+
+import pathlib
+
+import pytest
+
+from gpt1_keras.labelled_files import CHOICES, LABEL, read_rows
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a file, and returns its path."""
+
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", 'text,label\n"Good, isn\'t it?",yes\n"two\nlines",no\n,yes\n'),
+        ("a.jsonl", '{"text": "Good, isn\'t it?", "label": "yes"}\n\n'
+                    '{"label": "no", "text": "two\\nlines"}\n{"text": "", "label": "yes"}'),
+    ],
+)  # fmt: skip
+def test_the_same_rows_from_either_format(write, name, content):
+    assert read_rows(write(name, content)) == [
+        {"text": "Good, isn't it?", LABEL: "yes"},
+        {"text": "two\nlines", LABEL: "no"},
+        {"text": "", LABEL: "yes"},
+    ]
+
+
+def test_quotation_marks_are_text_in_tsv(write):
+    path = write("a.tsv", 'text\tlabel\n"Good" it was\t1\n"\t0\na "b" \'c\t1\n')
+    assert [row["text"] for row in read_rows(path)] == ['"Good" it was', '"', 'a "b" \'c']
+
+
+def test_quotation_marks_in_csv(write):
+    path = write("a.csv", 'text,label\n"""Good"" it was",1\na "b" c,0\n')
+    assert [row["text"] for row in read_rows(path)] == ['"Good" it was', 'a "b" c']
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "text,label\nä,b\n"),
+        ("a.tsv", "text\tlabel\nä\tb\n"),
+        ("a.jsonl", '{"text": "ä", "label": "b"}\n'),
+    ],
+)
+def test_a_byte_order_mark_is_not_part_of_the_text(write, name, content, line_end):
+    content = "\ufeff" + content.replace("\n", line_end)
+    assert read_rows(write(name, content)) == [{"text": "ä", "label": "b"}]
+
+
+def test_columns_of_choices(write):
+    """However many there are, in their order, without the empty ones."""
+    path = write("a.csv", "context,choice1,choice2,choice3,label\nc,x,y,z,2\nd,,v,,0\ne,,,,0\n")
+    assert read_rows(path) == [
+        {"context": "c", CHOICES: ["x", "y", "z"], "label": "2"},
+        {"context": "d", CHOICES: ["v"], "label": "0"},
+        {"context": "e", CHOICES: [], "label": "0"},
+    ]
+
+
+def test_columns_with_similar_names_are_not_choices(write):
+    path = write("a.tsv", "choice\tchoice1a\tchoice1\na\tb\tc\n")
+    assert read_rows(path) == [{"choice": "a", "choice1a": "b", CHOICES: ["c"]}]
+
+
+def test_values_of_json_become_text(write):
+    path = write("a.jsonl", '{"choices": ["x", 1], "label": 0.5, "id": true}\n')
+    assert read_rows(path) == [{CHOICES: ["x", "1"], "label": "0.5", "id": "True"}]
+
+
+def test_a_path_as_text(write):
+    path = write("a.csv", "text\na\n")
+    assert read_rows(str(path)) == read_rows(path) == [{"text": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", "", r"ends in .csv, .tsv or .jsonl. Received: .*a\.txt"),
+        ("a.csv", "", "a.csv has no examples"),
+        ("a.csv", "text,label\n", "a.csv has no examples"),
+        ("a.jsonl", "\n \n", "a.jsonl has no examples"),
+        ("a.csv", "text,label\na,b\nc\n", "line 3: has another number of columns than the 2"),
+        ("a.tsv", "text\tlabel\na\tb\tc\n", "line 2: has another number of columns than the 2"),
+        ("a.csv", 'text,label\n"a,b\n', r"line \d: unexpected end of data"),
+        ("a.csv", 'text,label\n"a"b,c\n', r"line 2: ',' expected after '\"'"),
+        ("a.jsonl", '{"text": "a", "label": 1}\n{oops\n', "line 2: is not JSON"),
+        ("a.jsonl", "[1]\n", r"line 1: must be an object. Received: \[1\]"),
+        ("a.jsonl", '{"text": "a", "label": 1}\n\n{"text": "a"}\n',
+         r"line 3: has the columns \['text'\]; the first example has \['label', 'text'\]"),
+        ("a.csv", "text,label\nä,b\n".encode("latin-1"), r"a\.csv is not UTF-8"),
+    ],
+)  # fmt: skip
+def test_damaged_files(write, name, content, message):
+    with pytest.raises(ValueError, match=message):
+        read_rows(write(name, content))
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"The file .*none\.csv does not exist"):
+        read_rows(pathlib.Path(tmp_path, "none.csv"))
