@@ -110,7 +110,7 @@ def test_an_export_with_problems(run, tmp_path):
         "signature python, a request made up: ",
         "signature compiled, a request made up: XLA compilation disabled",
         "signature words: output words is ragged or sparse, which is not served",
-        "signature clock: not the answers of the first TensorFlow",
+        "signature clock: not the outputs of the first TensorFlow",
     ]:
         assert any(expected in problem for problem in problems), (expected, problems)
 
@@ -128,7 +128,7 @@ def test_what_is_no_export(run, tmp_path, content, error):
         (tmp_path / "saved_model.pb").write_bytes(content)
     status, out, err = run(tmp_path)
     assert (status, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith(f"Cannot check {tmp_path}: ")
+    assert err.startswith(f"error: Cannot check {tmp_path}: ")
     assert error in err
 
 

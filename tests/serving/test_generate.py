@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import gpt1_keras
+from gpt1_keras.presets import load_task
 from serving import generate
+from serving.generation.samplers import SamplerOptions
 
 PROMPTS = ["a good film, and", "the"]
 LENGTH = 12
@@ -95,11 +97,11 @@ def test_cold_or_narrow_sampling_is_greedy(run, lm):
 
 
 def test_samplers_have_the_options_that_they_are_given():
-    sampler = generate.make_sampler("top_k", k=7, temperature=0.5, seed=1)
+    sampler = SamplerOptions(k=7, temperature=0.5, seed=1).make()
     assert isinstance(sampler, keras_hub.samplers.TopKSampler)
     assert (sampler.k, sampler.temperature, sampler.seed) == (7, 0.5, 1)
-    assert generate.make_sampler("top_p", p=0.3).p == 0.3
-    assert generate.make_sampler("beam", k=None, beams=2).num_beams == 2
+    assert SamplerOptions("top_p", p=0.3).make().p == 0.3
+    assert SamplerOptions("beam", beams=2).make().num_beams == 2
 
 
 @pytest.mark.parametrize(
@@ -133,24 +135,24 @@ def test_no_prompt(run, monkeypatch):
     assert run() == (1, "", error)
 
 
-def test_what_is_no_language_model(run, lm, tiny_tokenizer, tmp_path):
-    folder = str(tmp_path / "none")
-    code, _, error = run("a", model=folder)
-    assert code == 1 and error.startswith(f"error: {folder} is no preset: neither one that ships")
-
-    folder = str(tmp_path / "backbone")
-    lm.backbone.save_to_preset(folder)
-    error = f"error: {folder} is no preset of a language model: it has no task.json.\n"
-    assert run("a", model=folder) == (1, "", error)
-
-    folder = str(tmp_path / "classifier")
+def test_presets_that_are_not_language_models(run, lm, tiny_tokenizer, tmp_path):
+    nothing, backbone, classifier = (str(tmp_path / each) for each in ("no", "backbone", "task"))
+    lm.backbone.save_to_preset(backbone)
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, CONTEXT)
-    classifier = gpt1_keras.GPT1TextClassifier(lm.backbone, 2, preprocessor=preprocessor)
-    classifier.save_to_preset(folder)
-    error = f"error: {folder} is a preset of a GPT1TextClassifier; expected a GPT1CausalLM.\n"
-    assert run("a", model=folder) == (1, "", error)
+    gpt1_keras.GPT1TextClassifier(lm.backbone, 2, preprocessor=preprocessor).save_to_preset(
+        classifier
+    )
+    for folder, reason in [
+        (nothing, "ships"),
+        (backbone, "it has no task.json"),
+        (classifier, "is a GPT1TextClassifier; expected a GPT1CausalLM."),
+    ]:
+        with pytest.raises((FileNotFoundError, ValueError), match=reason) as caught:
+            load_task(folder, gpt1_keras.GPT1CausalLM)
+        assert run("a", model=folder) == (1, "", f"error: {caught.value}\n")
 
-    folder = str(tmp_path / "bare")
-    gpt1_keras.GPT1CausalLM(lm.backbone).save_to_preset(folder)
-    error = f"error: {folder} has no preprocessor, and so no tokenizer for prompts.\n"
-    assert run("a", model=folder) == (1, "", error)
+
+def test_a_language_model_without_a_preprocessor(run, lm, tmp_path):
+    gpt1_keras.GPT1CausalLM(lm.backbone).save_to_preset(str(tmp_path / "bare"))
+    error = "error: The model has no preprocessor, and so no tokenizer for prompts.\n"
+    assert run("a", model=str(tmp_path / "bare")) == (1, "", error)

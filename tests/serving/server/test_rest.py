@@ -10,8 +10,8 @@ import urllib.request
 import numpy as np
 import pytest
 
-from serving.server.rest_json import write_outputs
-from serving.server.servable import ServingError
+from serving.server.errors import ServingError
+from serving.server.rest_replies import write_outputs
 
 PREDICT = "/v1/models/tiny:predict"
 

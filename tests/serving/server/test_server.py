@@ -20,8 +20,8 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
-from serving import server
-from serving.server import flags
+from serving.server import Server, flags
+from serving.server.__main__ import main
 
 ROUNDS = 300_000  # of the signature `slow`: some seconds
 
@@ -99,9 +99,9 @@ def test_a_killed_server_starts_again_where_it_was(model_base_path, free_port, t
 
 def test_stopped_server_lets_go_of_its_ports(model_base_path, free_port):
     rest_api_port = free_port()
-    with server.Server("tiny", str(model_base_path), port=0, rest_api_port=rest_api_port) as first:
+    with Server("tiny", str(model_base_path), port=0, rest_api_port=rest_api_port) as first:
         port = first.port
-    with server.Server("tiny", str(model_base_path), port=port, rest_api_port=rest_api_port):
+    with Server("tiny", str(model_base_path), port=port, rest_api_port=rest_api_port):
         pass
 
 
@@ -129,7 +129,7 @@ def no_version(folder):
 )
 def test_models_that_cannot_be_loaded(tmp_path, capsys, prepare, message):
     prepare(tmp_path)
-    assert server.main(["--model_name=tiny", f"--model_base_path={tmp_path}"]) == 1
+    assert main(["--model_name=tiny", f"--model_base_path={tmp_path}"]) == 1
     assert_one_line(capsys, message.format(tmp_path))
 
 
@@ -139,21 +139,21 @@ def test_ports_that_are_in_use(model_base_path, free_port, capsys, kind):
     arguments = ["--model_name=tiny", f"--model_base_path={model_base_path}"]
     arguments += [f"--port={ports['gRPC']}", f"--rest_api_port={ports['REST']}"]
     with socket.create_server(("127.0.0.1", ports[kind])):
-        assert server.main(arguments) == 1
+        assert main(arguments) == 1
     assert_one_line(capsys, f"Cannot listen for {kind} on 127.0.0.1:{ports[kind]}: ")
 
 
-def assert_one_line(capsys, beginning):
+def assert_one_line(capsys, message):
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith(beginning)
+    assert captured.err.startswith(f"error: {message}")
     assert captured.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("port", ["65536", "-1", "http", ""])
 def test_ports_that_are_none(capsys, port):
     with pytest.raises(SystemExit) as caught:
-        server.main(["--model_base_path=models", f"--port={port}"])
+        main(["--model_base_path=models", f"--port={port}"])
     assert caught.value.code == 2
     assert f"expected a port from 0 to 65535, received '{port}'" in capsys.readouterr().err
 
@@ -164,29 +164,27 @@ def test_ports_that_are_none(capsys, port):
 )
 def test_booleans_as_tensorflow_serving_takes_them(arguments, value):
     name = "enable_grpc_healthcheck_service"
-    options = flags.parser(server.Server).parse_args(
-        [each.replace("flag", name) for each in arguments]
-    )
+    options = flags.parser(Server).parse_args([each.replace("flag", name) for each in arguments])
     assert vars(options)[name] is value
 
 
 def test_flags_are_the_server_s_arguments():
-    options = vars(flags.parser(server.Server).parse_args([]))
-    parameters = inspect.signature(server.Server).parameters
+    options = vars(flags.parser(Server).parse_args([]))
+    parameters = inspect.signature(Server).parameters
     assert options == {name: each.default for name, each in parameters.items()}
 
 
 def test_a_model_is_needed(capsys):
     with pytest.raises(SystemExit) as caught:
-        server.main([])
+        main([])
     assert caught.value.code == 2
     assert "expected --model_base_path or --model_config_file" in capsys.readouterr().err
 
 
 def test_configuration_files_that_do_not_do(tmp_path, capsys):
     file = tmp_path / "models.config"
-    assert server.main([f"--model_config_file={file}"]) == 1
+    assert main([f"--model_config_file={file}"]) == 1
     assert_one_line(capsys, f"[Errno 2] No such file or directory: '{file}'")
     file.write_text("model_config_list { config { nam: 'tiny' } }")
-    assert server.main([f"--model_config_file={file}"]) == 1
+    assert main([f"--model_config_file={file}"]) == 1
     assert_one_line(capsys, f"Expected a ModelServerConfig in text format in {file}: 1:30 : ")

@@ -186,6 +186,22 @@ def test_metrics(client):
     assert metric(client, "process_resident_memory_bytes") > 0
 
 
+def test_servers_of_one_process_count_apart(model_base_path):
+    with Server("tiny", str(model_base_path), port=0) as one:
+        with Server("tiny", str(model_base_path), port=0) as other:
+            for server, count in ((one, 1), (other, 2)):
+                with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                    for _ in range(count):
+                        assert num_tokens(channel) == [3]
+    line = ':tensorflow:serving:request_count{model_name="tiny",status="OK"} %.1f\n'
+    run = ':tensorflow:serving:runtime_latency_count{API="Predict",model_name="tiny",runtime="TF1"}'
+    for server, count in ((one, 1), (other, 2)):
+        page = server.metrics.page().decode()
+        assert line % count in page
+        assert f"{run} {count}.0\n" in page
+        assert "_created" not in page
+
+
 def test_names_that_clients_make_up_are_not_counted(client, error_of):
     request = request_for("", text=["abc"])
     request.model_spec.name = "made-up"

@@ -21,9 +21,10 @@ from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServic
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from serving.server import Server
+from serving.server.errors import ServingError
 from serving.server.inference import predict
 from serving.server.model_manager import ModelManager
-from serving.server.servable import Servable, ServingError
+from serving.server.servable import Servable
 
 WARMUP = "assets.extra/tf_serving_warmup_requests"
 
