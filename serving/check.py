@@ -77,7 +77,8 @@ def _description(path: Path) -> Iterator[str]:
         yield "  made by another program, which did not say how"
         return
     for name, value in json.loads(file.read_text()).items():
-        yield f"  {name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
+        if value is not None:
+            yield f"  {name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
 
 
 if __name__ == "__main__":

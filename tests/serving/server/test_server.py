@@ -1,8 +1,10 @@
 """The server as a program: it starts, stops without losing requests, or says why it cannot."""
 
+import functools
 import http.client
 import inspect
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -55,28 +57,50 @@ def running(*arguments):
             watchdog.cancel()
 
 
-def assert_stops_after_the_requests_in_flight(process, number, port, rest_api_port):
+def assert_answered_though_stopped(stop, port, rest_api_port):
+    """Requests that are in flight when the server is told to stop are answered."""
     with ThreadPoolExecutor() as pool:
         answers = [
             pool.submit(ask_slowly_over_grpc, port),
             pool.submit(ask_slowly_over_rest, rest_api_port),
         ]
         time.sleep(0.7)
-        process.send_signal(number)
+        stop()
         assert [answer.result() for answer in answers] == [[0], [0]]
-    assert process.wait() == 0
-    assert process.stdout.read() == ""
 
 
-def test_a_signal_stops_the_server_after_the_requests_in_flight(model_base_path, free_port):
+@pytest.fixture
+def signal_handlers():
+    """Restores the handlers that the program replaces when it runs in this process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signal_handlers")
+def test_ctrl_c_stops_the_server_after_the_requests_in_flight(model_base_path, free_port, capsys):
+    """In this process, which spares importing TensorFlow once more."""
     rest_api_port = free_port()
-    arguments = [f"--model_base_path={model_base_path}", f"--rest_api_port={rest_api_port}"]
-    with running("--port=0", *arguments) as (process, ready):
+
+    def interrupt():
+        ready, deadline = "", time.monotonic() + 60
+        while not ready.endswith("\n"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+            ready += capsys.readouterr().out
         begin, _, rest = ready.partition(" (gRPC)")
         assert begin.startswith("Serving tiny version 3 at 127.0.0.1:")
         assert rest == f" and 127.0.0.1:{rest_api_port} (REST)\n"
-        port = begin.rpartition(":")[2]
-        assert_stops_after_the_requests_in_flight(process, signal.SIGINT, port, rest_api_port)
+        stop = functools.partial(os.kill, os.getpid(), signal.SIGINT)
+        assert_answered_though_stopped(stop, begin.rpartition(":")[2], rest_api_port)
+
+    arguments = [f"--model_base_path={model_base_path}", f"--rest_api_port={rest_api_port}"]
+    with ThreadPoolExecutor() as pool:
+        interrupted = pool.submit(interrupt)
+        assert main(["--model_name=tiny", "--port=0", *arguments]) == 0
+        interrupted.result()
+    assert capsys.readouterr().out == ""
 
 
 def test_a_killed_server_starts_again_where_it_was(model_base_path, free_port, tmp_path):
@@ -91,10 +115,14 @@ def test_a_killed_server_starts_again_where_it_was(model_base_path, free_port, t
         for each in asking:  # clients know at once
             with pytest.raises((grpc.RpcError, OSError, http.client.HTTPException)):
                 each.result(timeout=20)
-    with running(*arguments) as (process, _):
+    with running(*arguments) as (process, ready):
+        where = f"127.0.0.1:{port} (gRPC) and 127.0.0.1:{rest_api_port} (REST)"
+        assert ready == f"Serving tiny version 3 at {where}\n"
         with grpc.insecure_channel(f"unix:{tmp_path / 'socket'}") as channel:
             assert grpc.channel_ready_future(channel).result(timeout=30) is None
-        assert_stops_after_the_requests_in_flight(process, signal.SIGTERM, port, rest_api_port)
+        assert_answered_though_stopped(process.terminate, port, rest_api_port)
+        assert process.wait() == 0
+        assert process.stdout.read() == ""
 
 
 def test_stopped_server_lets_go_of_its_ports(model_base_path, free_port):
