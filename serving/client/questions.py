@@ -15,7 +15,7 @@ _BATCH_SIZE = 32
 def rows_of_arguments(
     arguments: Sequence[tuple[str, str]], inputs: Mapping[str, Input]
 ) -> tuple[list[Row], Row]:
-    """Returns the rows that named arguments give, and the values that all rows share.
+    """Returns the rows of named arguments, and the values that all rows share.
 
     Args:
         arguments: pairs of an input's name and a value: a text, or JSON for anything else.
@@ -102,7 +102,7 @@ def _row_inputs(inputs: Mapping[str, Input]) -> list[str]:
 
 
 def _value(name: str, text: str, described: Input) -> Any:
-    """Returns the value that an argument gives an input."""
+    """Returns the value of a named argument."""
     if described.dtype == "DT_STRING" and (described.rank or 1) == 1:
         return os.fsencode(text)  # an argument that is not valid UTF-8 arrives as it was typed
     try:

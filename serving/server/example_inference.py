@@ -121,7 +121,7 @@ def _example_signature(servable: Servable, spec: ModelSpec) -> str:
 def _classify(
     servable: Servable, name: str, examples: Input, timeout: float | None
 ) -> ClassificationResult:
-    """Returns the classes and the scores that a signature gives to tf.Examples."""
+    """Returns the classes and the scores of tf.Examples."""
     expected = {"classes": np.dtype(object), "scores": np.dtype(np.float32)}
     outputs, batch = _run_examples(servable, name, examples, timeout, "Classify", expected)
     shapes = {array.shape for array in outputs.values()}
@@ -147,7 +147,7 @@ def _classify(
 def _regress(
     servable: Servable, name: str, examples: Input, timeout: float | None
 ) -> RegressionResult:
-    """Returns the number that a signature gives to each tf.Example."""
+    """Returns a number for each tf.Example."""
     outputs, batch = _run_examples(servable, name, examples, timeout, "Regress", ["outputs"])
     values = outputs["outputs"]
     if values.shape not in ((batch,), (batch, 1)) or values.dtype != np.float32:

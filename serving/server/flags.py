@@ -8,7 +8,7 @@ from typing import Any
 _HELP = {
     "model_name": "name to serve one model under",
     "model_base_path": "folder of its versions, each a SavedModel in a folder named by a number",
-    "model_config_file": "a ModelServerConfig in text format, in place of the two above",
+    "model_config_file": "a ModelServerConfig in text format, instead of the two above",
     "model_config_file_poll_wait_seconds": "seconds between reads of that file; 0 to read it once",
     "file_system_poll_wait_seconds": "seconds between searches for new versions; 0 to search once",
     "allow_version_labels_for_unavailable_models": "accept unused labels for versions that are not "

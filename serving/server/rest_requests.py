@@ -1,8 +1,8 @@
 """Requests of the REST interface: JSON documents to tensors and tf.Examples.
 
-A request to predict gives its inputs in rows, `{"instances": [...]}`, or in columns,
+A request to predict has its inputs in rows, `{"instances": [...]}`, or in columns,
 `{"inputs": ...}`. The input's name may be left out where there is only one. A request to classify
-or to regress gives `{"examples": [...]}`, objects of features by name, and optionally a
+or to regress has `{"examples": [...]}`, objects of features by name, and optionally a
 `"context"` of features that all of them share.
 """
 

@@ -30,7 +30,7 @@ _GRACE_SECONDS = 30.0
 
 
 class Server:
-    """Models behind gRPC and, on request, REST. It is a context manager, which starts and stops it.
+    """Serves models over gRPC and, with a port for it, REST. A context manager starts and stops it.
 
     The arguments are the program's flags, which `serving/server/flags.py` describes. Seconds may
     be fractions here.
@@ -105,7 +105,7 @@ class Server:
             add_HealthServicer_to_server(self._health, self._grpc)
 
     def start(self) -> None:
-        """Opens the ports, answers requests and looks for changes from now on.
+        """Opens the ports, and begins to answer requests and to look for changes.
 
         Raises:
             OSError: a port cannot be opened.
@@ -116,8 +116,8 @@ class Server:
             try:
                 self._rest = RestServer(self.models, self.metrics, address, **self._rest_options)
             except OSError as error:
-                place = f"{self._host}:{self._rest_api_port}"
-                raise OSError(f"Cannot listen for REST on {place}: {error.strerror}") from error
+                where = f"{self._host}:{self._rest_api_port}"
+                raise OSError(f"Cannot listen for REST on {where}: {error.strerror}") from error
         try:
             self.port = self._listen(f"{self._host}:{self.port}")
             if self._socket_path:

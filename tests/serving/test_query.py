@@ -188,7 +188,7 @@ def test_errors_of_the_server_are_one_line(ask, client):
         assert err.startswith(f"error: {error}")
 
 
-def test_a_file_that_is_not_there(ask):
+def test_a_missing_file(ask):
     assert ask("tiny", "--file=nowhere")[::2] == (
         1,
         "error: [Errno 2] No such file or directory: 'nowhere'\n",

@@ -125,7 +125,7 @@ def test_a_killed_server_starts_again_where_it_was(model_base_path, free_port, t
         assert process.stdout.read() == ""
 
 
-def test_stopped_server_lets_go_of_its_ports(model_base_path, free_port):
+def test_a_stopped_server_releases_its_ports(model_base_path, free_port):
     rest_api_port = free_port()
     with Server("tiny", str(model_base_path), port=0, rest_api_port=rest_api_port) as first:
         port = first.port
@@ -179,7 +179,7 @@ def assert_one_line(capsys, message):
 
 
 @pytest.mark.parametrize("port", ["65536", "-1", "http", ""])
-def test_ports_that_are_none(capsys, port):
+def test_invalid_ports(capsys, port):
     with pytest.raises(SystemExit) as caught:
         main(["--model_base_path=models", f"--port={port}"])
     assert caught.value.code == 2
@@ -209,7 +209,7 @@ def test_a_model_is_needed(capsys):
     assert "expected --model_base_path or --model_config_file" in capsys.readouterr().err
 
 
-def test_configuration_files_that_do_not_do(tmp_path, capsys):
+def test_invalid_configuration_files(tmp_path, capsys):
     file = tmp_path / "models.config"
     assert main([f"--model_config_file={file}"]) == 1
     assert_one_line(capsys, f"[Errno 2] No such file or directory: '{file}'")
