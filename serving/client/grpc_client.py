@@ -1,17 +1,13 @@
-"""A client of a server over gRPC; `serving.client.clients` has its protocol."""
+"""A client of a server over gRPC."""
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-# Read when TensorFlow is imported: only the server's answer and errors are of interest here.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
 import grpc
 import numpy as np
 
-# The requests hold tensors, and the messages for those come with all of TensorFlow only.
+# Requests hold tensors, and the messages for tensors come only with all of TensorFlow.
 import tensorflow as tf
 from tensorflow.core.framework.types_pb2 import DataType
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataRequest, SignatureDefMap
@@ -19,17 +15,19 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
-from serving.client.clients import TIMEOUT_SECONDS, Input, QueryError, Signature
+from serving.client.protocol import TIMEOUT_SECONDS, Input, QueryError, Signature
 
 
 @contextmanager
 def open_client(target: str, model: str, signature: str) -> Iterator["_GrpcClient"]:
-    """Opens a channel; see `serving.client.clients.connect`."""
+    """Opens a channel; see `serving.client.connection.connect`."""
     with grpc.insecure_channel(target) as channel:
         yield _GrpcClient(PredictionServiceStub(channel), model, signature)
 
 
 class _GrpcClient:
+    """See `serving.client.protocol.Client`."""
+
     def __init__(self, stub: PredictionServiceStub, model: str, signature: str) -> None:
         self._stub = stub
         self._spec = ModelSpec(name=model, signature_name=signature)
@@ -69,6 +67,7 @@ class _GrpcClient:
 
 
 def _answer(call: Any, request: Any) -> Any:
+    """Returns the server's reply."""
     try:
         return call(request, timeout=TIMEOUT_SECONDS)
     except grpc.RpcError as error:

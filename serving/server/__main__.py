@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from gpt1_keras.cli import exit_status
 from serving.server import flags
-from serving.server.servable import ServingError
+from serving.server.errors import ServingError
 from serving.server.server import Server
 
 

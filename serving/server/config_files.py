@@ -23,22 +23,37 @@ _MESSAGES = {
 
 
 class ConfigError(ValueError):
-    """A configuration file that is not what it should be."""
+    """A configuration file that does not hold what is expected there."""
 
 
 def read_models(path: str) -> ModelServerConfig:
-    """Reads `--model_config_file`."""
+    """Reads the file that `--model_config_file` names.
+
+    Raises:
+        OSError: the file cannot be read.
+        ConfigError: it is not a ModelServerConfig in text format.
+    """
     return _read(path, ModelServerConfig())
 
 
 def read_metrics_path(path: str) -> str | None:
-    """Returns the path of the metrics page that `--monitoring_config_file` enables, if it does."""
+    """Returns the path of the metrics page, if the file of `--monitoring_config_file` enables it.
+
+    Raises:
+        OSError: the file cannot be read.
+        ConfigError: it is not a MonitoringConfig in text format.
+    """
     config: Any = _read(path, _message("MonitoringConfig")).prometheus_config
     return (config.path or "/monitoring/prometheus/metrics") if config.enable else None
 
 
 def read_credentials(path: str) -> grpc.ServerCredentials:
-    """Makes the credentials that `--ssl_config_file` describes."""
+    """Makes the credentials that the file of `--ssl_config_file` holds.
+
+    Raises:
+        OSError: the file cannot be read.
+        ConfigError: it is not an SSLConfig in text format, or lacks a key or certificate.
+    """
     config: Any = _read(path, _message("SSLConfig"))
     if not config.server_key or not config.server_cert:
         raise ConfigError(f"Expected server_key and server_cert, both in PEM format, in {path}")
@@ -52,12 +67,7 @@ def read_credentials(path: str) -> grpc.ServerCredentials:
 
 
 def _read(path: str, message: _Message) -> _Message:
-    """Returns `message` with the contents of a text file.
-
-    Raises:
-        OSError: the file cannot be read.
-        ConfigError: it holds something else.
-    """
+    """Returns `message` with the contents of a text file."""
     try:
         with open(path, encoding="utf-8") as file:
             return text_format.Parse(file.read(), message)
@@ -67,6 +77,7 @@ def _read(path: str, message: _Message) -> _Message:
 
 
 def _message(name: str) -> Message:
+    """Returns an empty message of one of `_MESSAGES`."""
     file = descriptor_pb2.FileDescriptorProto(name="serving.proto", package=_PACKAGE)
     for message, fields in _MESSAGES.items():
         message_type = file.message_type.add(name=message)

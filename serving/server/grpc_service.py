@@ -15,10 +15,11 @@ from tensorflow_serving.apis.get_model_metadata_pb2 import (
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 
-from serving.server import inference
-from serving.server.metrics import request_measured
+from serving.server import example_inference, inference
+from serving.server.errors import ServingError, invalid_argument
+from serving.server.metrics import Metrics
 from serving.server.model_manager import ModelManager
-from serving.server.servable import Servable, ServingError, invalid_argument
+from serving.server.servable import Servable
 
 SERVICES = ("PredictionService", "ModelService")
 _RELOAD = "HandleReloadConfigRequest"
@@ -26,17 +27,23 @@ _DESCRIPTORS = {
     **prediction_service_pb2.DESCRIPTOR.services_by_name,
     **model_service_pb2.DESCRIPTOR.services_by_name,
 }
-_Call = Callable[
-    [ModelManager, Any, float | None], Message
-]  # of a request and the seconds it may take
+# Of the models, a request and the seconds that it may take.
+_Call = Callable[[ModelManager, Any, float | None], Message]
 
 
-def handlers(models: ModelManager) -> Iterator[grpc.GenericRpcHandler]:
-    """Yields what a gRPC server needs to answer requests about `models`."""
+def handlers(models: ModelManager, metrics: Metrics) -> Iterator[grpc.GenericRpcHandler]:
+    """Yields what a gRPC server needs to answer requests.
+
+    Args:
+        models: the models that requests are about.
+        metrics: counts and times the requests.
+    """
     for service in SERVICES:
         methods = {
             method.name: grpc.unary_unary_rpc_method_handler(
-                functools.partial(_answer, models, method.name, GetMessageClass(method.input_type)),
+                functools.partial(
+                    _answer, models, metrics, method.name, GetMessageClass(method.input_type)
+                ),
                 # Requests arrive as bytes: gRPC would call those that are not valid INTERNAL.
                 response_serializer=lambda response: response.SerializeToString(),
             )
@@ -47,6 +54,7 @@ def handlers(models: ModelManager) -> Iterator[grpc.GenericRpcHandler]:
 
 def _answer(
     models: ModelManager,
+    metrics: Metrics,
     method: str,
     request_class: type[Message],
     body: bytes,
@@ -59,18 +67,18 @@ def _answer(
         except DecodeError as error:
             raise invalid_argument(f"Expected a {request_class.DESCRIPTOR.name}") from error
         name = "" if method == _RELOAD else _model_spec(request).name
-        with request_measured(name if name in models else "", method.lower(), "GRPC"):
+        with metrics.request(name if name in models else "", method.lower(), "GRPC"):
             return _CALLS[method](models, request, context.time_remaining())
     except ServingError as error:
         context.abort(error.code, error.message)
-        raise  # never reached, for abort raises; type checkers do not know
+        raise  # never reached, as abort raises, which type checkers do not know
 
 
 def _model_spec(request: Any) -> ModelSpec:
-    """Returns what a request is about.
+    """Returns the model that a request is about.
 
     Raises:
-        ServingError: it does not say.
+        ServingError: the request does not name one.
     """
     if isinstance(request, MultiInferenceRequest):
         return request.tasks[0].model_spec if request.tasks else ModelSpec()
@@ -80,6 +88,7 @@ def _model_spec(request: Any) -> ModelSpec:
 
 
 def _on_servable(call: Callable[[Servable, Any, float | None], Message]) -> _Call:
+    """Returns a call that finds the servable which the request is about."""
     return lambda models, request, timeout: call(
         models.find(_model_spec(request)), request, timeout
     )
@@ -88,6 +97,7 @@ def _on_servable(call: Callable[[Servable, Any, float | None], Message]) -> _Cal
 def _get_model_metadata(
     models: ModelManager, request: GetModelMetadataRequest, timeout: float | None
 ) -> GetModelMetadataResponse:
+    """Describes a servable, if the request asks for its signatures and nothing else."""
     if not request.metadata_field:
         raise invalid_argument("GetModelMetadataRequest must specify at least one metadata_field")
     for field in request.metadata_field:
@@ -98,9 +108,9 @@ def _get_model_metadata(
 
 _CALLS: Mapping[str, _Call] = {
     "Predict": _on_servable(inference.predict),
-    "Classify": _on_servable(inference.classify),
-    "Regress": _on_servable(inference.regress),
-    "MultiInference": _on_servable(inference.multi_inference),
+    "Classify": _on_servable(example_inference.classify),
+    "Regress": _on_servable(example_inference.regress),
+    "MultiInference": _on_servable(example_inference.multi_inference),
     "GetModelMetadata": _get_model_metadata,
     "GetModelStatus": lambda models, request, timeout: models.status(request.model_spec),
     _RELOAD: lambda models, request, timeout: models.reload(request),

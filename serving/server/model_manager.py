@@ -1,8 +1,6 @@
-"""The models that are served: which versions, from where, and in what state they are."""
+"""The models that are served: which versions, from which folders, and in which state."""
 
-import contextlib
 import logging
-import os
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -16,31 +14,30 @@ from tensorflow_serving.apis.get_model_status_pb2 import (
 from tensorflow_serving.apis.model_management_pb2 import ReloadConfigRequest, ReloadConfigResponse
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.status_pb2 import StatusProto
-from tensorflow_serving.config.model_server_config_pb2 import (
-    TENSORFLOW,
-    ModelConfig,
-    ModelServerConfig,
-)
+from tensorflow_serving.config.model_server_config_pb2 import ModelConfig, ModelServerConfig
 
-from serving.server.inference import warm_up
-from serving.server.servable import Servable, ServingError, invalid_argument
-
-_PLATFORM = "tensorflow"
+from serving.server.errors import ServingError, invalid_argument
+from serving.server.metrics import Metrics
+from serving.server.model_config import check_config, files_of, versions_on_disk
+from serving.server.servable import Servable
+from serving.server.warmup import warm_up
 
 
 class ModelManager:
-    """Loads and unloads versions as the configuration and the folders on disk want it.
+    """Loads and unloads versions as the configuration and the folders on disk ask for.
 
     Requests are answered meanwhile: what they read is replaced whole, never changed. A version
-    that is unloaded goes once the last request on it is answered.
+    that is unloaded is freed once the last request to it is answered.
 
     Args:
-        label_unavailable: accept labels of versions that are not loaded yet, if the labels are
-            not in use.
+        label_unavailable: whether to accept labels of versions that are not loaded yet, if the
+            labels are not in use.
+        metrics: times the models' runs; by default they are timed for nobody.
     """
 
-    def __init__(self, label_unavailable: bool = False) -> None:
+    def __init__(self, label_unavailable: bool = False, metrics: Metrics | None = None) -> None:
         self._label_unavailable = label_unavailable
+        self._metrics = metrics
         self._update = threading.Lock()
         self._configs: Mapping[str, ModelConfig] = {}
         self._servables: Mapping[str, Mapping[int, Servable]] = {}
@@ -60,10 +57,10 @@ class ModelManager:
 
         Raises:
             ServingError: `config` is not valid, and nothing has changed; or no version of a model
-                could be loaded. That one is tried again when its files change.
+                could be loaded, which is tried again when its files change.
         """
         with self._update:
-            _check(config)
+            check_config(config)
             configs = {each.name: each for each in config.model_config_list.config}
             for each in configs.values():
                 self._check_labels(each)
@@ -76,7 +73,7 @@ class ModelManager:
             logging.error(error)
 
     def poll(self) -> None:
-        """Loads versions that are new on disk and unloads those that they take the place of."""
+        """Loads versions that are new on disk and unloads those that they replace."""
         with self._update:
             errors = self._load_and_unload()
             for name, error in errors.items():
@@ -101,10 +98,10 @@ class ModelManager:
         raise ServingError(StatusCode.NOT_FOUND, f"Servable not found for request: {asked}")
 
     def status(self, spec: ModelSpec) -> GetModelStatusResponse:
-        """Tells the state of all versions of a model, or of the one that `spec` asks for.
+        """Returns the state of all versions of a model, or of the one that `spec` asks for.
 
         Raises:
-            ServingError: there has been none.
+            ServingError: there has been no such version.
         """
         version = self._version(spec)
         states = self._states.get(spec.name, {})
@@ -123,6 +120,7 @@ class ModelManager:
         return ReloadConfigResponse(status=StatusProto())
 
     def _version(self, spec: ModelSpec) -> int | None:
+        """Returns the version that `spec` asks for by number or label, if it does."""
         choice = spec.WhichOneof("version_choice")
         if choice == "version":
             return spec.version.value
@@ -134,7 +132,7 @@ class ModelManager:
         return None
 
     def _check_labels(self, config: ModelConfig) -> None:
-        """Refuses labels of versions that are not served; they would fail requests."""
+        """Refuses labels of versions that are not served: requests to them would fail."""
         before = self._configs.get(config.name, ModelConfig()).version_labels
         for label, version in config.version_labels.items():
             allowed = self._label_unavailable and before.get(label, version) == version
@@ -146,28 +144,28 @@ class ModelManager:
                 )
 
     def _load_and_unload(self) -> dict[str, ServingError]:
-        """Does what the configuration asks for; returns by name what it could not do."""
+        """Does what the configuration asks for; returns the models that failed, by name."""
         errors = {}
         for name in self._servables.keys() - self._configs.keys():
             self._unload(name, set())
         for name, config in self._configs.items():
             try:
-                self._load(name, _versions_on_disk(config))
+                self._load(name, versions_on_disk(config))
             except ServingError as error:
                 errors[name] = error
         return errors
 
     def _load(self, name: str, wanted: Mapping[int, Path]) -> None:
-        """Loads versions, and then, if there is another to take their place, unloads old ones."""
+        """Loads versions, and then unloads old ones, if there is a new one to replace them."""
         failure = None
         for version, path in sorted(wanted.items()):
             current = self._servables.get(name, {}).get(version)
-            files = _files(path)
+            files = files_of(path)
             if current and current.path == path or self._failed.get(path) == files:
                 continue
             self._set_state(name, version, ModelVersionStatus.LOADING)
             try:
-                servable = Servable(name, version, path)
+                servable = Servable(name, version, path, self._metrics)
                 warm_up(servable, path)
             except ServingError as error:
                 self._failed[path] = files
@@ -192,6 +190,7 @@ class ModelManager:
             )
 
     def _unload(self, name: str, wanted: Collection[int]) -> None:
+        """Unloads all versions of a model but the `wanted` ones."""
         served = self._servables.get(name, {})
         for version in served.keys() - set(wanted):
             self._set_state(name, version, ModelVersionStatus.END)
@@ -202,80 +201,9 @@ class ModelManager:
     def _set_state(
         self, name: str, version: int, state: Any, error: ServingError | None = None
     ) -> None:
+        """Records the state of a version."""
         status = ModelVersionStatus(version=version, state=state)
         status.status.error_code = error.code.value[0] if error else 0
         status.status.error_message = error.message if error else ""
-        # Replaced, for a request may be reading it.
+        # Replaced, not changed: a request may be reading it.
         self._states[name] = {**self._states.get(name, {}), version: status}
-
-
-def _check(config: ModelServerConfig) -> None:
-    """Refuses a configuration that is not a list of different models with absolute paths."""
-    if config.WhichOneof("config") != "model_config_list":
-        raise invalid_argument(
-            "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
-            "ModelConfigList is currently supported"
-        )
-    names = set()
-    for each in config.model_config_list.config:
-        if each.name in names:
-            raise invalid_argument(
-                f"Illegal to list model {each.name} multiple times in config list"
-            )
-        names.add(each.name)
-        if not each.base_path.startswith("/"):
-            raise invalid_argument(
-                f"Expected model {each.name} to have an absolute path or URI; "
-                f"got base_path()={each.base_path}"
-            )
-        platform = _PLATFORM if each.model_type == TENSORFLOW else each.model_platform
-        if not platform:
-            raise invalid_argument(
-                "Illegal setting neither ModelServerConfig::model_type (deprecated) nor "
-                "ModelServerConfig::model_platform."
-            )
-        if platform != _PLATFORM:
-            raise invalid_argument(
-                f"Model {each.name} requests unsupported platform {each.model_platform}"
-            )
-
-
-def _versions_on_disk(config: ModelConfig) -> dict[int, Path]:
-    """Returns the versions that a model's policy chooses from those under its base path.
-
-    Raises:
-        ServingError: there is no such folder.
-    """
-    base = Path(config.base_path)
-    try:
-        found = {int(child.name): child for child in base.iterdir() if _is_version(child)}
-    except OSError as error:
-        raise ServingError(
-            StatusCode.NOT_FOUND,
-            f"Base path {base} of model {config.name} is not a folder",
-        ) from error
-    policy = config.model_version_policy
-    match policy.WhichOneof("policy_choice"):
-        case "all":
-            chosen = set(found)
-        case "specific":
-            chosen = found.keys() & set(policy.specific.versions)
-        case _:
-            chosen = set(sorted(found)[-max(1, policy.latest.num_versions) :])
-    return {version: found[version] for version in chosen}
-
-
-def _is_version(path: Path) -> bool:
-    digits = path.name.isascii() and path.name.isdecimal()
-    return digits and int(path.name) < 2**63 and path.is_dir()
-
-
-def _files(path: Path) -> frozenset[tuple[str, int, int]]:
-    """Returns what changes when a file under a folder does: names, sizes and times."""
-    found = set()
-    for folder, _, names in os.walk(path):
-        for name in names:
-            with contextlib.suppress(OSError):  # it may go at any time
-                status = os.stat(os.path.join(folder, name))
-                found.add((os.path.join(folder, name), status.st_size, status.st_mtime_ns))
-    return frozenset(found)

@@ -1,10 +1,4 @@
-"""TensorFlow Serving's REST interface: JSON over HTTP.
-
-POST /v1/models/NAME[/versions/V|/labels/L]:predict    {"instances": [...]} or {"inputs": ...}
-POST /v1/models/NAME[/versions/V|/labels/L]:classify   {"examples": [...]}; so does :regress
-GET  /v1/models/NAME[/versions/V|/labels/L]            the status of the model's versions
-GET  /v1/models/NAME[/versions/V|/labels/L]/metadata   its signatures
-"""
+"""HTTP for TensorFlow Serving's REST interface: connections, bodies, statuses, the metrics page."""
 
 import json
 import re
@@ -17,25 +11,14 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import unquote
 
-from google.protobuf.json_format import MessageToDict
-from google.protobuf.message import Message
 from grpc import StatusCode
-from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
-from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
-from tensorflow_serving.apis.model_pb2 import ModelSpec
-from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
-from serving.server import inference, metrics, rest_json
+from serving.server.errors import ServingError, invalid_argument
+from serving.server.metrics import Metrics
 from serving.server.model_manager import ModelManager
-from serving.server.servable import DEFAULT_SIGNATURE, Servable, ServingError, invalid_argument
+from serving.server.rest_calls import RestCalls
 
-_MODEL = r"/v1/models/([^/:]+)(?:/versions/([0-9]{1,18})|/labels/([^/:]+))?"
-_PATHS = {
-    "GET": re.compile(_MODEL + "(?:/(metadata))?", re.IGNORECASE),
-    "POST": re.compile(_MODEL + ":(predict|classify|regress)", re.IGNORECASE),
-}
 _HTTP_STATUS = {
     StatusCode.INVALID_ARGUMENT: HTTPStatus.BAD_REQUEST,
     StatusCode.FAILED_PRECONDITION: HTTPStatus.BAD_REQUEST,
@@ -53,17 +36,18 @@ _LINGER_SECONDS = 2.0
 
 
 class RestServer(ThreadingHTTPServer):
-    """Answers REST requests about some models, each connection on a thread of its own.
+    """Answers REST requests about some models, each connection on its own thread.
 
     Args:
         models: the models.
-        address: the host and the port to listen at.
+        metrics: counts and times the requests.
+        address: the host and the port to listen on.
         timeout: seconds that the model may take to answer a request; 0 for no limit.
-        max_body_bytes: the length of the longest request that is read.
-        metrics_path: where the metrics page is, if there is one.
+        max_body_bytes: the length of the longest body that is read.
+        metrics_path: path of the metrics page; None for no page.
 
     Raises:
-        OSError: nothing can listen at the address.
+        OSError: the address is in use, or not an address of this machine.
     """
 
     request_queue_size = 128  # connections that may wait to be accepted
@@ -71,14 +55,15 @@ class RestServer(ThreadingHTTPServer):
     def __init__(
         self,
         models: ModelManager,
+        metrics: Metrics,
         address: tuple[str, int],
         timeout: float,
         max_body_bytes: int,
         metrics_path: str | None,
     ) -> None:
         super().__init__(address, _Handler)
-        self.models = models
-        self.answer_timeout = timeout or None
+        self.calls = RestCalls(models, metrics, timeout or None)
+        self.metrics = metrics
         self.max_body_bytes = max_body_bytes
         self.metrics_path = metrics_path
         self.stopping = False
@@ -99,7 +84,7 @@ class RestServer(ThreadingHTTPServer):
 
     @contextmanager
     def request_in_flight(self) -> Iterator[None]:
-        """Makes `stop` wait for what is done inside."""
+        """Makes `stop` wait for the body of a `with` statement."""
         with self._ended:
             self._in_flight += 1
         try:
@@ -110,7 +95,7 @@ class RestServer(ThreadingHTTPServer):
                 self._ended.notify_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Reports an unforeseen error, but not that a client went away."""
+        """Reports an unforeseen error, but not that a client has left."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -124,13 +109,15 @@ class _Handler(BaseHTTPRequestHandler):
     server: RestServer
 
     def _handle(self) -> None:
+        """Answers one request."""
         with self.server.request_in_flight():
             try:
                 body = self._body()
                 if self.command == "GET" and self.path == self.server.metrics_path:
-                    self._reply(HTTPStatus.OK, metrics.page(), metrics.CONTENT_TYPE)
+                    page = self.server.metrics.page()
+                    self._reply(HTTPStatus.OK, page, Metrics.CONTENT_TYPE)
                 else:
-                    reply = _answer(self.server, self.command, self.path, body)
+                    reply = self.server.calls.answer(self.command, self.path, body)
                     self._reply_json(HTTPStatus.OK, reply)
             except ServingError as error:
                 status = _HTTP_STATUS.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -139,6 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = _handle
 
     def _body(self) -> bytes:
+        """Reads a request's body."""
         length = self.headers.get("Content-Length", "0")
         limit = self.server.max_body_bytes
         try:
@@ -166,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answers in JSON, too, what the base class refuses."""
+        """Answers what the base class refuses, also in JSON."""
         self.close_connection = True
         self._reply_json(code, {"error": message or HTTPStatus(code).phrase})
 
@@ -182,91 +170,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Logs nothing."""
-
-
-def _answer(server: RestServer, method: str, path: str, body: bytes) -> Mapping[str, Any]:
-    """Returns the reply to a request.
-
-    Raises:
-        ServingError: the request cannot be answered.
-    """
-    path = path.partition("?")[0]
-    match = _PATHS[method].fullmatch(path)
-    if match is None:
-        raise invalid_argument(f"Malformed request: {method} {path}")
-    name, version, label, verb = match.groups()
-    spec = ModelSpec(name=unquote(name))
-    if version:
-        spec.version.value = int(version)
-    if label:
-        spec.version_label = unquote(label)
-
-    models, verb = server.models, (verb or "").lower()
-    measured = spec.name if method == "POST" and spec.name in models else ""
-    with metrics.request_measured(measured, verb, "REST"):
-        if method == "GET":
-            return _metadata(models.find(spec)) if verb else _to_dict(models.status(spec))
-        try:
-            document = rest_json.parse_document(body)
-            return _VERBS[verb](models.find(spec), document, server.answer_timeout)
-        except RecursionError as error:
-            raise invalid_argument(
-                "JSON Parse error: lists or objects nested too deeply"
-            ) from error
-
-
-def _predict(
-    servable: Servable, document: Mapping[str, Any], timeout: float | None
-) -> Mapping[str, Any]:
-    name = _signature_name(document)
-    signature = servable.signature_defs.get(name)
-    if signature is None:
-        raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
-    inputs = rest_json.read_inputs(document, signature)
-    with metrics.runtime_measured(servable.name, "Predict"):
-        outputs = servable.predict(name, inputs, timeout=timeout)
-    return rest_json.write_outputs(document, outputs)
-
-
-def _classify(
-    servable: Servable, document: Mapping[str, Any], timeout: float | None
-) -> Mapping[str, Any]:
-    request = ClassificationRequest(input=rest_json.read_examples(document))
-    request.model_spec.signature_name = _signature_name(document)
-    result = inference.classify(servable, request, timeout).result
-    return rest_json.write_classifications(result)
-
-
-def _regress(
-    servable: Servable, document: Mapping[str, Any], timeout: float | None
-) -> Mapping[str, Any]:
-    request = RegressionRequest(input=rest_json.read_examples(document))
-    request.model_spec.signature_name = _signature_name(document)
-    result = inference.regress(servable, request, timeout).result
-    return rest_json.write_regressions(result)
-
-
-_VERBS = {"predict": _predict, "classify": _classify, "regress": _regress}
-
-
-def _signature_name(document: Mapping[str, Any]) -> str:
-    name = document.get("signature_name", "")
-    if not isinstance(name, str):
-        raise invalid_argument(f"'signature_name' is not a string but {name!r}")
-    return name or DEFAULT_SIGNATURE
-
-
-def _metadata(servable: Servable) -> Mapping[str, Any]:
-    response = inference.get_model_metadata(servable)
-    signatures = SignatureDefMap()
-    response.metadata[inference.SIGNATURE_DEF].Unpack(signatures)
-    return {
-        "model_spec": _to_dict(response.model_spec),
-        "metadata": {inference.SIGNATURE_DEF: _to_dict(signatures)},
-    }
-
-
-def _to_dict(message: Message) -> Mapping[str, Any]:
-    return MessageToDict(
-        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )

@@ -6,7 +6,7 @@ client that copes with this server also copes with the real one.
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,38 +14,29 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from grpc import StatusCode
 from tensorflow.core.framework.tensor_pb2 import TensorProto
-from tensorflow.core.framework.types_pb2 import DataType
 from tensorflow.core.protobuf.config_pb2 import RunOptions
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from serving.runtime.runtime import FeedError, Runtime, Session, StatusError
+from serving.runtime.c_api import Runtime, StatusError
+from serving.runtime.session import FeedError, Session
+from serving.server.errors import ServingError, invalid_argument, set_of
+from serving.server.metrics import Metrics
 
 DEFAULT_SIGNATURE = "serving_default"
-_MAX_ERROR_BYTES = 1024
 # A few bytes can describe a tensor that fills the memory: a size, and one value for all elements.
 _MAX_ELEMENTS = 2**26
 _STATUS_CODES = {code.value[0]: code for code in StatusCode}
 
 
-class ServingError(Exception):
-    """A model that cannot be loaded or a request that cannot be answered.
-
-    Attributes:
-        code: the gRPC status code.
-        message: what was wrong, in at most 1,024 bytes of UTF-8.
-    """
-
-    def __init__(self, code: StatusCode, message: str) -> None:
-        # The text travels in an HTTP header: it must be valid UTF-8, and short in bytes.
-        text = message.encode(errors="replace")[:_MAX_ERROR_BYTES].decode(errors="ignore")
-        super().__init__(text)
-        self.code = code
-        self.message = text
-
-
 class Servable:
     """One version of one model, loaded from a SavedModel folder and ready to run.
+
+    Args:
+        name: the model's name.
+        version: the version's number.
+        path: the folder.
+        metrics: where runs are timed; by default they are timed for nobody.
 
     Attributes:
         name: the model's name.
@@ -54,13 +45,14 @@ class Servable:
         signature_defs: all signatures by name, as the SavedModel describes them.
 
     Raises:
-        ServingError: `path` holds no SavedModel that can be loaded for serving.
+        ServingError: `path` is not a SavedModel that can be loaded for serving.
     """
 
-    def __init__(self, name: str, version: int, path: Path) -> None:
+    def __init__(self, name: str, version: int, path: Path, metrics: Metrics | None = None) -> None:
         self.name = name
         self.version = version
         self.path = path
+        self._metrics = metrics or Metrics()
         try:
             # Read first, for a reason in words where the file is missing or broken.
             saved_model = SavedModel.FromString((path / "saved_model.pb").read_bytes())
@@ -84,7 +76,7 @@ class Servable:
             signature_name: the signature to run.
             inputs: a tensor for each of its inputs, by name.
             output_filter: names of the outputs to return; all if empty.
-            timeout: seconds until the run is given up, if any.
+            timeout: seconds after which the run is given up; None for no limit.
 
         Returns:
             The outputs by name; strings are arrays of `bytes` objects.
@@ -100,16 +92,32 @@ class Servable:
             )
         _check_inputs(signature, inputs)
         _check_output_filter(signature, output_filter)
-        return self.run(signature, inputs, output_filter or sorted(signature.outputs), timeout)
+        outputs = output_filter or sorted(signature.outputs)
+        return self.run(signature, inputs, outputs, "Predict", timeout)
 
     def run(
         self,
         signature: SignatureDef,
         inputs: Mapping[str, TensorProto],
         outputs: Sequence[str],
+        api: str,
         timeout: float | None = None,
     ) -> dict[str, np.ndarray]:
-        """Runs a signature on tensors for all of its inputs; else as `predict`."""
+        """Runs a signature on a tensor for each of its inputs, which are not checked.
+
+        Args:
+            signature: the signature to run.
+            inputs: its inputs by name.
+            outputs: names of the outputs to return.
+            api: the call that the run is timed as, such as `Classify`.
+            timeout: see `predict`.
+
+        Returns:
+            The outputs by name; strings are arrays of `bytes` objects.
+
+        Raises:
+            ServingError: the graph refused the inputs, or time ran out.
+        """
         if timeout is not None and timeout <= 0:
             raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out before the run began")
         # In RunOptions, 0 milliseconds is no limit.
@@ -119,30 +127,17 @@ class Servable:
         feeds = {name: inputs[alias].SerializeToString() for name, alias in aliases.items()}
         fetches = [signature.outputs[alias].name for alias in outputs]
         try:
-            return dict(zip(outputs, self._session.run(feeds, fetches, options)))
+            with self._metrics.run(self.name, api):
+                return dict(zip(outputs, self._session.run(feeds, fetches, options)))
         except FeedError as error:
             raise _malformed(aliases[error.name]) from error
         except StatusError as error:
             raise ServingError(_STATUS_CODES[error.code], error.message) from error
 
 
-def invalid_argument(message: str) -> ServingError:
-    """Returns the commonest refusal: the request itself is wrong."""
-    return ServingError(StatusCode.INVALID_ARGUMENT, message)
-
-
-def type_name(dtype: int) -> str:
-    """Returns the C++ runtime's name of a DataType: DT_FLOAT is `float`, not `float32`."""
-    return DataType.Name(dtype).removeprefix("DT_").lower()
-
-
-def set_of(names: Iterable[str]) -> str:
-    """Returns names as they stand in messages: `{a,b}`."""
-    return "{" + ",".join(sorted(names)) + "}"
-
-
 @functools.cache
 def _runtime() -> Runtime:
+    """The runtime of this process's TensorFlow, loaded once."""
     return Runtime(Path(tf.__file__).parent)
 
 
@@ -167,7 +162,7 @@ def _check_inputs(signature: SignatureDef, inputs: Mapping[str, TensorProto]) ->
 
 
 def _check_output_filter(signature: SignatureDef, output_filter: Sequence[str]) -> None:
-    """Refuses an output_filter with a name that is unknown or there twice."""
+    """Refuses an output_filter that names an unknown output, or one twice."""
     for index, alias in enumerate(output_filter):
         if alias not in signature.outputs:
             raise invalid_argument(

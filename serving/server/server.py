@@ -1,25 +1,18 @@
-"""Serves models over gRPC and REST, as TensorFlow Serving does.
+"""A model server that speaks TensorFlow Serving's gRPC and REST.
 
-    python -m serving.server --model_name sst2 --model_base_path exported/sst2 --rest_api_port 8501
-
-This is a small stand-in for machines that have Python but no tensorflow_model_server: it runs
-models in the same C++ runtime, with the same protocols, errors, flags and configuration files, so
-that clients and tests written against it work with the real server. docs/serving.md says what is
-left to that one.
+It stands in for tensorflow_model_server on machines that have only Python: it runs models in the
+same C++ runtime, with the same protocols, errors, flags and configuration files, so that clients
+and tests written against it work with the real server. docs/serving.md says what it leaves to the
+real one.
 """
 
 import logging
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-
-# Read when TensorFlow and gRPC are imported: this program reports its errors itself, in a line.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
 from grpc_health.v1.health import HealthServicer
@@ -28,26 +21,28 @@ from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from serving.server import config_files, grpc_service
+from serving.server.errors import ServingError
+from serving.server.metrics import Metrics
 from serving.server.model_manager import ModelManager
 from serving.server.rest import RestServer
-from serving.server.servable import ServingError
 
 _GRACE_SECONDS = 30.0
 
 
 class Server:
-    """Models behind gRPC and, where wanted, REST. As a context manager, it serves inside.
+    """Serves models over gRPC and, with a port for it, REST. A context manager starts and stops it.
 
-    Its arguments are the program's flags, which `serving/server/flags.py` describes. The seconds between
-    two looks may be fractions here.
+    The arguments are the program's flags, which `serving/server/flags.py` describes. Seconds may
+    be fractions here.
 
     Attributes:
         models: the models that are served.
+        metrics: what this server has counted and timed.
         port: the gRPC port, once the server has started.
 
     Raises:
         ServingError: a model cannot be loaded.
-        ConfigError: a file is not what it should be.
+        ConfigError: a configuration file does not hold what is expected there.
         OSError: a file cannot be read.
     """
 
@@ -71,7 +66,8 @@ class Server:
         monitoring_config_file: str = "",
         max_request_bytes: int = 2**26,
     ) -> None:
-        self.models = ModelManager(allow_version_labels_for_unavailable_models)
+        self.metrics = Metrics()
+        self.models = ModelManager(allow_version_labels_for_unavailable_models, self.metrics)
         self.port = port
         self._host = host
         self._socket_path = grpc_socket_path
@@ -98,9 +94,9 @@ class Server:
         )
         self._grpc = grpc.server(
             ThreadPoolExecutor(grpc_max_threads),
-            handlers=tuple(grpc_service.handlers(self.models)),
+            handlers=tuple(grpc_service.handlers(self.models, self.metrics)),
             options=[
-                # Else two servers could share a port, and each would answer some of the requests.
+                # Otherwise two servers could share a port and each answer some of the requests.
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", max_request_bytes),
             ],
@@ -109,19 +105,19 @@ class Server:
             add_HealthServicer_to_server(self._health, self._grpc)
 
     def start(self) -> None:
-        """Opens the ports, starts to answer and to look for changes.
+        """Opens the ports, and begins to answer requests and to look for changes.
 
         Raises:
             OSError: a port cannot be opened.
         """
-        # REST first: a gRPC server that has not started does not let go of its port.
+        # REST first: a gRPC server that has not started does not release its port.
         if self._rest_api_port:
             address = (self._host, self._rest_api_port)
             try:
-                self._rest = RestServer(self.models, address, **self._rest_options)
+                self._rest = RestServer(self.models, self.metrics, address, **self._rest_options)
             except OSError as error:
-                place = f"{self._host}:{self._rest_api_port}"
-                raise OSError(f"Cannot listen for REST on {place}: {error.strerror}") from error
+                where = f"{self._host}:{self._rest_api_port}"
+                raise OSError(f"Cannot listen for REST on {where}: {error.strerror}") from error
         try:
             self.port = self._listen(f"{self._host}:{self.port}")
             if self._socket_path:
@@ -141,7 +137,7 @@ class Server:
                 threading.Thread(target=self._repeat, args=(poll, seconds), daemon=True).start()
 
     def stop(self) -> None:
-        """Closes the ports, once the requests in flight are answered."""
+        """Closes the ports once the requests in flight are answered, or after half a minute."""
         self._stopping.set()
         if self._health:
             self._health.enter_graceful_shutdown()
@@ -163,6 +159,7 @@ class Server:
         self.stop()
 
     def _listen(self, address: str) -> int:
+        """Opens a port for gRPC, and returns its number."""
         try:
             if self._credentials:
                 return self._grpc.add_secure_port(address, self._credentials)
@@ -173,13 +170,15 @@ class Server:
             ) from error
 
     def _repeat(self, poll: Callable[[], None], seconds: float) -> None:
+        """Looks for changes every few seconds until the server stops."""
         while not self._stopping.wait(seconds):
             try:
                 poll()
-            except Exception:  # whatever it is, it must not end the polling
+            except Exception:  # which must not end the polling, whatever it is
                 logging.exception("Cannot look for changes")
 
     def _poll_config(self) -> None:
+        """Reads the file of models again."""
         try:
             self.models.configure(config_files.read_models(self._config_file))
         except (ServingError, OSError, ValueError) as error:
@@ -187,6 +186,7 @@ class Server:
 
 
 def _single_model(name: str, base_path: str) -> ModelServerConfig:
+    """Returns the configuration of one model."""
     config = ModelServerConfig()
     path = str(Path(base_path).absolute())
     config.model_config_list.config.add(name=name, base_path=path, model_platform="tensorflow")

@@ -1,4 +1,4 @@
-"""The check of an export finds what TensorFlow Serving would stumble over."""
+"""The check of an export finds what TensorFlow Serving would fail at."""
 
 import json
 import pathlib
@@ -15,7 +15,7 @@ TEXT = tf.TensorSpec([None], tf.string, name="text")
 
 @pytest.fixture
 def run(capsys):
-    """A function that runs the program; gives its exit status, output and error output."""
+    """A function that runs the program and returns its exit status, output and error output."""
 
     def main(*arguments):
         status = check.main([str(argument) for argument in arguments])
@@ -25,7 +25,7 @@ def run(capsys):
     return main
 
 
-def test_an_export_that_is_well(run, model_base_path, tmp_path):
+def test_a_good_export(run, model_base_path, tmp_path):
     path = tmp_path / "3"
     shutil.copytree(model_base_path / "3", path)
     extra = path / "assets.extra"
@@ -57,7 +57,7 @@ def test_an_export_that_is_well(run, model_base_path, tmp_path):
 
 
 class Troubled(tf.Module):
-    """Signatures that Python TensorFlow runs, and TensorFlow Serving does not, or not so."""
+    """Signatures that Python TensorFlow runs, and TensorFlow Serving does not, or differently."""
 
     def __init__(self, table):
         super().__init__()
@@ -110,7 +110,7 @@ def test_an_export_with_problems(run, tmp_path):
         "signature python, a request made up: ",
         "signature compiled, a request made up: XLA compilation disabled",
         "signature words: output words is ragged or sparse, which is not served",
-        "signature clock: not the answers of the first TensorFlow",
+        "signature clock: not the outputs of the first TensorFlow",
     ]:
         assert any(expected in problem for problem in problems), (expected, problems)
 
@@ -123,16 +123,16 @@ def test_an_export_with_problems(run, tmp_path):
         (b"", "saved_model.pb has no graph with the tag 'serve'"),
     ],
 )
-def test_what_is_no_export(run, tmp_path, content, error):
+def test_invalid_exports(run, tmp_path, content, error):
     if content is not None:
         (tmp_path / "saved_model.pb").write_bytes(content)
     status, out, err = run(tmp_path)
     assert (status, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith(f"Cannot check {tmp_path}: ")
+    assert err.startswith(f"error: Cannot check {tmp_path}: ")
     assert error in err
 
 
-def test_libraries_that_are_not_there(run, model_base_path, tmp_path):
+def test_missing_libraries(run, model_base_path, tmp_path):
     status, _, err = run(model_base_path / "3", "--tf-dir", tmp_path)
     assert status == 1
     assert f"Expected TensorFlow's library libtensorflow_framework in {tmp_path}" in err

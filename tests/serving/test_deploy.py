@@ -30,7 +30,7 @@ COMPOSE = yaml.safe_load((DEPLOY / "docker-compose.yaml").read_text())
 KUBERNETES = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
 KSERVE = yaml.safe_load((DEPLOY / "kserve.yaml").read_text())
 METRICS_PATH = "/monitoring/prometheus/metrics"
-# What TensorFlow Serving has and serving.server has not.
+# Flags of TensorFlow Serving that serving.server does not have.
 ONLY_THERE = {"--enable_batching", "--batching_parameters_file"}
 
 
@@ -53,12 +53,12 @@ def check_compose(path):
 def test_compose_fits_the_schema(tmp_path):
     checked = check_compose(DEPLOY / "docker-compose.yaml")
     assert checked.returncode == 0, checked.stdout
-    spoilt = tmp_path / "docker-compose.yaml"
-    spoilt.write_text(yaml.safe_dump({**COMPOSE, "services": {"serving": {"imag": "x"}}}))
-    assert check_compose(spoilt).returncode == 1
+    broken = tmp_path / "docker-compose.yaml"
+    broken.write_text(yaml.safe_dump({**COMPOSE, "services": {"serving": {"imag": "x"}}}))
+    assert check_compose(broken).returncode == 1
 
 
-def test_compose_mounts_files_that_are_there():
+def test_compose_mounts_existing_files():
     for service in COMPOSE["services"].values():
         for volume in service["volumes"]:
             source = volume.rsplit(":", 2)[0]
@@ -110,7 +110,7 @@ def test_kubernetes_probes_limits_and_names():
 
 @pytest.mark.parametrize("version", ["1.29", "1.37"])
 def test_kserve_s_model_is_a_container_and_what_kserve_adds(version):
-    """KServe's own schema is in no package index; what it takes over from Kubernetes is."""
+    """KServe's own schema is in no package index; Kubernetes's, which it builds on, is."""
     assert (KSERVE["apiVersion"], KSERVE["kind"]) == (
         "serving.kserve.io/v1beta1",
         "InferenceService",

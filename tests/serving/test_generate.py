@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import gpt1_keras
+from gpt1_keras.presets import load_task
 from serving import generate
+from serving.generation.samplers import SamplerOptions
 
 PROMPTS = ["a good film, and", "the"]
 LENGTH = 12
@@ -54,18 +56,30 @@ def run(preset, capsys):
     return run
 
 
+@pytest.fixture
+def loaded(lm, monkeypatch):
+    """Spares the program the loading of its model, which takes longer than its texts."""
+    monkeypatch.setattr(generate, "load_task", lambda preset, *classes: lm)
+
+
 def expect(lm, prompts, sampler, **arguments):
-    """What the program must print."""
-    lm.compile(sampler=sampler, jit_compile=False)
+    """What the program must print; computed without a graph, and so without tracing one."""
+    lm.compile(sampler=sampler, run_eagerly=True)
     return "".join(lm.generate([prompt], **arguments)[0] + "\n" for prompt in prompts)
 
 
-def test_greedy(run, lm):
-    expected = expect(lm, PROMPTS, "greedy")
-    assert run("--sampler=greedy", *PROMPTS) == (0, expected, "")
-    assert [line[:3] for line in expected.splitlines()] == [prompt[:3] for prompt in PROMPTS]
+@pytest.fixture(scope="module")
+def greedy(lm):
+    """What the program must print for `PROMPTS` with the greedy sampler."""
+    return expect(lm, PROMPTS, "greedy")
 
 
+def test_greedy(run, greedy):
+    assert run("--sampler=greedy", *PROMPTS) == (0, greedy, "")
+    assert [line[:3] for line in greedy.splitlines()] == [prompt[:3] for prompt in PROMPTS]
+
+
+@pytest.mark.usefixtures("loaded")
 def test_lines_of_the_standard_input_and_a_max_length(run, lm, monkeypatch):
     text = "\r\n".join([*PROMPTS, "k\xefnd"]).encode() + b" \xff\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
@@ -74,34 +88,39 @@ def test_lines_of_the_standard_input_and_a_max_length(run, lm, monkeypatch):
     assert run("--sampler=greedy", f"--max-length={CONTEXT}") == (0, expected, "")
 
 
-def test_beams(run, lm):
+@pytest.mark.usefixtures("loaded")
+def test_beams(run, lm, greedy):
     sampler = keras_hub.samplers.BeamSampler(num_beams=3)
     expected = expect(lm, PROMPTS, sampler)
     assert run("--sampler=beam", "--beams=3", *PROMPTS) == (0, expected, "")
-    assert expected != expect(lm, PROMPTS, "greedy")
+    assert expected != greedy
 
 
-def test_a_seed_gives_the_same_texts_and_another_seed_others(run):
+@pytest.mark.usefixtures("loaded")
+def test_a_seed_gives_the_same_texts_and_another_seed_others(run, lm):
     options = ("--sampler=top_p", "--p=0.99", "--temperature=2", *PROMPTS)
-    first, second, other = (run(*options, f"--seed={seed}") for seed in (3, 3, 4))
-    assert first == second and first[0] == 0
-    assert first[1] != other[1]
+    sampler = keras_hub.samplers.TopPSampler(p=0.99, temperature=2, seed=3)
+    expected = expect(lm, PROMPTS, sampler)
+    assert run(*options, "--seed=3") == (0, expected, "")
+    assert run(*options, "--seed=4")[1] != expected
 
 
-def test_cold_or_narrow_sampling_is_greedy(run, lm):
-    expected = expect(lm, PROMPTS[:1], "greedy")
+@pytest.mark.usefixtures("loaded")
+def test_cold_or_narrow_sampling_is_greedy(run, greedy):
+    first, _ = greedy.splitlines()
     for options in (("--k=1",), ("--sampler=random", "--temperature=1e-4")):
-        assert run(*options, PROMPTS[0]) == (0, expected, "")
+        assert run(*options, PROMPTS[0]) == (0, f"{first}\n", "")
 
 
 def test_samplers_have_the_options_that_they_are_given():
-    sampler = generate.make_sampler("top_k", k=7, temperature=0.5, seed=1)
+    sampler = SamplerOptions(k=7, temperature=0.5, seed=1).make()
     assert isinstance(sampler, keras_hub.samplers.TopKSampler)
     assert (sampler.k, sampler.temperature, sampler.seed) == (7, 0.5, 1)
-    assert generate.make_sampler("top_p", p=0.3).p == 0.3
-    assert generate.make_sampler("beam", k=None, beams=2).num_beams == 2
+    assert SamplerOptions("top_p", p=0.3).make().p == 0.3
+    assert SamplerOptions("beam", beams=2).make().num_beams == 2
 
 
+@pytest.mark.usefixtures("loaded")
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -127,30 +146,31 @@ def test_errors_are_one_line(run, arguments, error):
     assert err.startswith(f"error: {error}") and err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("loaded")
 def test_no_prompt(run, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     error = "error: There is no prompt, neither an argument nor a line of standard input.\n"
     assert run() == (1, "", error)
 
 
-def test_what_is_no_language_model(run, lm, tiny_tokenizer, tmp_path):
-    folder = str(tmp_path / "none")
-    code, _, error = run("a", model=folder)
-    assert code == 1 and error.startswith(f"error: {folder} is not a preset: neither one that")
-
-    folder = str(tmp_path / "backbone")
-    lm.backbone.save_to_preset(folder)
-    error = f"error: {folder} is no preset of a language model: it has no task.json.\n"
-    assert run("a", model=folder) == (1, "", error)
-
-    folder = str(tmp_path / "classifier")
+def test_presets_that_are_not_language_models(run, lm, tiny_tokenizer, tmp_path):
+    nothing, backbone, classifier = (str(tmp_path / each) for each in ("no", "backbone", "task"))
+    lm.backbone.save_to_preset(backbone)
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, CONTEXT)
-    classifier = gpt1_keras.GPT1TextClassifier(lm.backbone, 2, preprocessor=preprocessor)
-    classifier.save_to_preset(folder)
-    error = f"error: {folder} is a preset of a GPT1TextClassifier; expected a GPT1CausalLM.\n"
-    assert run("a", model=folder) == (1, "", error)
+    gpt1_keras.GPT1TextClassifier(lm.backbone, 2, preprocessor=preprocessor).save_to_preset(
+        classifier
+    )
+    for folder, reason in [
+        (nothing, "ships"),
+        (backbone, "it has no task.json"),
+        (classifier, "is a GPT1TextClassifier; expected a GPT1CausalLM."),
+    ]:
+        with pytest.raises((FileNotFoundError, ValueError), match=reason) as caught:
+            load_task(folder, gpt1_keras.GPT1CausalLM)
+        assert run("a", model=folder) == (1, "", f"error: {caught.value}\n")
 
-    folder = str(tmp_path / "bare")
-    gpt1_keras.GPT1CausalLM(lm.backbone).save_to_preset(folder)
-    error = f"error: {folder} has no preprocessor, and so no tokenizer for prompts.\n"
-    assert run("a", model=folder) == (1, "", error)
+
+def test_a_language_model_without_a_preprocessor(run, lm, tmp_path):
+    gpt1_keras.GPT1CausalLM(lm.backbone).save_to_preset(str(tmp_path / "bare"))
+    error = "error: The model has no preprocessor, and so no tokenizer for prompts.\n"
+    assert run("a", model=str(tmp_path / "bare")) == (1, "", error)

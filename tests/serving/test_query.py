@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from serving import query
-from serving.client.clients import QueryError
+from serving.client.protocol import QueryError
 from serving.server import Server
 
 STRINGS = tf.TensorSpec([None], tf.string)
@@ -163,7 +163,7 @@ EXPECTED = "Expected as many --input hypothesis=TEXT as --input premise=TEXT, re
 def test_questions_that_do_not_fit(ask, arguments, error):
     status, out, err = ask("odd", *arguments)
     assert (status, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith(error)
+    assert err.startswith(f"error: {error}")
 
 
 @pytest.mark.parametrize("line", ["a", "[]", '{"premise": "a"}', '{"premise": "a", "x": "b"}', ""])
@@ -172,7 +172,7 @@ def test_lines_that_do_not_fit(ask, line):
     status, _, err = ask("odd", stdin=stdin)
     assert (status, err) == (
         1,
-        "Expected a JSON object with ['hypothesis', 'premise'] in line 2\n",
+        "error: Expected a JSON object with ['hypothesis', 'premise'] in line 2\n",
     )
 
 
@@ -185,13 +185,13 @@ def test_errors_of_the_server_are_one_line(ask, client):
     ]:
         status, out, err = ask("tiny", "--model=x", f"--target={target}", "a")
         assert (status, out, err.count("\n")) == (1, "", 1)
-        assert err.startswith(error)
+        assert err.startswith(f"error: {error}")
 
 
-def test_a_file_that_is_not_there(ask):
+def test_a_missing_file(ask):
     assert ask("tiny", "--file=nowhere")[::2] == (
         1,
-        "[Errno 2] No such file or directory: 'nowhere'\n",
+        "error: [Errno 2] No such file or directory: 'nowhere'\n",
     )
 
 

@@ -23,7 +23,8 @@ from gpt1_keras.tokenization.input_transformations import bucket_lengths
 from serving import check
 from serving import export as export_module
 from serving.export import export
-from serving.server.inference import classify, predict
+from serving.server.example_inference import classify
+from serving.server.inference import predict
 from serving.server.servable import Servable, ServingError
 
 CLASS_NAMES = ["negative", "neutral", "positive"]

@@ -14,8 +14,8 @@ from gpt1_keras.tokenization.input_transformations import bucket_lengths
 from serving import check
 from serving.export import export
 from serving.export.__main__ import main
-from serving.server.inference import read_warmup
 from serving.server.servable import Servable, ServingError
+from serving.server.warmup import read_warmup
 
 CONTEXT = 48
 KINDS = ["scorer", "chooser", "lm"]

@@ -10,8 +10,8 @@ import urllib.request
 import numpy as np
 import pytest
 
-from serving.server.rest_json import write_outputs
-from serving.server.servable import ServingError
+from serving.server.errors import ServingError
+from serving.server.rest_replies import write_outputs
 
 PREDICT = "/v1/models/tiny:predict"
 
@@ -280,7 +280,7 @@ def test_example_errors(ask, verb, document, message):
     assert answer["error"].startswith(message)
 
 
-def test_methods_that_http_does_not_have_here(ask):
+def test_unsupported_http_methods(ask):
     assert ask("PUT", PREDICT, {}) == (501, {"error": "Unsupported method ('PUT')"})
 
 

@@ -1,8 +1,10 @@
 """The server as a program: it starts, stops without losing requests, or says why it cannot."""
 
+import functools
 import http.client
 import inspect
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -20,8 +22,8 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
-from serving import server
-from serving.server import flags
+from serving.server import Server, flags
+from serving.server.__main__ import main
 
 ROUNDS = 300_000  # of the signature `slow`: some seconds
 
@@ -55,28 +57,50 @@ def running(*arguments):
             watchdog.cancel()
 
 
-def assert_stops_after_the_requests_in_flight(process, number, port, rest_api_port):
+def assert_answered_though_stopped(stop, port, rest_api_port):
+    """Requests that are in flight when the server is told to stop are answered."""
     with ThreadPoolExecutor() as pool:
         answers = [
             pool.submit(ask_slowly_over_grpc, port),
             pool.submit(ask_slowly_over_rest, rest_api_port),
         ]
         time.sleep(0.7)
-        process.send_signal(number)
+        stop()
         assert [answer.result() for answer in answers] == [[0], [0]]
-    assert process.wait() == 0
-    assert process.stdout.read() == ""
 
 
-def test_a_signal_stops_the_server_after_the_requests_in_flight(model_base_path, free_port):
+@pytest.fixture
+def signal_handlers():
+    """Restores the handlers that the program replaces when it runs in this process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signal_handlers")
+def test_ctrl_c_stops_the_server_after_the_requests_in_flight(model_base_path, free_port, capsys):
+    """In this process, which spares importing TensorFlow once more."""
     rest_api_port = free_port()
-    arguments = [f"--model_base_path={model_base_path}", f"--rest_api_port={rest_api_port}"]
-    with running("--port=0", *arguments) as (process, ready):
+
+    def interrupt():
+        ready, deadline = "", time.monotonic() + 60
+        while not ready.endswith("\n"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+            ready += capsys.readouterr().out
         begin, _, rest = ready.partition(" (gRPC)")
         assert begin.startswith("Serving tiny version 3 at 127.0.0.1:")
         assert rest == f" and 127.0.0.1:{rest_api_port} (REST)\n"
-        port = begin.rpartition(":")[2]
-        assert_stops_after_the_requests_in_flight(process, signal.SIGINT, port, rest_api_port)
+        stop = functools.partial(os.kill, os.getpid(), signal.SIGINT)
+        assert_answered_though_stopped(stop, begin.rpartition(":")[2], rest_api_port)
+
+    arguments = [f"--model_base_path={model_base_path}", f"--rest_api_port={rest_api_port}"]
+    with ThreadPoolExecutor() as pool:
+        interrupted = pool.submit(interrupt)
+        assert main(["--model_name=tiny", "--port=0", *arguments]) == 0
+        interrupted.result()
+    assert capsys.readouterr().out == ""
 
 
 def test_a_killed_server_starts_again_where_it_was(model_base_path, free_port, tmp_path):
@@ -91,17 +115,21 @@ def test_a_killed_server_starts_again_where_it_was(model_base_path, free_port, t
         for each in asking:  # clients know at once
             with pytest.raises((grpc.RpcError, OSError, http.client.HTTPException)):
                 each.result(timeout=20)
-    with running(*arguments) as (process, _):
+    with running(*arguments) as (process, ready):
+        where = f"127.0.0.1:{port} (gRPC) and 127.0.0.1:{rest_api_port} (REST)"
+        assert ready == f"Serving tiny version 3 at {where}\n"
         with grpc.insecure_channel(f"unix:{tmp_path / 'socket'}") as channel:
             assert grpc.channel_ready_future(channel).result(timeout=30) is None
-        assert_stops_after_the_requests_in_flight(process, signal.SIGTERM, port, rest_api_port)
+        assert_answered_though_stopped(process.terminate, port, rest_api_port)
+        assert process.wait() == 0
+        assert process.stdout.read() == ""
 
 
-def test_stopped_server_lets_go_of_its_ports(model_base_path, free_port):
+def test_a_stopped_server_releases_its_ports(model_base_path, free_port):
     rest_api_port = free_port()
-    with server.Server("tiny", str(model_base_path), port=0, rest_api_port=rest_api_port) as first:
+    with Server("tiny", str(model_base_path), port=0, rest_api_port=rest_api_port) as first:
         port = first.port
-    with server.Server("tiny", str(model_base_path), port=port, rest_api_port=rest_api_port):
+    with Server("tiny", str(model_base_path), port=port, rest_api_port=rest_api_port):
         pass
 
 
@@ -129,7 +157,7 @@ def no_version(folder):
 )
 def test_models_that_cannot_be_loaded(tmp_path, capsys, prepare, message):
     prepare(tmp_path)
-    assert server.main(["--model_name=tiny", f"--model_base_path={tmp_path}"]) == 1
+    assert main(["--model_name=tiny", f"--model_base_path={tmp_path}"]) == 1
     assert_one_line(capsys, message.format(tmp_path))
 
 
@@ -139,21 +167,21 @@ def test_ports_that_are_in_use(model_base_path, free_port, capsys, kind):
     arguments = ["--model_name=tiny", f"--model_base_path={model_base_path}"]
     arguments += [f"--port={ports['gRPC']}", f"--rest_api_port={ports['REST']}"]
     with socket.create_server(("127.0.0.1", ports[kind])):
-        assert server.main(arguments) == 1
+        assert main(arguments) == 1
     assert_one_line(capsys, f"Cannot listen for {kind} on 127.0.0.1:{ports[kind]}: ")
 
 
-def assert_one_line(capsys, beginning):
+def assert_one_line(capsys, message):
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith(beginning)
+    assert captured.err.startswith(f"error: {message}")
     assert captured.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("port", ["65536", "-1", "http", ""])
-def test_ports_that_are_none(capsys, port):
+def test_invalid_ports(capsys, port):
     with pytest.raises(SystemExit) as caught:
-        server.main(["--model_base_path=models", f"--port={port}"])
+        main(["--model_base_path=models", f"--port={port}"])
     assert caught.value.code == 2
     assert f"expected a port from 0 to 65535, received '{port}'" in capsys.readouterr().err
 
@@ -164,29 +192,27 @@ def test_ports_that_are_none(capsys, port):
 )
 def test_booleans_as_tensorflow_serving_takes_them(arguments, value):
     name = "enable_grpc_healthcheck_service"
-    options = flags.parser(server.Server).parse_args(
-        [each.replace("flag", name) for each in arguments]
-    )
+    options = flags.parser(Server).parse_args([each.replace("flag", name) for each in arguments])
     assert vars(options)[name] is value
 
 
 def test_flags_are_the_server_s_arguments():
-    options = vars(flags.parser(server.Server).parse_args([]))
-    parameters = inspect.signature(server.Server).parameters
+    options = vars(flags.parser(Server).parse_args([]))
+    parameters = inspect.signature(Server).parameters
     assert options == {name: each.default for name, each in parameters.items()}
 
 
 def test_a_model_is_needed(capsys):
     with pytest.raises(SystemExit) as caught:
-        server.main([])
+        main([])
     assert caught.value.code == 2
     assert "expected --model_base_path or --model_config_file" in capsys.readouterr().err
 
 
-def test_configuration_files_that_do_not_do(tmp_path, capsys):
+def test_invalid_configuration_files(tmp_path, capsys):
     file = tmp_path / "models.config"
-    assert server.main([f"--model_config_file={file}"]) == 1
+    assert main([f"--model_config_file={file}"]) == 1
     assert_one_line(capsys, f"[Errno 2] No such file or directory: '{file}'")
     file.write_text("model_config_list { config { nam: 'tiny' } }")
-    assert server.main([f"--model_config_file={file}"]) == 1
+    assert main([f"--model_config_file={file}"]) == 1
     assert_one_line(capsys, f"Expected a ModelServerConfig in text format in {file}: 1:30 : ")

@@ -46,7 +46,7 @@ def page(client):
 
 
 def metric(client, name, **labels):
-    """The value of a metric, as Prometheus's own parser reads the page; 0 if it is not there."""
+    """The value of a metric, as Prometheus's own parser reads the page; 0 if it is absent."""
     samples = {
         sample.name.removesuffix("_total"): sample.value  # which the parser adds to counters
         for family in text_string_to_metric_families(page(client))
@@ -83,7 +83,7 @@ def test_health(client, service):
     assert response.status == HealthCheckResponse.SERVING
 
 
-def test_health_of_a_service_that_is_not_there(client):
+def test_health_of_an_unknown_service(client):
     with grpc.insecure_channel(client.target) as channel:
         with pytest.raises(grpc.RpcError) as caught:
             HealthStub(channel).Check(HealthCheckRequest(service="Other"), timeout=30)
@@ -186,6 +186,22 @@ def test_metrics(client):
     assert metric(client, "process_resident_memory_bytes") > 0
 
 
+def test_servers_of_one_process_count_apart(model_base_path):
+    with Server("tiny", str(model_base_path), port=0) as one:
+        with Server("tiny", str(model_base_path), port=0) as other:
+            for server, count in ((one, 1), (other, 2)):
+                with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                    for _ in range(count):
+                        assert num_tokens(channel) == [3]
+    line = ':tensorflow:serving:request_count{model_name="tiny",status="OK"} %.1f\n'
+    run = ':tensorflow:serving:runtime_latency_count{API="Predict",model_name="tiny",runtime="TF1"}'
+    for server, count in ((one, 1), (other, 2)):
+        page = server.metrics.page().decode()
+        assert line % count in page
+        assert f"{run} {count}.0\n" in page
+        assert "_created" not in page
+
+
 def test_names_that_clients_make_up_are_not_counted(client, error_of):
     request = request_for("", text=["abc"])
     request.model_spec.name = "made-up"
@@ -257,6 +273,6 @@ def test_tls_that_verifies_clients(model_base_path, tmp_path, certificate):
         ({"server_kee": "k"}, 'no field named "server_kee"'),
     ],
 )
-def test_tls_files_that_do_not_do(tmp_path, fields, message):
+def test_invalid_tls_files(tmp_path, fields, message):
     with pytest.raises(ConfigError, match=message):
         read_credentials(ssl_config(tmp_path / "ssl.config", **fields))

@@ -1,4 +1,4 @@
-"""Versions come and go under a running server, and no request fails for it."""
+"""Versions come and go in a running server, and no request fails because of it."""
 
 import json
 import shutil
@@ -21,9 +21,10 @@ from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServic
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from serving.server import Server
+from serving.server.errors import ServingError
 from serving.server.inference import predict
 from serving.server.model_manager import ModelManager
-from serving.server.servable import Servable, ServingError
+from serving.server.servable import Servable
 
 WARMUP = "assets.extra/tf_serving_warmup_requests"
 
@@ -96,7 +97,7 @@ def test_policies(tmp_path, add, policy, versions):
     assert states(models) == dict.fromkeys(versions, "AVAILABLE")
 
 
-def test_a_new_version_takes_the_place_of_the_old_one(tmp_path, add):
+def test_a_new_version_replaces_the_old_one(tmp_path, add):
     add(1)
     models = serving(tmp_path)
     add(2)
@@ -108,7 +109,7 @@ def test_a_new_version_takes_the_place_of_the_old_one(tmp_path, add):
     assert states(models) == {1: "AVAILABLE", 2: "END"}
 
 
-def test_a_base_path_that_is_gone_changes_nothing(tmp_path, add, caplog):
+def test_a_missing_base_path_changes_nothing(tmp_path, add, caplog):
     add(1)
     models = serving(tmp_path)
     tmp_path.rename(tmp_path.with_name("gone"))
@@ -118,7 +119,7 @@ def test_a_base_path_that_is_gone_changes_nothing(tmp_path, add, caplog):
     assert caplog.messages == [f"Base path {tmp_path} of model tiny is not a folder"]
 
 
-def test_the_old_version_serves_on_beside_a_broken_one(tmp_path, add, caplog):
+def test_the_old_version_stays_beside_a_broken_one(tmp_path, add, caplog):
     add(1)
     models = serving(tmp_path)
     add(2)
@@ -132,7 +133,7 @@ def test_the_old_version_serves_on_beside_a_broken_one(tmp_path, add, caplog):
     [broken, _] = models.status(ModelSpec(name="tiny")).model_version_status
     assert broken.status.error_code
     assert broken.status.error_message.startswith("Cannot load version 2 of model tiny: ")
-    assert caplog.messages == [broken.status.error_message]  # once, and not at each look
+    assert caplog.messages == [broken.status.error_message]  # once, not at every poll
 
     graph.write_bytes(whole)  # as when a copy is still being made
     models.poll()
@@ -151,7 +152,7 @@ def test_warmup_comes_before_a_version_is_available(tmp_path, add):
     )
 
 
-def test_warmup_that_is_no_record(tmp_path, add):
+def test_a_damaged_warmup(tmp_path, add):
     add(1)
     (tmp_path / "1" / WARMUP).write_bytes(b"not a record")
     with pytest.raises(ServingError, match="tf_serving_warmup_requests"):
@@ -214,7 +215,7 @@ def test_reload_over_grpc(tmp_path, add, model_base_path):
             service.HandleReloadConfigRequest(request, timeout=60)
 
 
-def test_the_configuration_file_is_looked_at_again(tmp_path, add, caplog):
+def test_the_configuration_file_is_read_again(tmp_path, add, caplog):
     add(1)
     add(2)
     file = tmp_path / "models.config"
@@ -240,7 +241,7 @@ def wait_until(condition):
         time.sleep(0.02)
 
 
-def test_versions_that_are_unloaded_leave_no_memory_behind(model_base_path):
+def test_unloaded_versions_free_their_memory(model_base_path):
     memory = []
     for _ in range(40):
         servable = Servable("tiny", 3, model_base_path / "3")

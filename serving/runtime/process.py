@@ -3,18 +3,23 @@
 It reads a JSON object from the standard input: the `runtime`'s folder, the model's `path`, and
 `requests`, each with `feeds` (serialized TensorProtos in base64 by tensor name) and `fetches`. It
 writes one to the standard output: the runtime's `version` and `ops` (an OpList in base64), and
-`answers`, each `values` (lists, with bytes in base64) or an `error`; or an `error` in their place.
+`replies`, each with `values` (lists, with bytes in base64) or an `error`. A model that cannot be
+loaded gets an `error` instead of `replies`.
 """
 
 import base64
 import json
+import os
 import sys
 from typing import Any
 
-from serving.runtime.runtime import Runtime, Session, StatusError
+from serving.runtime.c_api import Runtime, StatusError
+from serving.runtime.session import Session
 
 
 def main() -> None:
+    """Answers the standard input on the standard output."""
+    os.dup2(sys.stderr.fileno(), 2)  # undoes `serving`: the runtime's last words say why it died
     task = json.load(sys.stdin)
     runtime = Runtime(task["runtime"])
     runtime.disable_xla()
@@ -27,11 +32,12 @@ def main() -> None:
     except StatusError as error:
         reply["error"] = error.message
     else:
-        reply["answers"] = [_answer(session, **request) for request in task["requests"]]
+        reply["replies"] = [_reply(session, **request) for request in task["requests"]]
     json.dump(reply, sys.stdout)
 
 
-def _answer(session: Session, feeds: dict[str, str], fetches: list[str]) -> dict[str, Any]:
+def _reply(session: Session, feeds: dict[str, str], fetches: list[str]) -> dict[str, Any]:
+    """Returns what a request is answered with."""
     try:
         arrays = session.run({k: base64.b64decode(v) for k, v in feeds.items()}, fetches)
     except StatusError as error:
@@ -40,6 +46,7 @@ def _answer(session: Session, feeds: dict[str, str], fetches: list[str]) -> dict
 
 
 def _plain(value: Any) -> Any:
+    """Returns nested lists that JSON can hold."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value

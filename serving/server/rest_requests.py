@@ -1,10 +1,9 @@
-"""The JSON of REST: a request's document to tensors or tf.Examples, outputs to a document.
+"""Requests of the REST interface: JSON documents to tensors and tf.Examples.
 
-A request to predict gives its inputs in rows, `{"instances": [...]}`, or in columns,
-`{"inputs": ...}`; the reply has the same orientation, `{"predictions": [...]}` or
-`{"outputs": ...}`. Names are left out where there is only one input, or only one output. A request
-to classify or to regress gives `{"examples": [...]}`, objects of features by name, and perhaps a
-`"context"` of features that all of them share; the reply is `{"results": [...]}`.
+A request to predict has its inputs in rows, `{"instances": [...]}`, or in columns,
+`{"inputs": ...}`. The input's name may be left out where there is only one. A request to classify
+or to regress has `{"examples": [...]}`, objects of features by name, and optionally a
+`"context"` of features that all of them share.
 """
 
 import base64
@@ -17,14 +16,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
-from tensorflow_serving.apis.classification_pb2 import ClassificationResult
 from tensorflow_serving.apis.input_pb2 import ExampleList, ExampleListWithContext, Input
-from tensorflow_serving.apis.regression_pb2 import RegressionResult
 
-from serving.server.servable import invalid_argument, set_of, type_name
+from serving.server.errors import invalid_argument, set_of, type_name
 
-_BASE64_KEY = "b64"
-_BASE64_OUTPUT_SUFFIX = "_bytes"
+BASE64_KEY = "b64"
 _MAX_SHOWN_CHARS = 512
 _FEATURES = {  # a JSON value's type: its field in a tf.train.Feature and its type there
     str: ("bytes_list", tf.string),
@@ -61,7 +57,7 @@ def read_inputs(document: Mapping[str, Any], signature: SignatureDef) -> dict[st
     """Returns a tensor for each input of `signature`.
 
     Raises:
-        ServingError: the document does not give each input as an array of its type.
+        ServingError: the document does not give each input as an array of its dtype.
     """
     if "instances" in document and "inputs" in document:
         raise invalid_argument(
@@ -96,43 +92,8 @@ def read_examples(document: Mapping[str, Any]) -> Input:
     return Input(example_list_with_context=ExampleListWithContext(examples=found, context=context))
 
 
-def write_outputs(document: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Returns the reply to `document`.
-
-    Raises:
-        ServingError: rows were asked for, and the outputs are not batches of one size.
-    """
-    columns = {name: _plain(name, array) for name, array in outputs.items()}
-    by_row = "instances" in document
-    batch_sizes = {array.shape[:1] for array in outputs.values()}
-    if by_row and (len(batch_sizes) != 1 or () in batch_sizes):
-        shapes = {name: list(array.shape) for name, array in outputs.items()}
-        raise invalid_argument(f"Expected outputs of one batch size; the signature gave {shapes}")
-    reply: Any = columns
-    if len(columns) == 1:
-        reply = next(iter(columns.values()))
-    elif by_row:
-        reply = [dict(zip(columns, row)) for row in zip(*columns.values())]
-    return {"predictions" if by_row else "outputs": reply}
-
-
-def write_classifications(result: ClassificationResult) -> dict[str, Any]:
-    """Returns the reply to a request to classify: for each example, pairs of label and score."""
-    return {
-        "results": [
-            [[each.label, _short(each.score)] for each in row.classes]
-            for row in result.classifications
-        ]
-    }
-
-
-def write_regressions(result: RegressionResult) -> dict[str, Any]:
-    """Returns the reply to a request to regress: a number for each example."""
-    return {"results": [_short(each.value) for each in result.regressions]}
-
-
 def _example(features: Any) -> tf.train.Example:
-    """Returns an object of features, each a value or a list of values of one type."""
+    """Returns a tf.Example of an object of features, each a value or a list of one type."""
     if not isinstance(features, dict):
         raise invalid_argument(f"Expected an example to be an object; received {_shown(features)}")
     example = tf.train.Example()
@@ -175,12 +136,12 @@ def _columns(inputs: Any, names: list[str]) -> dict[str, Any]:
 
 def _is_object(value: Any) -> bool:
     """Tells an object of names from other values, among them `{"b64": ...}`, which is bytes."""
-    return isinstance(value, dict) and set(value) != {_BASE64_KEY}
+    return isinstance(value, dict) and set(value) != {BASE64_KEY}
 
 
 def _tensor(name: str, value: Any, dtype: int) -> TensorProto:
     """Returns nested lists, or a single value, as a tensor."""
-    # Of lists that differ in length, NumPy leaves those inside as they are; they are no values.
+    # Where lists differ in length, NumPy keeps the inner ones, which `_typed` refuses.
     array = np.array(value, object)
     values = [_typed(name, each, tf.as_dtype(dtype)) for each in array.ravel()]
     return tf.make_tensor_proto(values, dtype, array.shape)
@@ -191,8 +152,8 @@ def _typed(name: str, value: Any, dtype: tf.DType) -> Any:
     try:
         if dtype == tf.string and isinstance(value, str):
             return value.encode(errors="surrogateescape")
-        if dtype == tf.string and isinstance(value, dict) and set(value) == {_BASE64_KEY}:
-            return base64.b64decode(value[_BASE64_KEY], validate=True)
+        if dtype == tf.string and isinstance(value, dict) and set(value) == {BASE64_KEY}:
+            return base64.b64decode(value[BASE64_KEY], validate=True)
     except (TypeError, ValueError) as error:  # not base64; a lone surrogate
         raise invalid_argument(f"Input {name}: {_shown(value)}: {error}") from error
     if dtype == tf.bool and isinstance(value, bool):
@@ -208,30 +169,7 @@ def _typed(name: str, value: Any, dtype: tf.DType) -> Any:
     )
 
 
-def _plain(name: str, array: np.ndarray) -> Any:
-    """Returns an output's values as nested lists that JSON can hold."""
-    if array.dtype == object:
-        encode = _base64_object if name.endswith(_BASE64_OUTPUT_SUFFIX) else _text
-        return np.vectorize(encode, otypes=[object])(array).tolist()
-    if np.issubdtype(array.dtype, np.floating):
-        # By way of text a float32 becomes 0.9, the shortest decimal for it, not 0.8999999761581421.
-        return array.astype(str).astype(float).tolist()
-    return array.tolist()
-
-
-def _short(number: float) -> float:
-    return float(str(np.float32(number)))
-
-
-def _base64_object(value: bytes) -> dict[str, str]:
-    return {_BASE64_KEY: base64.b64encode(value).decode()}
-
-
-def _text(value: bytes) -> str:
-    return value.decode(errors="surrogateescape")
-
-
 def _shown(value: Any) -> str:
-    """Returns a JSON value as it stands in messages, cut so that the rest is still seen."""
+    """Returns a JSON value as messages show it, cut so that the rest of the message is seen."""
     text = json.dumps(value, indent=4, ensure_ascii=False)
     return text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "..."

@@ -1,0 +1,25 @@
+"""The client that a target asks for: REST or gRPC."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+from serving.client.protocol import Client
+from serving.client.rest_client import RestClient
+
+
+def connect(target: str, model: str, signature: str) -> AbstractContextManager[Client]:
+    """Returns a client, which is to be entered as a context.
+
+    Args:
+        target: `http://host:port` for REST; `host:port`, or another name that gRPC takes, for gRPC.
+        model: the model's name.
+        signature: the signature's name.
+
+    Returns:
+        A context manager of a client, whose calls raise `QueryError`.
+    """
+    if target.startswith(("http://", "https://")):
+        return nullcontext(RestClient(target, model, signature))
+    # Imported here, as it takes all of TensorFlow, which REST does without.
+    from serving.client.grpc_client import open_client
+
+    return open_client(target, model, signature)

@@ -1,0 +1,50 @@
+"""What a client of a model server offers, over whatever it asks the server."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+TIMEOUT_SECONDS = 60.0
+
+
+class QueryError(Exception):
+    """A question that does not fit the model, or that the server did not answer."""
+
+
+class Input(NamedTuple):
+    """An input of a signature: the name of its DataType, and its number of dimensions if known."""
+
+    dtype: str
+    rank: int | None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The inputs of a signature by name, and the names of its outputs."""
+
+    inputs: Mapping[str, Input]
+    outputs: Sequence[str]
+
+
+class Client(Protocol):
+    """Asks one signature of one model on a server."""
+
+    def signature(self) -> Signature:
+        """Returns the signature as the server describes it.
+
+        Raises:
+            QueryError: the model does not have it, or the server did not answer.
+        """
+
+    def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the outputs for inputs, to be called after `signature`.
+
+        Args:
+            inputs: nested lists of numbers, strings or bytes, by name.
+
+        Returns:
+            Nested lists of numbers or strings, by name.
+
+        Raises:
+            QueryError: the inputs do not fit the signature, or the server did not answer.
+        """

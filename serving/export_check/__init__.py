@@ -1,0 +1,1 @@
+"""What `serving.check` finds out about an export."""

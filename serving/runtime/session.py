@@ -1,0 +1,161 @@
+"""A SavedModel in TensorFlow's C++ runtime: the loader and the session that TF Serving embeds.
+
+Tensors go in as serialized TensorProtos, which the runtime itself parses, and come out as arrays.
+"""
+
+import ctypes
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from serving.runtime.c_api import Output, Pointer, Runtime, StatusError
+
+_STRING = 7
+_STRING_BYTES = 24  # of a string tensor's element, a TF_TString
+_DTYPES = {
+    1: np.float32,
+    2: np.float64,
+    3: np.int32,
+    4: np.uint8,
+    5: np.int16,
+    6: np.int8,
+    9: np.int64,
+    10: np.bool_,
+    17: np.uint16,
+    22: np.uint32,
+    23: np.uint64,
+}
+_NOT_FOUND = 5
+_UNIMPLEMENTED = 12
+
+
+class FeedError(StatusError):
+    """A feed that is not a well-formed TensorProto.
+
+    Attributes:
+        name: of the tensor that was fed.
+    """
+
+    def __init__(self, name: str, error: StatusError) -> None:
+        super().__init__(error.code, error.message)
+        self.name = name
+
+
+class Session:
+    """A SavedModel, loaded for serving. Any number of threads may run it at once.
+
+    Args:
+        runtime: the runtime to load it in.
+        path: the SavedModel's folder.
+
+    Raises:
+        StatusError: the runtime cannot load it.
+    """
+
+    def __init__(self, runtime: Runtime, path: str | Path) -> None:
+        self._runtime = runtime
+        self._graph = runtime.NewGraph()
+        options = runtime.NewSessionOptions()
+        tags = (ctypes.c_char_p * 1)(b"serve")
+        try:
+            self._session = runtime.checked(
+                runtime.LoadSessionFromSavedModel,
+                *(options, None, str(path).encode(), tags, 1, self._graph, None),
+            )
+        except StatusError:
+            runtime.DeleteGraph(self._graph)
+            raise
+        finally:
+            runtime.DeleteSessionOptions(options)
+        # Freed with the last reference: a run in flight holds one.
+        weakref.finalize(self, _delete, runtime, self._session, self._graph).atexit = False
+
+    def run(
+        self, feeds: Mapping[str, bytes], fetches: Sequence[str], options: bytes = b""
+    ) -> list[np.ndarray]:
+        """Runs the graph.
+
+        Args:
+            feeds: serialized TensorProtos by tensor name.
+            fetches: names of the tensors to return.
+            options: serialized RunOptions.
+
+        Returns:
+            The fetched tensors; strings are arrays of `bytes` objects.
+
+        Raises:
+            FeedError: a feed is not well-formed.
+            StatusError: the graph has no such tensor, refused a feed, or failed.
+        """
+        runtime = self._runtime
+        tensors: list[int] = []
+        results = (Pointer * len(fetches))()
+        buffer = runtime.NewBufferFromString(options, len(options))
+        try:
+            for name, proto in feeds.items():
+                tensors.append(_parse(runtime, name, proto))
+            runtime.checked(
+                runtime.SessionRun,
+                *(self._session, buffer),
+                *(self._outputs(feeds), (Pointer * len(tensors))(*tensors), len(tensors)),
+                *(self._outputs(fetches), results, len(fetches)),
+                *(None, 0, None),
+            )
+            return [_array(runtime, tensor or 0) for tensor in results]
+        finally:
+            for tensor in [*tensors, *filter(None, results)]:
+                runtime.DeleteTensor(tensor)
+            runtime.DeleteBuffer(buffer)
+
+    def _outputs(self, names: Collection[str]) -> ctypes.Array[Output]:
+        """Returns the graph's tensors of these names."""
+        outputs = (Output * len(names))()
+        for output, name in zip(outputs, names):
+            operation, _, index = name.partition(":")
+            output.operation = self._runtime.GraphOperationByName(self._graph, operation.encode())
+            output.index = int(index or 0)
+            if not output.operation:
+                raise StatusError(_NOT_FOUND, f"The graph has no tensor {name}")
+        return outputs
+
+
+def _parse(runtime: Runtime, name: str, proto: bytes) -> int:
+    """Returns a new tensor, which the caller deletes."""
+    tensor = runtime.AllocateTensor(1, None, 0, 4)  # of any dtype: it is overwritten
+    buffer = runtime.NewBufferFromString(proto, len(proto))
+    try:
+        runtime.checked(runtime.TensorFromProto, buffer, tensor)
+    except StatusError as error:
+        runtime.DeleteTensor(tensor)
+        raise FeedError(name, error) from error
+    finally:
+        runtime.DeleteBuffer(buffer)
+    return tensor
+
+
+def _array(runtime: Runtime, tensor: int) -> np.ndarray:
+    """Returns a copy of a tensor."""
+    dtype = runtime.TensorType(tensor)
+    shape = [runtime.Dim(tensor, axis) for axis in range(runtime.NumDims(tensor))]
+    data = runtime.TensorData(tensor)
+    if dtype == _STRING:
+        array = np.empty(int(np.prod(shape)), object)
+        for index in range(array.size):
+            element = data + index * _STRING_BYTES
+            array[index] = ctypes.string_at(
+                runtime.StringGetDataPointer(element), runtime.StringGetSize(element)
+            )
+        return array.reshape(shape)
+    if dtype not in _DTYPES:
+        raise StatusError(_UNIMPLEMENTED, f"Outputs of DataType {dtype} cannot be returned")
+    values = ctypes.string_at(data, runtime.TensorByteSize(tensor))
+    return np.frombuffer(values, _DTYPES[dtype]).reshape(shape)
+
+
+def _delete(runtime: Runtime, session: int, graph: int) -> None:
+    """Frees a session and its graph."""
+    runtime.checked(runtime.CloseSession, session)
+    runtime.checked(runtime.DeleteSession, session)
+    runtime.DeleteGraph(graph)

@@ -1,0 +1,39 @@
+"""The refusal that every call of the server ends with: TensorFlow Serving's code and message."""
+
+from collections.abc import Iterable
+
+from grpc import StatusCode
+from tensorflow.core.framework.types_pb2 import DataType
+
+_MAX_MESSAGE_BYTES = 1024
+
+
+class ServingError(Exception):
+    """A model that cannot be loaded or a request that cannot be answered.
+
+    Attributes:
+        code: the gRPC status code.
+        message: what was wrong, in at most 1,024 bytes of UTF-8.
+    """
+
+    def __init__(self, code: StatusCode, message: str) -> None:
+        # The text travels in an HTTP header: it must be valid UTF-8, and short in bytes.
+        text = message.encode(errors="replace")[:_MAX_MESSAGE_BYTES].decode(errors="ignore")
+        super().__init__(text)
+        self.code = code
+        self.message = text
+
+
+def invalid_argument(message: str) -> ServingError:
+    """Returns the commonest refusal: the request itself is wrong."""
+    return ServingError(StatusCode.INVALID_ARGUMENT, message)
+
+
+def type_name(dtype: int) -> str:
+    """Returns the C++ runtime's name of a DataType: DT_FLOAT is `float`, not `float32`."""
+    return DataType.Name(dtype).removeprefix("DT_").lower()
+
+
+def set_of(names: Iterable[str]) -> str:
+    """Returns names as messages show them: `{a,b}`."""
+    return "{" + ",".join(sorted(names)) + "}"

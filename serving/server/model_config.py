@@ -1,0 +1,93 @@
+"""What a model's configuration asks for, and which of that is on disk."""
+
+import contextlib
+import os
+from pathlib import Path
+
+from grpc import StatusCode
+from tensorflow_serving.config.model_server_config_pb2 import (
+    TENSORFLOW,
+    ModelConfig,
+    ModelServerConfig,
+)
+
+from serving.server.errors import ServingError, invalid_argument
+
+_PLATFORM = "tensorflow"
+
+
+def check_config(config: ModelServerConfig) -> None:
+    """Refuses a configuration that is not a list of different models with absolute paths.
+
+    Raises:
+        ServingError: what is wrong with it, as TensorFlow Serving says it.
+    """
+    if config.WhichOneof("config") != "model_config_list":
+        raise invalid_argument(
+            "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
+            "ModelConfigList is currently supported"
+        )
+    names = set()
+    for each in config.model_config_list.config:
+        if each.name in names:
+            raise invalid_argument(
+                f"Illegal to list model {each.name} multiple times in config list"
+            )
+        names.add(each.name)
+        if not each.base_path.startswith("/"):
+            raise invalid_argument(
+                f"Expected model {each.name} to have an absolute path or URI; "
+                f"got base_path()={each.base_path}"
+            )
+        platform = _PLATFORM if each.model_type == TENSORFLOW else each.model_platform
+        if not platform:
+            raise invalid_argument(
+                "Illegal setting neither ModelServerConfig::model_type (deprecated) nor "
+                "ModelServerConfig::model_platform."
+            )
+        if platform != _PLATFORM:
+            raise invalid_argument(
+                f"Model {each.name} requests unsupported platform {each.model_platform}"
+            )
+
+
+def versions_on_disk(config: ModelConfig) -> dict[int, Path]:
+    """Returns the versions that a model's policy chooses from those under its base path.
+
+    Raises:
+        ServingError: there is no such folder.
+    """
+    base = Path(config.base_path)
+    try:
+        found = {int(child.name): child for child in base.iterdir() if _is_version(child)}
+    except OSError as error:
+        raise ServingError(
+            StatusCode.NOT_FOUND,
+            f"Base path {base} of model {config.name} is not a folder",
+        ) from error
+    policy = config.model_version_policy
+    match policy.WhichOneof("policy_choice"):
+        case "all":
+            chosen = set(found)
+        case "specific":
+            chosen = found.keys() & set(policy.specific.versions)
+        case _:
+            chosen = set(sorted(found)[-max(1, policy.latest.num_versions) :])
+    return {version: found[version] for version in chosen}
+
+
+def _is_version(path: Path) -> bool:
+    """Tells whether a path is a folder that is named by a number."""
+    digits = path.name.isascii() and path.name.isdecimal()
+    return digits and int(path.name) < 2**63 and path.is_dir()
+
+
+def files_of(path: Path) -> frozenset[tuple[str, int, int]]:
+    """Returns what changes when a file under a folder does: names, sizes and times."""
+    found = set()
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):  # it may vanish at any time
+                status = os.stat(os.path.join(folder, name))
+                found.add((os.path.join(folder, name), status.st_size, status.st_mtime_ns))
+    return frozenset(found)

@@ -1,0 +1,140 @@
+"""The calls of TensorFlow Serving's REST interface.
+
+POST /v1/models/NAME[/versions/V|/labels/L]:predict    {"instances": [...]} or {"inputs": ...}
+POST /v1/models/NAME[/versions/V|/labels/L]:classify   {"examples": [...]}; so does :regress
+GET  /v1/models/NAME[/versions/V|/labels/L]            the status of the model's versions
+GET  /v1/models/NAME[/versions/V|/labels/L]/metadata   its signatures
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
+from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.apis.regression_pb2 import RegressionRequest
+
+from serving.server import example_inference, inference, rest_replies, rest_requests
+from serving.server.errors import invalid_argument
+from serving.server.metrics import Metrics
+from serving.server.model_manager import ModelManager
+from serving.server.servable import DEFAULT_SIGNATURE, Servable
+
+_MODEL = r"/v1/models/([^/:]+)(?:/versions/([0-9]{1,18})|/labels/([^/:]+))?"
+_PATHS = {
+    "GET": re.compile(_MODEL + "(?:/(metadata))?", re.IGNORECASE),
+    "POST": re.compile(_MODEL + ":(predict|classify|regress)", re.IGNORECASE),
+}
+
+
+class RestCalls:
+    """Answers REST requests about some models.
+
+    Args:
+        models: the models.
+        metrics: counts and times the requests.
+        timeout: seconds that a model may take for an answer; None for no limit.
+    """
+
+    def __init__(self, models: ModelManager, metrics: Metrics, timeout: float | None) -> None:
+        self._models = models
+        self._metrics = metrics
+        self._timeout = timeout
+
+    def answer(self, method: str, path: str, body: bytes) -> Mapping[str, Any]:
+        """Returns the reply to a request, which JSON can hold.
+
+        Args:
+            method: `GET` or `POST`.
+            path: the path, as the request's first line has it.
+            body: the request's body.
+
+        Raises:
+            ServingError: the request cannot be answered.
+        """
+        path = path.partition("?")[0]
+        match = _PATHS[method].fullmatch(path)
+        if match is None:
+            raise invalid_argument(f"Malformed request: {method} {path}")
+        name, version, label, verb = match.groups()
+        spec = ModelSpec(name=unquote(name))
+        if version:
+            spec.version.value = int(version)
+        if label:
+            spec.version_label = unquote(label)
+
+        models, verb = self._models, (verb or "").lower()
+        measured = spec.name if method == "POST" and spec.name in models else ""
+        with self._metrics.request(measured, verb, "REST"):
+            if method == "GET":
+                return _metadata(models.find(spec)) if verb else _to_dict(models.status(spec))
+            try:
+                document = rest_requests.parse_document(body)
+                return _VERBS[verb](models.find(spec), document, self._timeout)
+            except RecursionError as error:
+                raise invalid_argument(
+                    "JSON Parse error: lists or objects nested too deeply"
+                ) from error
+
+
+def _predict(
+    servable: Servable, document: Mapping[str, Any], timeout: float | None
+) -> Mapping[str, Any]:
+    name = _signature_name(document)
+    signature = servable.signature_defs.get(name)
+    if signature is None:
+        raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
+    inputs = rest_requests.read_inputs(document, signature)
+    outputs = servable.predict(name, inputs, timeout=timeout)
+    return rest_replies.write_outputs(document, outputs)
+
+
+def _classify(
+    servable: Servable, document: Mapping[str, Any], timeout: float | None
+) -> Mapping[str, Any]:
+    request = ClassificationRequest(input=rest_requests.read_examples(document))
+    request.model_spec.signature_name = _signature_name(document)
+    result = example_inference.classify(servable, request, timeout).result
+    return rest_replies.write_classifications(result)
+
+
+def _regress(
+    servable: Servable, document: Mapping[str, Any], timeout: float | None
+) -> Mapping[str, Any]:
+    request = RegressionRequest(input=rest_requests.read_examples(document))
+    request.model_spec.signature_name = _signature_name(document)
+    result = example_inference.regress(servable, request, timeout).result
+    return rest_replies.write_regressions(result)
+
+
+_VERBS = {"predict": _predict, "classify": _classify, "regress": _regress}
+
+
+def _signature_name(document: Mapping[str, Any]) -> str:
+    """Returns the name of the signature that a document asks for."""
+    name = document.get("signature_name", "")
+    if not isinstance(name, str):
+        raise invalid_argument(f"'signature_name' is not a string but {name!r}")
+    return name or DEFAULT_SIGNATURE
+
+
+def _metadata(servable: Servable) -> Mapping[str, Any]:
+    """Returns the description of a servable's signatures."""
+    response = inference.get_model_metadata(servable)
+    signatures = SignatureDefMap()
+    response.metadata[inference.SIGNATURE_DEF].Unpack(signatures)
+    return {
+        "model_spec": _to_dict(response.model_spec),
+        "metadata": {inference.SIGNATURE_DEF: _to_dict(signatures)},
+    }
+
+
+def _to_dict(message: Message) -> Mapping[str, Any]:
+    """Returns a message with all of its fields, as TensorFlow Serving writes them."""
+    return MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
