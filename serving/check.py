@@ -36,10 +36,10 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
+from serving.layout import DEFAULT_SIGNATURE, METADATA_FILE, SAVED_MODEL_FILE
 from serving.server.inference import read_warmup, serialized_examples
-from serving.server.servable import DEFAULT_SIGNATURE, ServingError
+from serving.server.servable import ServingError
 
-_METADATA_FILE = "assets.extra/gpt1_keras.json"
 _INIT_SIGNATURE = "__saved_model_init_op"  # run when the model is loaded
 _TOLERANCE = 1e-5
 _TIMEOUT_SECONDS = 600
@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _read_graph(path: Path) -> MetaGraphDef:
     try:
-        saved_model = SavedModel.FromString((path / "saved_model.pb").read_bytes())
+        saved_model = SavedModel.FromString((path / SAVED_MODEL_FILE).read_bytes())
     except DecodeError as error:
         raise ValueError(f"saved_model.pb is damaged: {error}") from error
     for graph in saved_model.meta_graphs:
@@ -107,7 +107,7 @@ def _read_graph(path: Path) -> MetaGraphDef:
 
 def _description(path: Path) -> Iterator[str]:
     """Yields what the export says about itself."""
-    file = path / _METADATA_FILE
+    file = path / METADATA_FILE
     if not file.exists():
         yield "  made by another program, which did not say how"
         return

@@ -29,9 +29,9 @@ from tensorflow_serving.apis.regression_pb2 import (
     RegressionResult,
 )
 
+from serving.layout import DEFAULT_SIGNATURE, WARMUP_FILE
 from serving.server.metrics import runtime_measured
 from serving.server.servable import (
-    DEFAULT_SIGNATURE,
     Servable,
     ServingError,
     invalid_argument,
@@ -39,7 +39,6 @@ from serving.server.servable import (
 )
 
 SIGNATURE_DEF = "signature_def"
-_WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 _MAX_WARMUP_REQUESTS = 1000
 _VALUE_FIELDS = {
     "float32": "float_val",
@@ -145,20 +144,20 @@ def read_warmup(path: Path) -> list[Message]:
     Raises:
         ServingError: they cannot be read, or are not what such a file may hold.
     """
-    file = path / _WARMUP_FILE
+    file = path / WARMUP_FILE
     if not file.exists():
         return []
     try:
         records = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
         logs = [PredictionLog.FromString(record) for record in records]
     except (tf.errors.OpError, DecodeError) as error:
-        raise ServingError(StatusCode.DATA_LOSS, f"{_WARMUP_FILE}: {error}") from error
+        raise ServingError(StatusCode.DATA_LOSS, f"{WARMUP_FILE}: {error}") from error
     if len(logs) > _MAX_WARMUP_REQUESTS:
-        raise invalid_argument(f"{_WARMUP_FILE}: more than {_MAX_WARMUP_REQUESTS} requests")
+        raise invalid_argument(f"{WARMUP_FILE}: more than {_MAX_WARMUP_REQUESTS} requests")
     requests = [getattr(log, log.WhichOneof("log_type") or "", log).request for log in logs]
     for request in requests:
         if type(request) not in _WARMUP_CALLS:
-            raise invalid_argument(f"{_WARMUP_FILE}: a request of type {type(request).__name__}")
+            raise invalid_argument(f"{WARMUP_FILE}: a request of type {type(request).__name__}")
     return requests
 
 

@@ -274,7 +274,8 @@ def test_warmup_has_every_bucket(exports, ask, kind):
 def test_any_task_is_exported_by_the_program(chooser, tmp_path, capsys):
     chooser.save_to_preset(str(tmp_path / "preset"))
     assert type(load_task(tmp_path / "preset")) is gpt1_keras.GPT1MultipleChoice
-    (tmp_path / "task.json").write_text(json.dumps({"class_name": "GPT1Tokenizer"}))
+    described = {"class_name": "GPT1Tokenizer", "registered_name": "gpt1_keras>GPT1Tokenizer"}
+    (tmp_path / "task.json").write_text(json.dumps(described))
     (tmp_path / "config.json").write_text("{}")
     assert main(["--model", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
-    assert "is a GPT1Tokenizer, no task of gpt1_keras" in capsys.readouterr().err
+    assert "is a GPT1Tokenizer, which is no task of gpt1_keras" in capsys.readouterr().err
