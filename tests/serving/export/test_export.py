@@ -30,73 +30,17 @@ from serving.server.servable import Servable, ServingError
 
 CLASS_NAMES = ["negative", "neutral", "positive"]
 SEQUENCE_LENGTH = 40
-FIELDS = {"single": ("text",), "pair": ("premise", "hypothesis")}
-TEXTS = {
-    "single": [
-        ["a good film", "", "the Staff were KIND, and a film", b"a g\xffood\xc3 film", b"\xfe"]
-    ],
-    "pair": [["a good film", "", "a lovely one", b"a g\xffood\xc3 film", ""]],
-}
-TEXTS["single"][0] += ["good " * 38, "good bad " * 50]
-TEXTS["pair"][0] += ["good " * 18, "good " * 19]
-TEXTS["pair"].append(["a bad one", "a bad one", "", "a bad one", "", "dull " * 18, "one"])
-
-
-def make_model(kind, tokenizer, **arguments):
-    """A classifier whose weights are far from their initial ones."""
-    keras.utils.set_random_seed(0)
-    backbone = gpt1_keras.GPT1Backbone(
-        tokenizer.vocabulary_size(),
-        num_layers=2,
-        num_heads=2,
-        hidden_dim=32,
-        intermediate_dim=64,
-        max_sequence_length=SEQUENCE_LENGTH,
-    )
-    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer, fields=FIELDS[kind])
-    model = gpt1_keras.GPT1TextClassifier(
-        backbone, class_names=CLASS_NAMES, preprocessor=preprocessor, **arguments
-    )
-    random = np.random.default_rng(0)
-    for variable in model.weights:
-        variable.assign(variable + random.normal(0.0, 0.3, variable.shape))
-    return model
-
-
-class Exported:
-    """A model, its export at a place it was moved to, and what both have to answer."""
-
-    def __init__(self, kind, tokenizer, folder):
-        self.kind, self.fields, self.texts = kind, FIELDS[kind], TEXTS[kind]
-        self.model = make_model(kind, tokenizer)
-        x = tuple(np.array([encode(text) for text in texts], object) for texts in self.texts)
-        scores = self.spread_scores(x if len(x) > 1 else x[0])
-        self.path = folder / "moved" / "here"
-        shutil.move(export(self.model, folder / "sentiment"), self.path)
-        self.scores = np.array(keras.ops.softmax(scores))
-        self.labels = [CLASS_NAMES[number] for number in self.scores.argmax(axis=-1)]
-        segments = [tokenizer(texts).to_list() for texts in x]
-        limit = SEQUENCE_LENGTH - 2 if len(x) == 1 else SEQUENCE_LENGTH // 2 - 2
-        lengths = [[len(ids) for ids in rows] for rows in zip(*segments)]
-        self.num_tokens = [sum(min(n, limit) for n in row) + len(x) + 1 for row in lengths]
-        self.truncated = [max(row) > limit for row in lengths]
-
-    def spread_scores(self, x):
-        """Sets the head so that the texts fall into different classes; gives their logits."""
-        head = self.model.head
-        head.kernel.assign(4.0 * head.kernel)
-        head.bias.assign_sub(self.model.predict_on_batch(x).mean(axis=0))
-        return self.model.predict_on_batch(x)
-
-    def json_texts(self):
-        return {
-            field: [text if isinstance(text, str) else {"b64": b64(text)} for text in texts]
-            for field, texts in zip(self.fields, self.texts)
-        }
 
 
 def encode(text):
     return text.encode() if isinstance(text, str) else text
+
+
+def json_texts(exported):
+    return {
+        field: [text if isinstance(text, str) else {"b64": b64(text)} for text in texts]
+        for field, texts in zip(exported.fields, exported.texts)
+    }
 
 
 def b64(content):
@@ -113,10 +57,8 @@ def example(**texts):
 
 
 @pytest.fixture(scope="module", params=["single", "pair"])
-def exported(request, tiny_tokenizer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("exports")
-    (folder / "moved").mkdir()
-    return Exported(request.param, tiny_tokenizer, folder)
+def exported(request, exported_classifier):
+    return exported_classifier(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +113,7 @@ def test_the_graph_has_core_ops_only(exported):
 
 
 def test_serving_default(exported, run_cpp):
-    found = run_cpp(exported.path, "serving_default", **exported.json_texts())
+    found = run_cpp(exported.path, "serving_default", **json_texts(exported))
     np.testing.assert_allclose(found["scores"], exported.scores, atol=1e-5, rtol=0)
     assert found["label"] == exported.labels
     assert len(set(exported.labels)) > 1
@@ -314,8 +256,8 @@ def test_warmup_asks_every_signature_for_every_bucket(exported, servable):
     assert asked == dict.fromkeys(asked, buckets)
 
 
-def test_warmup_of_the_papers_context_is_short(tiny_tokenizer):
-    model = make_model("pair", tiny_tokenizer)
+def test_warmup_of_the_papers_context_is_short(make_classifier):
+    model = make_classifier("pair")
     model.preprocessor.sequence_length = 512
     signatures = signatures_of(model)
     logs = warmup_requests(signatures, signatures.functions(), "name")
@@ -340,8 +282,8 @@ def quick_save(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def model(tiny_tokenizer):
-    return make_model("single", tiny_tokenizer)
+def model(make_classifier):
+    return make_classifier("single")
 
 
 def test_versions_count_up(tmp_path, model, quick_save):
@@ -387,8 +329,8 @@ def test_a_failed_export_leaves_nothing(tmp_path, model, quick_save, monkeypatch
     assert [child.name for child in tmp_path.iterdir()] == ["1"]
 
 
-def test_a_model_without_preprocessor(tmp_path, tiny_tokenizer):
-    model = make_model("single", tiny_tokenizer)
+def test_a_model_without_preprocessor(tmp_path, make_classifier):
+    model = make_classifier("single")
     model.preprocessor = None
     with pytest.raises(ValueError, match="needs its preprocessor"):
         export(model, tmp_path)
@@ -407,8 +349,8 @@ def test_what_cannot_be_exported(tmp_path, tiny_backbone, tiny_tokenizer):
     assert not list(tmp_path.iterdir())
 
 
-def test_scores_are_probabilities_whatever_the_activation(tiny_tokenizer, model):
-    softmax = make_model("single", tiny_tokenizer, activation="softmax")
+def test_scores_are_probabilities_whatever_the_activation(make_classifier, model):
+    softmax = make_classifier("single", activation="softmax")
     ids = model.preprocessor(["a good film", "dull"])
     found, expected = (
         ClassSignatures(each)._predict_tokens(**ids)["scores"] for each in (softmax, model)
