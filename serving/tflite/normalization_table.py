@@ -1,5 +1,7 @@
 """What normalisation makes of every code point, as one table for LiteRT."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -46,16 +48,7 @@ class NormalizationTable:
 
     def _codes(self, letter_of: np.ndarray) -> np.ndarray:
         """The codes of each code point's letters, int32 `[3, 0x110000]`."""
-        # Between two letters, a code point shows whether it joins or separates them.
-        code_points = tf.range(CODE_POINTS)
-        between = tf.stack([tf.fill([CODE_POINTS], _ORDINARY), code_points] * 2, axis=1)[:, :3]
-        letters, starts, rows = (
-            tensor.numpy()
-            for tensor in BertNormalizer()(tf.reshape(between, [-1]), tf.repeat(code_points, 3))
-        )
-        ends = np.cumsum(np.bincount(rows, minlength=CODE_POINTS))
-        counts = np.diff(ends, prepend=0) - 2
-        separates = starts[ends - 1]
+        letters, ends, counts, separates = _normalized_code_points()
         codes = np.full((MAX_LETTERS, CODE_POINTS), NOTHING, np.int32)
         for index in range(MAX_LETTERS):
             has = counts > index
@@ -74,3 +67,22 @@ class NormalizationTable:
     def symbols(self, codes: tf.Tensor, is_final: tf.Tensor) -> tf.Tensor:
         """Returns the symbols of letters, int32, by their codes and whether they end words."""
         return tf.gather(self._symbols, tf.where(is_final, codes + self._num_codes, codes))
+
+
+@functools.cache  # the same for every vocabulary
+def _normalized_code_points() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """What `BertNormalizer` makes of each code point between two ordinary letters.
+
+    Returns:
+        `(letters, ends, counts, separates)`: int32 `[n]`, the letters of all code points end to
+        end, each with those around it; and `[0x110000]` each: the index after a code point's last
+        letter, the number of its own letters, and whether it separates those around it.
+    """
+    code_points = tf.range(CODE_POINTS)
+    between = tf.stack([tf.fill([CODE_POINTS], _ORDINARY), code_points] * 2, axis=1)[:, :3]
+    letters, starts, rows = (
+        tensor.numpy()
+        for tensor in BertNormalizer()(tf.reshape(between, [-1]), tf.repeat(code_points, 3))
+    )
+    ends = np.cumsum(np.bincount(rows, minlength=CODE_POINTS))
+    return letters, ends, np.diff(ends, prepend=0) - 2, starts[ends - 1]
