@@ -22,10 +22,9 @@ from gpt1_keras.cli import option, program
 from serving.export_check.graph import composite_outputs, foreign_ops, foreign_paths, read_graph
 from serving.export_check.requests import requests_for
 from serving.export_check.runs import failures, run_in
+from serving.layout import METADATA_FILE
 from serving.server.errors import ServingError
 from serving.server.warmup import read_warmup
-
-_METADATA_FILE = "assets.extra/gpt1_keras.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +71,7 @@ def main(options: _CheckOptions) -> int:
 
 def _description(path: Path) -> Iterator[str]:
     """Yields what the export says about itself, in lines."""
-    file = path / _METADATA_FILE
+    file = path / METADATA_FILE
     if not file.exists():
         yield "  made by another program, which did not say how"
         return

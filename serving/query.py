@@ -22,8 +22,7 @@ from typing import Any
 from serving.client.connection import connect
 from serving.client.protocol import QueryError
 from serving.client.questions import Row, answers, rows_of_arguments, rows_of_lines, rows_of_texts
-
-_SIGNATURE = "serving_default"
+from serving.layout import DEFAULT_SIGNATURE
 
 
 # Not on `gpt1_keras.cli`: a question over REST takes 0.1 s, importing that takes 10 s.
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ask(
-    target: str, model: str, texts: Sequence[str], signature: str = _SIGNATURE
+    target: str, model: str, texts: Sequence[str], signature: str = DEFAULT_SIGNATURE
 ) -> list[dict[str, Any]]:
     """Asks a model that takes one text about several.
 
@@ -86,7 +85,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--model", required=True, metavar="NAME", help="name of the model")
     parser.add_argument(
-        "--signature", default=_SIGNATURE, metavar="NAME", help=f"default: {_SIGNATURE}"
+        "--signature",
+        default=DEFAULT_SIGNATURE,
+        metavar="NAME",
+        help=f"default: {DEFAULT_SIGNATURE}",
     )
     parser.add_argument(
         "--input",

@@ -3,28 +3,30 @@
 import dataclasses
 import math
 import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from gpt1_keras.cli import option
+from serving.export.signatures import ConcreteFunction
 
 GROUP = "batching inside the graph"  # of options in --help
-_THREADS = 2  # while one batch is tokenized, another is in the decoder
+_THREADS = 2  # while one batch is tokenized, another is in the model
 _SHARES_LENGTH = ("token_ids", "padding_mask", "positions", "branches")  # on their last axis
 
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """How requests that come at the same time are merged.
+    """How requests that arrive at the same time are merged.
 
     Args:
-        max_batch_size: int, the most examples that are answered at once. Requests of more are
-            split.
-        timeout_ms: float, milliseconds that the first example waits for others while there is room.
-            With 0, an idle server answers at once, and a busy one takes together what has come
-            meanwhile.
-        max_queue: int, batches that may wait. Further requests fail at once with UNAVAILABLE; one
-            of more examples than a whole queue holds, with INVALID_ARGUMENT.
+        max_batch_size: the most examples that are answered at once. Larger requests are split.
+        timeout_ms: milliseconds that the first example waits for others while there is room. With
+            0, an idle server answers at once, and a busy one takes together what has arrived in
+            the meantime.
+        max_queue: batches that may wait. Further requests fail at once with UNAVAILABLE; one of
+            more examples than a whole queue holds, with INVALID_ARGUMENT.
 
     Raises:
         ValueError: a size below 1, or a negative time.
@@ -32,13 +34,13 @@ class Batching:
 
     max_batch_size: int = option("examples to answer at once", 32, group=GROUP)
     timeout_ms: float = option(
-        "milliseconds that one waits for others", 0.0, name="--batch-timeout-ms", group=GROUP
+        "milliseconds that an example waits for others", 0.0, name="--batch-timeout-ms", group=GROUP
     )
     max_queue: int = option(
-        "batches that may wait; what comes then is UNAVAILABLE", 16, group=GROUP
+        "batches that may wait; further requests fail with UNAVAILABLE", 16, group=GROUP
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("max_batch_size", "max_queue"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1. Received: {getattr(self, name)}.")
@@ -46,17 +48,19 @@ class Batching:
             raise ValueError(f"`timeout_ms` must be at least 0. Received: {self.timeout_ms}.")
 
 
-def merged(function, names, batching):
-    """A function that is run on the rows of many calls at once.
+def merged(
+    function: Callable[..., dict[str, tf.Tensor]], names: Sequence[str], batching: Batching
+) -> Callable[..., dict[str, tf.Tensor]]:
+    """Makes a function that runs on the examples of many calls at once.
 
     Args:
-        function: from named strings `[batch]` to a dict of tensors `[batch, ...]`. An error in it
-            fails all calls that are merged, so what it takes has to be checked before.
+        function: from named strings `[batch]` to tensors `[batch, ...]`. An error in it fails all
+            calls that are merged, so its arguments have to be checked before.
         names: of the strings.
-        batching: `Batching`.
+        batching: how calls are merged.
 
     Returns:
-        A function of the same strings, for graphs. Its calls share one queue, wherever they are.
+        A function of the same strings, for graphs. All its calls share one queue.
     """
     computation = tf.function(
         lambda *strings: function(**dict(zip(names, strings))), autograph=False, jit_compile=False
@@ -64,7 +68,7 @@ def merged(function, names, batching):
     # In one process of Python, queues of the same name are one, whatever model they belong to.
     shared_name = f"batching_{uuid.uuid4().hex}"
 
-    def call(**strings):
+    def call(**strings: tf.Tensor) -> dict[str, tf.Tensor]:
         outputs = tf.raw_ops.BatchFunction(
             # A merged request of a wrong shape would be an error to all others.
             in_tensors=[tf.ensure_shape(strings[name], [None]) for name in names],
@@ -74,8 +78,8 @@ def merged(function, names, batching):
             num_batch_threads=_THREADS,
             batch_timeout_micros=round(1000 * batching.timeout_ms),
             max_enqueued_batches=batching.max_queue,
-            # With splitting, this is how large a request may be; what the last allowed size is, a
-            # batch may be. As all sizes are allowed, none is padded.
+            # With splitting, this limits a request, and the last allowed size limits a batch. As
+            # all sizes are allowed, no batch is padded.
             max_batch_size=batching.max_batch_size * batching.max_queue,
             allowed_batch_sizes=list(range(1, batching.max_batch_size + 1)),
             enable_large_batch_splitting=True,
@@ -87,25 +91,30 @@ def merged(function, names, batching):
     return call
 
 
-def _shaped(output, known):
-    """Gives an output its shape, which that of no example at all does not have."""
+def _shaped(output: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
+    """The output in its shape, which that of a batch without examples lacks."""
     if known.shape[1:].is_fully_defined():
         return tf.reshape(output, [-1, *known.shape[1:]])
     output.set_shape(known.shape)
     return output
 
 
-def by_bucket(function, inputs, num_tokens, lengths):
-    """Runs a function on examples of the same bucket at a time: long ones do not delay short ones.
+def by_bucket(
+    function: ConcreteFunction,
+    inputs: Mapping[str, tf.Tensor],
+    num_tokens: tf.Tensor,
+    lengths: Sequence[int],
+) -> dict[str, tf.Tensor]:
+    """Runs a function on one bucket's examples at a time: long ones do not delay short ones.
 
     Args:
-        function: concrete function of what the decoder reads, to a dict of tensors.
+        function: from the model's inputs to a dict of tensors `[batch, ...]`.
         inputs: its arguments, int32 `[batch, ..., length]`, padded to the longest example.
-        num_tokens: int32 `[batch]`, how many tokens each example has.
-        lengths: list of int, the buckets.
+        num_tokens: int32 `[batch]`, the number of tokens in each example.
+        lengths: of the buckets, ascending.
 
     Returns:
-        dict of tensors: the outputs in the order of the examples.
+        The outputs, in the order of the examples.
     """
     longest = tf.shape(inputs["token_ids"])[-1]
     bucket = tf.searchsorted(lengths, num_tokens)
@@ -117,7 +126,7 @@ def by_bucket(function, inputs, num_tokens, lengths):
         for name, output in function.structured_outputs.items()
     }
 
-    def step(number, rows, outputs):
+    def step(number: tf.Tensor, rows: Any, outputs: Any) -> tuple[Any, ...]:
         here = tf.where(bucket == buckets[number])[:, 0]
         length = tf.gather([*lengths, tf.int32.max], buckets[number])
         found = function(
@@ -132,9 +141,9 @@ def by_bucket(function, inputs, num_tokens, lengths):
     _, rows, outputs = tf.while_loop(
         lambda number, *_: number < count, step, (0, rows, outputs), parallel_iterations=1
     )
-    places = tf.math.invert_permutation(rows.concat())
-    return {name: tf.gather(array.concat(), places) for name, array in outputs.items()}
+    order = tf.math.invert_permutation(rows.concat())
+    return {name: tf.gather(array.concat(), order) for name, array in outputs.items()}
 
 
-def _cut(name, tensor, length):
+def _cut(name: str, tensor: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
     return tensor[..., :length] if name in _SHARES_LENGTH else tensor

@@ -1,56 +1,64 @@
-"""Exports a fine-tuned model as a versioned SavedModel that takes raw text.
-
-    python -m serving.export --model DIR --output DIR
-
-writes DIR/1/, DIR/2/, ... for TF Serving: core TensorFlow ops only, no XLA, warm-up requests.
-"""
+"""Writes versions of a SavedModel that takes raw text, with what TF Serving wants beside it."""
 
 import dataclasses
 import json
+import os
 import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-import gpt1_keras
 from gpt1_keras.files import atomic_path
-from gpt1_keras.tasks.finetuned_task import ClassOrScoreTask
 from gpt1_keras.tasks.raw_text_task import RawTextTask
-from serving.export.language_model_signatures import LanguageModelSignatures
+from serving.export.batching import Batching
+from serving.export.metadata import metadata_of
 from serving.export.readme import readme
-from serving.export.task_signatures import ChoiceSignatures, ClassSignatures, ScoreSignatures
+from serving.export.signatures import Signatures
 from serving.export.validation import Validation
 from serving.export.warmup import warmup_requests
-
-METADATA_FILE = "gpt1_keras.json"
-_WARMUP_FILE = "tf_serving_warmup_requests"
+from serving.layout import (
+    DEFAULT_SIGNATURE,
+    EXTRA_FOLDER,
+    METADATA_FILE,
+    README_FILE,
+    WARMUP_FILE,
+)
+from serving.registry import find_task
 
 
 def export(
-    model, output, model_name=None, *, batching=None, dtype=None, int8=False, validation=None
-):
+    model: RawTextTask,
+    output: str | os.PathLike[str],
+    model_name: str | None = None,
+    *,
+    batching: Batching | None = None,
+    dtype: str | None = None,
+    int8: bool = False,
+    validation: Sequence[Mapping[str, Any]] | None = None,
+) -> str:
     """Writes the next version of a model.
 
     Beside the SavedModel, in assets.extra, are a README, metadata and warm-up requests.
 
     Args:
-        model: a task of `gpt1_keras` with a preprocessor. Exports carry its class names and the
-            name of its normalization.
-        output: path of the model's base directory, which holds its versions.
-        model_name: str, the name that warm-up requests call it by; the base directory's by
-            default. TF Serving does not compare it with its own.
-        batching: optional `serving.export.batching.Batching`, to answer many requests together; of tasks
-            that are fine-tuned.
-        dtype: str, such as `"bfloat16"`, to compute and to store weights in; the model's own by
-            default.
-        int8: bool, to store matrices in 8 bits. They are computed with in `dtype`.
-        validation: optional list of labelled examples, as `serving.export.validation.read_examples` gives
-            them. The model and the export answer them, and the metadata says how well.
+        model: a task with a preprocessor, of `gpt1_keras` or registered by
+            `serving.registry.register_task`. Exports carry its class names and the name of its
+            normalization.
+        output: the model's base directory, which holds its versions.
+        model_name: the name that warm-up requests call it by; the base directory's by default. TF
+            Serving does not compare it with its own.
+        batching: how to answer many requests together; only for fine-tuned tasks.
+        dtype: such as `"bfloat16"`, to compute and to store weights in; the model's own by default.
+        int8: whether to store matrices in 8 bits. They are computed with in `dtype`.
+        validation: labelled examples, as `gpt1_keras.labelled_files.read_rows` returns them. The
+            model and the export answer them, and the metadata says how well.
 
     Returns:
-        path of the version's directory.
+        The path of the version's directory.
 
     Raises:
-        ValueError: the model has no preprocessor, or is no task that can be exported so; or
+        ValueError: the model has no preprocessor, or is not a task that can be exported so; or
             examples do not fit it.
     """
     size = {"batch_size": batching.max_batch_size} if batching else {}
@@ -72,52 +80,40 @@ def export(
             "validation": None,
         }
         if comparison:
-            answer = before.functions()["serving_default"]
+            answer = before.functions()[DEFAULT_SIGNATURE]
             metadata["validation"] = comparison.compare(answer, temporary)
-        extra = pathlib.Path(temporary) / "assets.extra"
-        extra.mkdir()
-        (extra / METADATA_FILE).write_text(json.dumps(metadata, indent=2) + "\n")
-        (extra / "README.md").write_text(readme(name, metadata, functions), encoding="utf-8")
-        with tf.io.TFRecordWriter(str(extra / _WARMUP_FILE)) as writer:
+        folder = pathlib.Path(temporary)
+        (folder / EXTRA_FOLDER).mkdir()
+        (folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2) + "\n")
+        (folder / README_FILE).write_text(readme(name, metadata, functions), encoding="utf-8")
+        with tf.io.TFRecordWriter(str(folder / WARMUP_FILE)) as writer:
             for request in warmup_requests(signatures, functions, name):
                 writer.write(request.SerializeToString())
     return str(output / str(version))
 
 
-def signatures_of(model, batching=None, int8=False):
-    """The signatures that a task is exported with; arguments are as those of `export`, but that
-    `int8` rounds this model's weights.
+def signatures_of(
+    model: RawTextTask, batching: Batching | None = None, int8: bool = False
+) -> Signatures:
+    """Returns the signatures that a task is exported with.
+
+    Args:
+        model, batching: as in `export`.
+        int8: whether to round this model's matrices, and to store them in 8 bits.
 
     Raises:
-        ValueError: the model has no preprocessor, or is no task that can be exported.
+        ValueError: the model has no preprocessor, or is not a task that can be exported so.
     """
-    if not isinstance(model, RawTextTask):
-        raise ValueError(f"Can export a task of gpt1_keras. Received: {type(model).__name__}.")
-    if model.preprocessor is None:
-        raise ValueError("A model needs its preprocessor to be exported for raw text.")
-    if isinstance(model, gpt1_keras.GPT1MultipleChoice):
-        return ChoiceSignatures(model, batching, int8)
-    if isinstance(model, ClassOrScoreTask):
-        signatures = ClassSignatures if model.score_range is None else ScoreSignatures
-        return signatures(model, batching, int8)
-    if not isinstance(model.backbone, gpt1_keras.GPT1Backbone):
-        raise ValueError(
-            "A language model needs a GPT1Backbone to be exported. Received: "
-            f"{type(model.backbone).__name__}."
-        )
-    if batching:
-        raise ValueError(
-            "A language model's requests cannot be merged: export it without batching."
-        )
-    return LanguageModelSignatures(model, int8)
+    return find_task(model).signatures(model, batching, int8)
 
 
-def _copy(model, dtype):
+def _copy(model: RawTextTask, dtype: str | None) -> RawTextTask:
     """The task with the same weights in another dtype."""
     backbone = model.backbone
-    dtype = dtype or backbone.dtype_policy
     config = model.get_config() | {
-        "backbone": type(backbone).from_config({**backbone.get_config(), "dtype": dtype}),
+        "backbone": type(backbone).from_config(
+            {**backbone.get_config(), "dtype": dtype or backbone.dtype_policy}
+        ),
         "preprocessor": model.preprocessor,
     }
     copy = type(model)(**config)
@@ -125,26 +121,8 @@ def _copy(model, dtype):
     return copy
 
 
-def _versions(output):
+def _versions(output: pathlib.Path) -> list[int]:
     if not output.is_dir():
         return []
     names = [child.name for child in output.iterdir()]
     return [int(name) for name in names if name.isascii() and name.isdecimal()]
-
-
-def metadata_of(model):
-    """What a task's export says about it, a dict."""
-    preprocessor = model.preprocessor
-    return {
-        "task": type(model).__name__,
-        "class_names": getattr(model, "class_names", None),
-        "score_range": getattr(model, "score_range", None),
-        "fields": list(getattr(preprocessor, "fields", ("text",))),
-        "tokenizer": type(preprocessor.tokenizer).__name__,
-        "tokenizer_fingerprint": preprocessor.tokenizer.fingerprint,
-        "normalization": preprocessor.tokenizer.normalization,
-        "vocabulary_size": preprocessor.tokenizer.vocabulary_size(),
-        "dtype": model.backbone.dtype_policy.compute_dtype,
-        "gpt1_keras": gpt1_keras.__version__,
-        "tensorflow": tf.__version__,
-    }

@@ -1,17 +1,21 @@
-"""The README inside an export: what it is, what it takes and gives, and how to serve it."""
+"""The README inside an export: what it is, what it takes and returns, and how to serve it."""
 
-import tensorflow as tf
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from serving.export.signatures import ConcreteFunction, input_specs
+from serving.layout import DEFAULT_SIGNATURE
 
 _TEMPLATE = """\
 # {name}
 
-A `{task}` of gpt1_keras {gpt1_keras}, exported by TensorFlow {tensorflow}. It takes text as it is.
+A `{task}` of gpt1_keras {gpt1_keras}, exported by TensorFlow {tensorflow}. It takes raw text.
 {answers}
 
 - tokenizer: {tokenizer} of {vocabulary_size:,} tokens, inside the graph
 - its fingerprint: {tokenizer_fingerprint}
 - normalisation: {normalization}
-- longest text: {sequence_length} tokens; what is cut is `truncated`
+- longest text: {sequence_length} tokens; longer ones are cut, and marked `truncated`
 
 ## Signatures
 
@@ -32,15 +36,17 @@ curl -d '{{"instances": [{instance}]}}' localhost:8501/v1/models/{name}:predict
 """
 
 
-def readme(name, metadata, functions):
-    """The text, in Markdown.
+def readme(
+    name: str, metadata: Mapping[str, Any], functions: Mapping[str, ConcreteFunction]
+) -> str:
+    """Returns the README, in Markdown.
 
     Args:
-        name: str, the model's.
-        metadata: dict, as `serving.export` writes it.
+        name: the model's.
+        metadata: as `serving.export` writes it.
         functions: the signatures by name.
     """
-    instance = ", ".join(f'"{field}": ...' for field in _inputs(functions["serving_default"]))
+    instance = ", ".join(f'"{field}": ...' for field in input_specs(functions[DEFAULT_SIGNATURE]))
     return _TEMPLATE.format(
         **metadata,
         name=name,
@@ -51,7 +57,7 @@ def readme(name, metadata, functions):
     )
 
 
-def _answers(metadata):
+def _answers(metadata: Mapping[str, Any]) -> str:
     if metadata["class_names"]:
         return f"Classes: {', '.join(metadata['class_names'])}."
     if metadata["score_range"]:
@@ -59,9 +65,9 @@ def _answers(metadata):
     return f"It reads {', '.join(metadata['fields'])}."
 
 
-def _signature(name, function):
+def _signature(name: str, function: ConcreteFunction) -> str:
     rows = [f"### {name}\n", "| | name | type | shape |", "|---|---|---|---|"]
-    for side, tensors in (("in", _inputs(function)), ("out", function.structured_outputs)):
+    for side, tensors in (("in", input_specs(function)), ("out", function.structured_outputs)):
         for tensor in sorted(tensors):
             spec = tensors[tensor]
             shape = ", ".join("any" if size is None else str(size) for size in spec.shape)
@@ -69,12 +75,7 @@ def _signature(name, function):
     return "\n".join([*rows, ""])
 
 
-def _inputs(function):
-    """The specs of a signature's inputs by name."""
-    return {spec.name: spec for spec in tf.nest.flatten(function.structured_input_signature)}
-
-
-def _changes(metadata):
+def _changes(metadata: Mapping[str, Any]) -> Iterator[str]:
     if metadata["dtype"] != "float32":
         yield f"It computes in {metadata['dtype']}."
     if metadata["weights"] == "bfloat16":
@@ -86,7 +87,7 @@ def _changes(metadata):
         yield (
             f"Requests are answered together, up to {sizes['max_batch_size']} examples at once; "
             f"one waits {sizes['timeout_ms']:g} ms for others. {sizes['max_queue']} batches may "
-            "wait, and what comes then fails with UNAVAILABLE. Answers are the same."
+            "wait; further requests fail with UNAVAILABLE. Answers are the same."
         )
     validation = metadata["validation"]
     if validation:

@@ -1,78 +1,68 @@
-"""What an export's options cost: its answers on labelled examples beside the model's own."""
+"""What an export's options cost: its answers to labelled examples, compared with the model's."""
 
-import csv
-import json
+import os
 import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-import gpt1_keras
-from serving.server.servable import DEFAULT_SIGNATURE, Servable
+from gpt1_keras.tasks.raw_text_task import RawTextTask
+from serving.export.metadata import fields_of
+from serving.layout import DEFAULT_SIGNATURE
+from serving.registry import find_task
+from serving.server.servable import Servable
 
 _BATCH_SIZE = 32
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-LABEL = "label"
-
-
-def read_examples(path):
-    """Reads examples: JSON objects, one a line, or a table in CSV or TSV with a header.
-
-    Args:
-        path: of a file whose name ends in .jsonl, .csv or .tsv. Its names are the model's inputs,
-            and `label`: a class, a score, or the number of the right choice, from 0. A language
-            model's examples have none.
-
-    Returns:
-        list of dict.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is of another kind, or holds no examples.
-    """
-    path = pathlib.Path(path)
-    with path.open(encoding="utf-8", newline="") as file:
-        if path.suffix == ".jsonl":
-            examples = [json.loads(line) for line in file if line.strip()]
-        elif path.suffix in _DELIMITERS:
-            examples = list(csv.DictReader(file, delimiter=_DELIMITERS[path.suffix]))
-        else:
-            raise ValueError(f"Expected a .jsonl, .csv or .tsv file of examples. Received: {path}.")
-    if not examples or not all(isinstance(example, dict) for example in examples):
-        raise ValueError(f"{path} holds no examples with names.")
-    return examples
 
 
 class Validation:
     """Labelled examples that a model and its export answer.
 
     Args:
-        model: a task of `gpt1_keras`.
-        examples: list of dict: the model's inputs and `label`, as `read_examples` gives them.
-        batch_size: int, the examples of a request.
+        model: a registered task.
+        examples: the model's inputs and `label`, as `gpt1_keras.labelled_files.read_rows` returns
+            them: a class, a score, or the index of the right choice. A language model's examples
+            have no label.
+        batch_size: the number of examples in a request.
 
     Raises:
-        ValueError: examples without the model's inputs, or with labels that it does not know.
+        ValueError: the task has no metric; or examples lack an input of the model, or have labels
+            that it does not know.
     """
 
-    def __init__(self, model, examples, batch_size=_BATCH_SIZE):
-        fields = list(getattr(model.preprocessor, "fields", ("text",)))
-        self._metric, self._measure, self._labels = _metric(model, examples)
+    def __init__(
+        self,
+        model: RawTextTask,
+        examples: Sequence[Mapping[str, Any]],
+        batch_size: int = _BATCH_SIZE,
+    ) -> None:
+        make_metric = find_task(model).metric
+        if make_metric is None:
+            raise ValueError(
+                f"A {type(model).__name__} cannot be validated: its serving.registry.TaskEntry has "
+                "no metric."
+            )
+        fields = fields_of(model)
+        self._metric = make_metric(model)
+        self._labels = self._metric.read_labels(examples)
         self._size = len(examples)
         self._requests = [
-            _texts(examples[start : start + batch_size], fields)
+            _as_tensors(examples[start : start + batch_size], fields)
             for start in range(0, len(examples), batch_size)
         ]
 
-    def compare(self, function, path):
+    def compare(
+        self, function: Callable[..., Mapping[str, tf.Tensor]], path: str | os.PathLike[str]
+    ) -> dict[str, Any]:
         """Answers the examples by the model and by its export.
 
         Args:
             function: the unchanged model's signature `serving_default`.
-            path: the export's folder; it is run in the C++ runtime.
+            path: the export's folder; the C++ runtime runs it.
 
         Returns:
-            dict: `examples`, how many; `metric`, what was measured; its values `before`, of the
+            The number of `examples`; the name of the `metric`; and its value `before`, of the
             model, and `after`, of the export.
         """
         servable = Servable("export", 1, pathlib.Path(path))
@@ -84,36 +74,16 @@ class Validation:
             after.append(servable.predict(DEFAULT_SIGNATURE, protos))
         return {
             "examples": self._size,
-            "metric": self._metric,
-            "before": float(self._measure(before, self._labels)),
-            "after": float(self._measure(after, self._labels)),
+            "metric": self._metric.name,
+            "before": float(self._metric.measure(before, self._labels)),
+            "after": float(self._metric.measure(after, self._labels)),
         }
 
 
-def _metric(model, examples):
-    """The metric's name, the function of answers and labels that measures it, and the labels."""
-    if getattr(model, "class_names", None):
-        labels = [str(example.get(LABEL)) for example in examples]
-        unknown = sorted(set(labels) - set(model.class_names))
-        if unknown:
-            raise ValueError(f"Expected labels of {model.class_names}. Received: {unknown}.")
-        return "accuracy", _accuracy("label"), [label.encode() for label in labels]
-    if getattr(model, "score_range", None):
-        return "Pearson correlation", _correlation, _numbers(examples, float)
-    if isinstance(model, gpt1_keras.GPT1MultipleChoice):
-        return "accuracy", _accuracy("choice"), _numbers(examples, int)
-    return "log-probability of a token", _log_probability, None
-
-
-def _numbers(examples, kind):
-    try:
-        return [kind(example[LABEL]) for example in examples]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"Expected a number as the {LABEL} of every example.") from error
-
-
-def _texts(examples, fields):
-    """Tensors of strings by field; lists of different lengths are filled up with empty strings."""
+def _as_tensors(
+    examples: Sequence[Mapping[str, Any]], fields: Sequence[str]
+) -> dict[str, tf.Tensor]:
+    """Tensors of strings by field; empty strings pad lists of different lengths."""
     missing = [field for field in fields if any(field not in example for example in examples)]
     if missing:
         raise ValueError(f"Expected examples of {fields}. Some have no {missing}.")
@@ -124,21 +94,3 @@ def _texts(examples, fields):
         else tf.constant(column, tf.string)
         for field, column in columns.items()
     }
-
-
-def _joined(answers, name):
-    return np.concatenate([each[name] for each in answers])
-
-
-def _accuracy(name):
-    return lambda answers, labels: np.mean(_joined(answers, name) == np.array(labels))
-
-
-def _correlation(answers, labels):
-    return np.corrcoef(_joined(answers, "score"), labels)[0, 1]
-
-
-def _log_probability(answers, labels):
-    """The mean over all tokens that have one before them, in nats."""
-    counts = np.maximum(_joined(answers, "num_tokens") - 1, 0)
-    return np.sum(_joined(answers, "score") * counts) / np.sum(counts)

@@ -12,6 +12,8 @@ from tensorflow.core.framework.op_def_pb2 import OpList
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from serving.layout import SAVED_MODEL_FILE
+
 
 def read_graph(path: Path) -> MetaGraphDef:
     """Reads the graph that is served.
@@ -24,7 +26,7 @@ def read_graph(path: Path) -> MetaGraphDef:
         ValueError: it is damaged, or has no graph for serving.
     """
     try:
-        saved_model = SavedModel.FromString((path / "saved_model.pb").read_bytes())
+        saved_model = SavedModel.FromString((path / SAVED_MODEL_FILE).read_bytes())
     except DecodeError as error:
         raise ValueError(f"saved_model.pb is damaged: {error}") from error
     for graph in saved_model.meta_graphs:

@@ -19,9 +19,10 @@ from tensorflow_serving.apis.regression_pb2 import (
     RegressionResult,
 )
 
+from serving.layout import DEFAULT_SIGNATURE
 from serving.server.errors import ServingError, invalid_argument, set_of
 from serving.server.inference import reply_spec
-from serving.server.servable import DEFAULT_SIGNATURE, Servable
+from serving.server.servable import Servable
 
 
 def classify(

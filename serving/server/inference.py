@@ -10,7 +10,8 @@ from tensorflow_serving.apis.get_model_metadata_pb2 import (
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
 
-from serving.server.servable import DEFAULT_SIGNATURE, Servable
+from serving.layout import DEFAULT_SIGNATURE
+from serving.server.servable import Servable
 
 SIGNATURE_DEF = "signature_def"
 _VALUE_FIELDS = {

@@ -18,11 +18,12 @@ from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
+from serving.layout import DEFAULT_SIGNATURE
 from serving.server import example_inference, inference, rest_replies, rest_requests
 from serving.server.errors import invalid_argument
 from serving.server.metrics import Metrics
 from serving.server.model_manager import ModelManager
-from serving.server.servable import DEFAULT_SIGNATURE, Servable
+from serving.server.servable import Servable
 
 _MODEL = r"/v1/models/([^/:]+)(?:/versions/([0-9]{1,18})|/labels/([^/:]+))?"
 _PATHS = {

@@ -18,12 +18,12 @@ from tensorflow.core.protobuf.config_pb2 import RunOptions
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from serving.layout import SAVED_MODEL_FILE
 from serving.runtime.c_api import Runtime, StatusError
 from serving.runtime.session import FeedError, Session
 from serving.server.errors import ServingError, invalid_argument, set_of
 from serving.server.metrics import Metrics
 
-DEFAULT_SIGNATURE = "serving_default"
 # A few bytes can describe a tensor that fills the memory: a size, and one value for all elements.
 _MAX_ELEMENTS = 2**26
 _STATUS_CODES = {code.value[0]: code for code in StatusCode}
@@ -55,7 +55,7 @@ class Servable:
         self._metrics = metrics or Metrics()
         try:
             # Read first, for a reason in words where the file is missing or broken.
-            saved_model = SavedModel.FromString((path / "saved_model.pb").read_bytes())
+            saved_model = SavedModel.FromString((path / SAVED_MODEL_FILE).read_bytes())
             self._session = Session(_runtime(), path)
         except (StatusError, OSError, DecodeError) as error:
             code = _STATUS_CODES[error.code] if isinstance(error, StatusError) else None

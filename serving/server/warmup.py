@@ -13,12 +13,12 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
+from serving.layout import WARMUP_FILE
 from serving.server.errors import ServingError, invalid_argument
 from serving.server.example_inference import classify, multi_inference, regress
 from serving.server.inference import predict
 from serving.server.servable import Servable
 
-_FILE = "assets.extra/tf_serving_warmup_requests"
 _MAX_REQUESTS = 1000
 _CALLS: Mapping[type, Callable[[Servable, Any], Message]] = {
     PredictRequest: predict,
@@ -37,20 +37,20 @@ def read_warmup(path: Path) -> list[Message]:
     Raises:
         ServingError: they cannot be read, or are not what such a file may hold.
     """
-    file = path / _FILE
+    file = path / WARMUP_FILE
     if not file.exists():
         return []
     try:
         records = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
         logs = [PredictionLog.FromString(record) for record in records]
     except (tf.errors.OpError, DecodeError) as error:
-        raise ServingError(StatusCode.DATA_LOSS, f"{_FILE}: {error}") from error
+        raise ServingError(StatusCode.DATA_LOSS, f"{WARMUP_FILE}: {error}") from error
     if len(logs) > _MAX_REQUESTS:
-        raise invalid_argument(f"{_FILE}: more than {_MAX_REQUESTS} requests")
+        raise invalid_argument(f"{WARMUP_FILE}: more than {_MAX_REQUESTS} requests")
     requests = [getattr(log, log.WhichOneof("log_type") or "", log).request for log in logs]
     for request in requests:
         if type(request) not in _CALLS:
-            raise invalid_argument(f"{_FILE}: a request of type {type(request).__name__}")
+            raise invalid_argument(f"{WARMUP_FILE}: a request of type {type(request).__name__}")
     return requests
 
 

@@ -1,106 +1,104 @@
-"""The decoder in the shapes and ops that LiteRT runs fast, float32.
+"""The backbone in the shapes and ops that LiteRT runs fast, in float32.
 
-A graph for a device has fixed sizes, and yet a short text must not cost what a long one does. So
+A graph for a device has fixed shapes, and yet a short text must not cost what a long one does. So
 there is a graph for each of a few lengths, over the same weights, and the shortest that holds the
 text runs. Masks are added, as LiteRT's kernel for selecting is slow.
 """
 
 import functools
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import tensorflow as tf
-from keras import ops
-from tensorflow.compiler.tf2xla.python.xla import dynamic_update_slice
 
+import gpt1_keras
 from gpt1_keras.models.attention_scores import MASKED_SCORE
+from serving.tflite.device_block import DeviceBlock, KeysAndValues, constant
 
-SHORTEST = 32  # tokens for which there is a graph of its own
-_MOST_LENGTHS = 3  # as LiteRT keeps the weights of each, packed, in memory
-LOGITS = "logits"  # in the name of the product that shares its weights with the token table
+SHORTEST = 32  # tokens that have a graph of their own
+_MAX_LENGTHS = 3  # as LiteRT keeps the weights of each, packed, in memory
+LOGITS = "logits"  # in the name of the product that shares its weights with the token embeddings
 
-
-class Dense(tf.Module):
-    """A dense layer's weights, as float32: x W + b.
-
-    Args:
-        layer: `keras.layers.Dense`; LoRA's share is merged into its kernel.
-    """
-
-    def __init__(self, layer):
-        super().__init__()
-        self._kernel, self._bias = _constant(layer.kernel), _constant(layer.bias)
-
-    def __call__(self, x):
-        """float `[n, in]` to `[n, out]`."""
-        return tf.matmul(x, self._kernel) + self._bias
+Cache: TypeAlias = list[KeysAndValues]  # of each block
 
 
 class DeviceBackbone(tf.Module):
     """Reads texts of at most `sequence_length` tokens.
 
     Args:
-        backbone: `GPT1Backbone`.
-        sequence_length: int, at most its context.
+        backbone: whose weights to take.
+        sequence_length: at most its context.
 
     Attributes:
-        cache_shape: list of int, `[layers, 2, heads, places, head_dim]`: keys and values of a text.
+        cache_shape: `[layers, 2, heads, length, head_dim]`: keys and values of a text.
     """
 
-    def __init__(self, backbone, sequence_length):
+    def __init__(self, backbone: gpt1_keras.GPT1Backbone, sequence_length: int) -> None:
         super().__init__()
         self.sequence_length = sequence_length
         self.vocabulary_size, self.hidden_dim = backbone.vocabulary_size, backbone.hidden_dim
-        self._tokens = _constant(backbone.token_embedding.embeddings)
-        self._positions = _constant(backbone.embedding.positions.embeddings[:sequence_length])
-        self._blocks = [_Block(block) for block in backbone.blocks]
+        self._tokens = constant(backbone.token_embedding.embeddings)
+        self._positions = constant(backbone.embedding.positions.embeddings[:sequence_length])
+        self._blocks = [DeviceBlock(block) for block in backbone.blocks]
         heads = [backbone.num_heads, sequence_length, backbone.hidden_dim // backbone.num_heads]
         self.cache_shape = [len(self._blocks), 2, *heads]
 
-    def states_at(self, token_ids, indices, positions=None, branches=None):
-        """As `gpt1_keras.models.causal_backbone.CausalBackbone.states_at`: hidden states of some tokens.
+    def states_at(
+        self,
+        token_ids: tf.Tensor,
+        indices: tf.Tensor,
+        positions: tf.Tensor | None = None,
+        branches: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """Computes the hidden states of some tokens, as `CausalBackbone.states_at`.
 
         Args:
             token_ids: int32 `[rows, length]`.
-            indices: int32 `[rows, n]`, where they are; of -1, what comes out means nothing.
-            positions, branches: optional int32 `[rows, length]`, as `pad_choices` gives them.
+            indices: int32 `[rows, n]`, of those tokens; the states at -1 mean nothing.
+            positions, branches: int32 `[rows, length]`, as `pad_choices` returns them.
 
         Returns:
             float `[rows, n, hidden_dim]`.
         """
         x = self._embed(token_ids, positions)
 
-        def read(length):
+        def read(length: int) -> tf.Tensor:
             of_texts = None if branches is None else branches[:, :length]
             return self._read(x[:, :length], of_texts, indices)[0]
 
         return _within_shortest(read, indices, token_ids.shape[1])
 
-    def last_state_and_cache(self, token_ids, num_tokens):
-        """Reads one text, for `next_state` to go on from.
+    def last_state_and_cache(
+        self, token_ids: tf.Tensor, num_tokens: tf.Tensor
+    ) -> tuple[tf.Tensor, Cache]:
+        """Reads one text, which `next_state` can continue.
 
         Args:
             token_ids: int32 `[1, sequence_length]`.
-            num_tokens: int32 `[1]`, from 1 on.
+            num_tokens: int32 `[1]`, at least 1.
 
         Returns:
-            `(state, cache)`: float `[1, hidden_dim]`, and a list of a pair of float
-            `[1, heads, sequence_length, head_dim]` for each block, keys and values.
+            `(state, cache)`: float `[1, hidden_dim]`, and keys and values, float
+            `[1, heads, sequence_length, head_dim]`, of each block.
         """
         x, last = self._embed(token_ids), num_tokens[tf.newaxis] - 1
 
-        def read(length):
+        def read(length: int) -> tuple[tf.Tensor, Cache]:
             states, cache = self._read(x[:, :length], None, last)
-            behind = [[0, 0], [0, 0], [0, self.sequence_length - length], [0, 0]]
-            return states[:, 0], [tuple(tf.pad(x, behind) for x in pair) for pair in cache]
+            padding = [[0, 0], [0, 0], [0, self.sequence_length - length], [0, 0]]
+            return states[:, 0], [tuple(tf.pad(x, padding) for x in pair) for pair in cache]
 
         return _within_shortest(read, last, self.sequence_length)
 
-    def next_state(self, token_id, position, cache):
-        """Reads one token more of one text.
+    def next_state(
+        self, token_id: tf.Tensor, position: tf.Tensor, cache: Cache
+    ) -> tuple[tf.Tensor, Cache]:
+        """Reads one more token of one text.
 
         Args:
             token_id: int32 `[1]`.
             position: int32 `[1]`, how many tokens were read before; less than `sequence_length`.
-            cache: as from `last_state_and_cache`.
+            cache: as `last_state_and_cache` returns it.
 
         Returns:
             `(state, cache)`, likewise.
@@ -109,11 +107,18 @@ class DeviceBackbone(tf.Module):
         mask = _mask_between(position[tf.newaxis], None, self.sequence_length)
         new = []
         for block, past in zip(self._blocks, cache, strict=True):
-            x, pair = block(x, mask, past=past, place=position[0])
+            x, pair = block(x, mask, past=past, index=position[0])
             new.append(pair)
         return x, new
 
-    def _read(self, x, branches, indices):
+    def logits(self, states: tf.Tensor) -> tf.Tensor:
+        """Returns the next token's logits, float `[n, vocabulary_size]` (equation 2)."""
+        with tf.name_scope(LOGITS):
+            return tf.matmul(states, self._tokens, transpose_b=True)
+
+    def _read(
+        self, x: tf.Tensor, branches: tf.Tensor | None, indices: tf.Tensor
+    ) -> tuple[tf.Tensor, Cache]:
         """Reads texts of one length.
 
         Args:
@@ -121,12 +126,12 @@ class DeviceBackbone(tf.Module):
             branches, indices: as in `states_at`.
 
         Returns:
-            states, float `[rows, n, hidden_dim]`, and keys and values of each block.
+            States, float `[rows, n, hidden_dim]`, and keys and values of each block.
         """
         rows, length, width = x.shape
         x, asked = tf.reshape(x, [-1, width]), tf.maximum(indices, 0)
-        # What lies behind the last matters to none, so it may see what it sees: were this not taken
-        # from the input, the file would hold a matrix for each length.
+        # Nothing reads the tokens after the last index, so they may see what that one sees. Were
+        # the mask not computed from the input, the file would hold a matrix for each length.
         queries = tf.minimum(tf.range(length), tf.reduce_max(asked))
         mask = _mask_between(tf.broadcast_to(queries, [rows, length]), branches, length)
         cache = []
@@ -138,7 +143,7 @@ class DeviceBackbone(tf.Module):
         x, pair = self._blocks[-1](x, _mask_between(asked, branches, length), only=row)
         return tf.reshape(x, [*indices.shape, width]), [*cache, pair]
 
-    def _embed(self, token_ids, positions=None):
+    def _embed(self, token_ids: tf.Tensor, positions: tf.Tensor | None = None) -> tf.Tensor:
         """int32 `[rows, length]` to float `[rows, length, hidden_dim]`."""
         x = _look_up(tf.convert_to_tensor(self._tokens), tf.reshape(token_ids, [-1]))
         x = tf.reshape(x, [*token_ids.shape, self.hidden_dim])
@@ -146,77 +151,11 @@ class DeviceBackbone(tf.Module):
             return x + self._positions[: token_ids.shape[1]]
         return x + tf.gather(self._positions, positions)
 
-    def logits(self, states):
-        """The next token's, float `[n, vocabulary_size]`: states times the token table."""
-        with tf.name_scope(LOGITS):
-            return tf.matmul(states, self._tokens, transpose_b=True)
 
-
-class _Block(tf.Module):
-    def __init__(self, block):
-        super().__init__()
-        self._heads = block.num_heads
-        self._qkv = Dense(block.attention.qkv)
-        self._output = Dense(block.attention.output_projection)
-        self._attention_norm = _Norm(block.attention_norm)
-        self._expand, self._contract = Dense(block.expand), Dense(block.contract)
-        self._feedforward_norm = _Norm(block.feedforward_norm)
-
-    def __call__(self, x, mask, only=None, past=None, place=None):
-        """Computes a block.
-
-        Args:
-            x: float `[rows * length, width]`.
-            mask: float `[rows, 1, queries, keys]`, added to the scores.
-            only: optional int32 `[n]`, rows of x: the only ones to go on with.
-            past: optional pair of keys and values, which the new ones are written into.
-            place: int32 scalar, where.
-
-        Returns:
-            float `[rows * length or n, width]`, and a pair of float `[rows, heads, keys,
-            head_dim]`, keys and values.
-        """
-        width = x.shape[1]
-        query, key, value = tf.split(self._qkv(x), 3, axis=-1)
-        if only is not None:
-            x, query = tf.gather(x, only), tf.gather(query, only)
-        query, key, value = (
-            self._split_heads(each, rows=mask.shape[0]) for each in (query, key, value)
-        )
-        if past is not None:
-            key, value = (
-                dynamic_update_slice(old, new, [0, 0, place, 0])
-                for old, new in zip(past, (key, value))
-            )
-        scores = tf.matmul(query * query.shape[-1] ** -0.5, key, transpose_b=True) + mask
-        attended = tf.matmul(tf.nn.softmax(scores), value)
-        attended = tf.reshape(tf.transpose(attended, (0, 2, 1, 3)), [-1, width])
-        x = self._attention_norm(x + self._output(attended))
-        transformed = self._contract(tf.nn.gelu(self._expand(x), approximate=True))
-        return self._feedforward_norm(x + transformed), (key, value)
-
-    def _split_heads(self, x, rows):
-        """`[rows * n, width]` to `[rows, heads, n, head_dim]`."""
-        head_dim = x.shape[1] // self._heads
-        return tf.transpose(tf.reshape(x, [rows, -1, self._heads, head_dim]), (0, 2, 1, 3))
-
-
-class _Norm(tf.Module):
-    def __init__(self, layer):
-        super().__init__()
-        self._gain, self._bias = _constant(layer.gamma), _constant(layer.beta)
-        self._epsilon = layer.epsilon
-
-    def __call__(self, x):
-        centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
-        variance = tf.reduce_mean(centred * centred, axis=-1, keepdims=True)
-        return centred * tf.math.rsqrt(variance + self._epsilon) * self._gain + self._bias
-
-
-def _within_shortest(read, indices, length):
-    """What `read` makes of the fewest first tokens, of some numbers, that hold all the indices."""
+def _within_shortest(read: Callable[[int], Any], indices: tf.Tensor, length: int) -> Any:
+    """What `read` returns for the shortest of a few lengths that holds all the indices."""
     lengths = [length]
-    while lengths[0] >= 2 * SHORTEST and len(lengths) < _MOST_LENGTHS:
+    while lengths[0] >= 2 * SHORTEST and len(lengths) < _MAX_LENGTHS:
         lengths.insert(0, lengths[0] // 2)
     last, read_enough = tf.reduce_max(indices), functools.partial(read, length)
     for shorter in reversed(lengths[:-1]):
@@ -226,13 +165,13 @@ def _within_shortest(read, indices, length):
     return read_enough()
 
 
-def _mask_between(queries, branches, length):
-    """What is added to scores, float `[rows, 1, n, length]`.
+def _mask_between(queries: tf.Tensor, branches: tf.Tensor | None, length: int) -> tf.Tensor:
+    """What is added to attention scores, float `[rows, 1, n, length]`.
 
     Args:
-        queries: int32 `[rows, n]`, the places of the tokens that attend.
+        queries: int32 `[rows, n]`, the indices of the tokens that attend.
         branches: as in `DeviceBackbone.states_at`.
-        length: int, of the texts.
+        length: of the texts.
     """
     is_hidden = tf.range(length) > queries[:, tf.newaxis, :, tf.newaxis]
     if branches is not None:
@@ -242,11 +181,7 @@ def _mask_between(queries, branches, length):
     return tf.cast(is_hidden, tf.float32) * MASKED_SCORE
 
 
-def _constant(weight):
-    return tf.Variable(ops.convert_to_numpy(ops.cast(weight, "float32")), trainable=False)
-
-
 # The converter knows this name, and makes of it LiteRT's op for embeddings, which can be quantized.
 @tf.function(experimental_implements="embedding_matmul", autograph=False)
-def _look_up(table, ids):
+def _look_up(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     return tf.gather(table, ids)

@@ -1,15 +1,15 @@
-"""A .tflite file as an object and back: a flatbuffer, with large constants behind it."""
+"""A .tflite file as an object and back: a flatbuffer, with large constants after it."""
 
 import flatbuffers
 import numpy as np
 from tensorflow.lite.python import schema_py_generated as schema
 
-_LARGE = 1024  # bytes, from which on a constant lies behind
-_ALIGNMENT = 16  # bytes, where it begins
+_LARGE = 1024  # bytes, from which on a constant lies after the flatbuffer
+_ALIGNMENT = 16  # bytes, of which its offset is a multiple
 
 
-def unpack(content):
-    """The `ModelT` of a file's content, bytes, with all constants in its buffers."""
+def unpack(content: bytes) -> schema.ModelT:
+    """Returns the object of a file's content, with all constants in its buffers."""
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(content, 0))
     for buffer in model.buffers:
         if buffer.offset:
@@ -18,8 +18,8 @@ def unpack(content):
     return model
 
 
-def pack(model):
-    """The content, bytes, of what `unpack` gives, which is used up."""
+def pack(model: schema.ModelT) -> bytes:
+    """Returns the content of what `unpack` returned, which is used up."""
     large = [each for each in model.buffers if each.data is not None and len(each.data) >= _LARGE]
     constants, length = [], 0
     for buffer in large:
@@ -27,27 +27,27 @@ def pack(model):
         # From the first constant on; and never 0, which would be left out and take no space.
         buffer.data, buffer.offset, buffer.size = None, length + _ALIGNMENT, len(buffer.data)
         length += len(constants[-1])
-    begin = len(_pack(model))
-    gap = -begin % _ALIGNMENT
+    start = len(_pack(model))
+    gap = -start % _ALIGNMENT
     for buffer in large:
-        buffer.offset += begin + gap - _ALIGNMENT
+        buffer.offset += start + gap - _ALIGNMENT
     return b"".join([_pack(model), bytes(gap), *constants])
 
 
-def _pack(model):
+def _pack(model: schema.ModelT) -> bytes:
     builder = _SharingBuilder()
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())
 
 
 class _SharingBuilder(flatbuffers.Builder):
-    """Writes equal vectors once: each graph has all scales of the weights that it reads."""
+    """Writes equal vectors once: each graph has the scales of all weights that it reads."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self._written = {}
+        self._written: dict[tuple[str, bytes], int] = {}
 
-    def CreateNumpyVector(self, x):  # noqa: N802, flatbuffers' name
+    def CreateNumpyVector(self, x: np.ndarray) -> int:  # flatbuffers' name
         key = x.dtype.str, x.tobytes()
         if key not in self._written:
             self._written[key] = super().CreateNumpyVector(x)

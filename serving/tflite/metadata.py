@@ -1,7 +1,9 @@
-"""What a .tflite file says about itself: JSON in a metadata buffer of its own."""
+"""What a .tflite file says about itself: JSON in its own metadata buffer."""
 
 import json
+import os
 import pathlib
+from typing import Any
 
 import numpy as np
 from tensorflow.lite.python import schema_py_generated as schema
@@ -11,16 +13,8 @@ from serving.tflite.flatbuffer import pack, unpack
 NAME = "gpt1_keras"
 
 
-def add_metadata(content, metadata):
-    """Adds metadata to a model.
-
-    Args:
-        content: bytes, the file's content.
-        metadata: dict of what JSON can hold.
-
-    Returns:
-        bytes.
-    """
+def add_metadata(content: bytes, metadata: dict[str, Any]) -> bytes:
+    """Returns a file's content with metadata, values that JSON can hold."""
     model = unpack(content)
     buffer = schema.BufferT()
     buffer.data = np.frombuffer(json.dumps(metadata).encode(), np.uint8)
@@ -31,31 +25,28 @@ def add_metadata(content, metadata):
     return pack(model)
 
 
-def read_metadata(path):
-    """Reads what `add_metadata` wrote.
-
-    Args:
-        path: of the .tflite file.
+def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads what `add_metadata` wrote into a .tflite file.
 
     Returns:
-        dict: what an export says about itself (`serving.export.metadata_of`), with `max_bytes`, a
-        dict from field to int; `sequence_length`; `num_choices`; `weights`, how they are stored;
-        and of a language model `vocabulary`, the tokens in the order of their ids.
+        What an export says about itself (`serving.export.metadata.metadata_of`), with `max_bytes`,
+        a dict from field to int; `sequence_length`; `num_choices`; `weights`, how they are stored;
+        and, of a language model, `vocabulary`, the tokens in the order of their ids.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no .tflite file, or not one of ours.
+        ValueError: it is not a .tflite file, or another program wrote it.
     """
     content = pathlib.Path(path).read_bytes()
     if content[4:8] != b"TFL3":
-        raise ValueError(f"{path} is no .tflite file.")
+        raise ValueError(f"{path} is not a .tflite file.")
     model = schema.Model.GetRootAsModel(content, 0)
-    for number in range(model.MetadataLength()):
-        entry = model.Metadata(number)
+    for index in range(model.MetadataLength()):
+        entry = model.Metadata(index)
         if entry.Name() == NAME.encode():
             buffer = model.Buffers(entry.Buffer())
-            # Large buffers may lie behind the flatbuffer.
+            # Large buffers may lie after the flatbuffer.
             if offset := buffer.Offset():
                 return json.loads(content[offset : offset + buffer.Size()])
             return json.loads(buffer.DataAsNumpy().tobytes())
-    raise ValueError(f"{path} has no metadata named {NAME!r}: this program did not convert it.")
+    raise ValueError(f"{path} has no metadata named {NAME!r}: serving.tflite did not write it.")

@@ -3,13 +3,14 @@
 import contextlib
 import io
 import logging
+from typing import Any
 
 from serving.tflite.device_backbone import LOGITS
 
 QUANTIZATIONS = ("none", "float16", "int8", "int4")
 
 
-def check_quantization(name):
+def check_quantization(name: str) -> None:
     """Raises ValueError for an unknown name, ImportError where the quantizer is missing."""
     if name not in QUANTIZATIONS:
         raise ValueError(f"Unknown quantization {name!r}; expected one of {list(QUANTIZATIONS)}.")
@@ -17,17 +18,17 @@ def check_quantization(name):
         _import_quantizer()
 
 
-def quantize(content, name):
+def quantize(content: bytes, name: str) -> bytes:
     """Quantizes a model.
 
     Args:
-        content: bytes, a .tflite file in float32.
-        name: str, one of `QUANTIZATIONS`. `float16` halves the weights, and computes in float32.
+        content: of a .tflite file in float32.
+        name: one of `QUANTIZATIONS`. `float16` halves the weights' size, and computes in float32.
             `int8` and `int4` have one scale for each row of a matrix, and LiteRT quantizes what is
-            multiplied with it to int8 as it runs. `int4` keeps the token table in int8.
+            multiplied with it to int8 as it runs. `int4` keeps the token embeddings in int8.
 
     Returns:
-        bytes.
+        The content of the quantized file.
     """
     if name == "none":
         return content
@@ -36,19 +37,19 @@ def quantize(content, name):
     from litert_quantizer.algorithm_manager import AlgorithmName
 
     products = qtyping.TFLOperationName.FULLY_CONNECTED
-    table = qtyping.TFLOperationName.EMBEDDING_LOOKUP
+    embeddings = qtyping.TFLOperationName.EMBEDDING_LOOKUP
     recipe = recipe_manager.RecipeManager()
     if name == "float16":
-        for operation in (products, table):
+        for operation in (products, embeddings):
             recipe.add_weight_only_config(
                 ".*", operation, num_bits=16, algorithm_key=AlgorithmName.FLOAT_CASTING
             )
     else:
         recipe.add_dynamic_config(".*", products, num_bits=4 if name == "int4" else 8)
         recipe.add_dynamic_config(f".*{LOGITS}.*", products, num_bits=8)
-        recipe.add_dynamic_config(".*", table, num_bits=8)
+        recipe.add_dynamic_config(".*", embeddings, num_bits=8)
     engine = quantizer.Quantizer(content, recipe.get_quantization_recipe())
-    # The signatures share their weights, and it warns of each that it meets again; and it draws
+    # The signatures share their weights, and it warns of each that it meets again; and it shows
     # progress bars even where it is told not to.
     logging.disable(logging.WARNING)
     try:
@@ -59,7 +60,7 @@ def quantize(content, name):
     return bytes(result.quantized_model)
 
 
-def _import_quantizer():
+def _import_quantizer() -> Any:
     try:
         from litert_quantizer import quantizer
     except ImportError as error:

@@ -1,68 +1,74 @@
-"""UTF-8 bytes to token ids in LiteRT's built-in ops, on tensors of fixed size.
+"""UTF-8 bytes to token ids in LiteRT's built-in ops, on tensors of fixed shapes.
 
 The ids are those of `GPT1Tokenizer`. There, tensors grow and shrink with the text; here each byte
-has a slot, and what is in use moves to the front. A code point's letters never outnumber its
+has a slot, and the slots in use move to the front. A code point's letters never outnumber its
 bytes, so they fit in its slots.
 """
+
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
 from gpt1_keras.tokenization.normalization.bert import BertNormalizer
+from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from serving.tflite.normalization_table import FIRST_LETTER, NormalizationTable
 
 _LARGEST = 2**31 - 1
+
+TokenizedTexts: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]  # ids, starts, lengths
 
 
 class ByteTokenizer:
     """Tokenizes a fixed number of texts, each of a fixed number of bytes.
 
     Args:
-        tokenizer: `GPT1Tokenizer` with `normalization="bert"`, and merges in any order.
-        sizes: list of int, the bytes that each text has.
+        tokenizer: with `normalization="bert"`, and merges in any order.
+        max_bytes: of each text.
 
     Raises:
-        ValueError: another normalisation, or so many bytes that the places of merges cannot be
-            numbered.
+        ValueError: another normalisation, or so many bytes that an int32 cannot hold both the rank
+            of a merge and its index.
     """
 
-    def __init__(self, tokenizer, sizes):
+    def __init__(self, tokenizer: GPT1Tokenizer, max_bytes: Sequence[int]) -> None:
         vocabulary = tokenizer.vocabulary
-        # Behind each text comes a blank, which keeps its words from joining the next one's.
-        self._ends = np.cumsum([size + 1 for size in sizes]) - 1
+        # A space after each text keeps its words from joining those of the next.
+        self._ends = np.cumsum([size + 1 for size in max_bytes]) - 1
         self._slots = int(self._ends[-1]) + 1
         most = _LARGEST // max(1, len(vocabulary.merges))
-        if min(sizes) < 1 or self._slots > most:
+        if min(max_bytes) < 1 or self._slots > most:
             raise ValueError(
                 f"With {len(vocabulary.merges)} merges, texts may have at least 1 byte each, and "
-                f"in all at most {most - len(sizes)}. Received: max_bytes={sizes}."
+                f"in all at most {most - len(max_bytes)}. Received: max_bytes={list(max_bytes)}."
             )
         if tokenizer.normalization != BertNormalizer.name:
             raise ValueError(
                 f"normalization={tokenizer.normalization!r} cannot run on a device: what it makes "
-                "of a character depends on others around it, for which LiteRT has no built-in "
+                "of a code point depends on its neighbours, for which LiteRT has no built-in "
                 f"ops. Expected {BertNormalizer.name!r}."
             )
         self._letters = NormalizationTable(vocabulary)
         symbols = np.stack([vocabulary.left, vocabulary.right], -1) + 1
         pairs, ranks = np.unique(symbols, axis=0, return_index=True)
-        self._rank = PairTable(*pairs.T, ranks)
+        self._rank = PairTable(pairs[:, 0], pairs[:, 1], ranks)
         self._product = tf.constant(np.append(vocabulary.product + 1, 0), tf.int32)
 
-    def __call__(self, texts):
-        """Tokenizes.
+    def __call__(self, texts: Sequence[tf.Tensor]) -> TokenizedTexts:
+        """Tokenizes texts.
 
         Args:
-            texts: list of int32 `[size]`, UTF-8 with zeros behind, which count for nothing. Bytes
-                may be signed, from -128 to 127, or unsigned.
+            texts: int32 `[max_bytes]` each, UTF-8 padded with zeros, which are ignored. Bytes may
+                be signed, from -128 to 127, or unsigned.
 
         Returns:
-            `(ids, starts, lengths)`: int32 `[slots]`, the ids of all texts one behind the other,
-            then any ids; int32 `[texts]`, each text's first place, and how many it has.
+            `(ids, starts, lengths)`: int32 `[slots]`, the ids of all texts end to end, then any
+            ids; int32 `[texts]`, the index of each text's first id, and how many ids it has.
         """
-        blank = tf.constant([ord(" ")])
-        bytes = tf.concat([part for text in texts for part in (text, blank)], axis=0) % 256
+        space = tf.constant([ord(" ")])
+        bytes = tf.concat([part for text in texts for part in (text, space)], axis=0) % 256
         first, second, third = self._letters.codes(code_points(bytes))
         codes = first + _move(second, 1) + _move(third, 2)
         in_use = codes > 0
@@ -83,28 +89,30 @@ class ByteTokenizer:
         starts = _move(ends, 1)
         return tf.maximum(ids - 1, 0), starts, ends - starts
 
-    def _count_words(self, in_use, words):
+    def _count_words(self, in_use: tf.Tensor, words: tf.Tensor) -> tf.Tensor:
         """The number of words in each text and those before it, int32 `[texts]`."""
-        # The blank that was added tells where its text ends at the front.
-        places = tf.cumsum(tf.cast(in_use, tf.int32), exclusive=True)
-        return tf.gather(words, tf.gather(places, self._ends))
+        # The space that was added tells where its text ends at the front.
+        indices = tf.cumsum(tf.cast(in_use, tf.int32), exclusive=True)
+        return tf.gather(words, tf.gather(indices, self._ends))
 
-    def _merge(self, symbols, words):
-        """Merges as `gpt1_keras.tokenization.merges.Merger`; in each round, each word the first of its best.
+    def _merge(self, symbols: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Merges as `gpt1_keras.tokenization.merges.Merger`: in each round, one pair of each word.
+
+        That pair is the leftmost of the word's lowest rank.
 
         Args:
             symbols: int32 `[slots]`, the base symbols, 0 for none.
-            words: int32 `[slots]`, the number of the word of each, ascending.
+            words: int32 `[slots]`, the index of each symbol's word, ascending.
 
         Returns:
             `(symbols, words)` as above, merged.
         """
-        place = tf.range(self._slots)
+        index = tf.range(self._slots)
 
-        def merge_once(symbols, words, _):
+        def merge_once(symbols: tf.Tensor, words: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
             rank = self._rank(symbols, _move(symbols, -1))
-            # Rank and place in one number: a word's smallest is of its lowest rank, the leftmost.
-            order = tf.where(rank == ABSENT, _LARGEST, rank * self._slots + place)
+            # Rank and index in one number: a word's smallest is of its lowest rank, the leftmost.
+            order = tf.where(rank == ABSENT, _LARGEST, rank * self._slots + index)
             best = tf.math.unsorted_segment_min(order, words, self._slots)
             hit = (rank != ABSENT) & (order == tf.gather(best, words))
             product = tf.gather(self._product, tf.where(hit, rank, 0))
@@ -116,31 +124,30 @@ class ByteTokenizer:
             lambda symbols, words, more: more, merge_once, [symbols, words, tf.constant(True)]
         )[:2]
 
-    def _to_front(self, kept, *columns):
-        """Moves what is kept to the front; zeros come behind. All are `[slots]`."""
-        places = tf.cumsum(tf.cast(kept, tf.int32), exclusive=True)[:, tf.newaxis]
-        # What is not kept adds zero to a place.
+    def _to_front(self, kept: tf.Tensor, *columns: tf.Tensor) -> list[tf.Tensor]:
+        """Moves what is kept to the front; zeros follow. All are `[slots]`."""
+        indices = tf.cumsum(tf.cast(kept, tf.int32), exclusive=True)[:, tf.newaxis]
+        # What is not kept adds zero at an index.
         return [
-            tf.scatter_nd(places, tf.where(kept, column, 0), [self._slots]) for column in columns
+            tf.scatter_nd(indices, tf.where(kept, column, 0), [self._slots]) for column in columns
         ]
 
 
-def code_points(bytes):
+def code_points(bytes: tf.Tensor) -> tf.Tensor:
     """Decodes UTF-8.
 
     Args:
         bytes: int32 `[n]`, from 0 to 255.
 
     Returns:
-        int32 `[n]`: at the first byte of each well-formed sequence its code point; 0 elsewhere.
-        (A decoder that replaces the rest finds the same sequences, as none begins inside another.)
+        int32 `[n]`: at the first byte of each well-formed sequence its code point; 0 elsewhere. A
+        decoder that replaces the rest finds the same sequences, as none begins inside another.
     """
     tails = [_move(bytes, -offset) - 0x80 for offset in (1, 2, 3)]
     is_tail = [(tail >= 0) & (tail < 0x40) for tail in tails]
     decoded, well_formed = bytes, bytes < 0x80
     result = tf.where(well_formed, decoded, 0)
     follows = tf.ones_like(well_formed)
-    # The first bytes of sequences of two, three and four, and the code points that these are for.
     for length, (lead, first, last) in enumerate(_SEQUENCES, 2):
         follows &= is_tail[length - 2]
         decoded = bytes - lead
@@ -151,10 +158,11 @@ def code_points(bytes):
     return result
 
 
+# Of sequences of two, three and four bytes: the first byte's base, and the code points they encode.
 _SEQUENCES = [(0xC0, 0x80, 0x7FF), (0xE0, 0x800, 0xFFFF), (0xF0, 0x10000, 0x10FFFF)]
 
 
-def _move(column, by):
-    """Moves a column, `[n]`, to the right; to the left if negative. Zeros or False fill it."""
+def _move(column: tf.Tensor, by: int) -> tf.Tensor:
+    """A column, `[n]`, moved to the right, or to the left if negative, and filled with zeros."""
     gap = tf.zeros([min(abs(by), column.shape[0])], column.dtype)
     return tf.concat([gap, column[:-by]] if by > 0 else [column[-by:], gap], 0)

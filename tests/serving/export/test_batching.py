@@ -3,13 +3,11 @@
 import concurrent.futures
 import re
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from grpc import StatusCode
 
-import gpt1_keras
 from serving.export.batching import Batching
 from serving.export.exporter import signatures_of
 from serving.server.servable import Servable, ServingError
@@ -23,7 +21,7 @@ STORIES = {
 TEXTS = ["a good film", "", "good " * 30, "the staff were kind " * 4, b"a g\xffood", "good " * 60]
 
 
-def save(model, folder, batching=None):
+def save(model, folder, batching):
     """Saves a model's signatures and loads them in the C++ runtime."""
     signatures = signatures_of(model, batching)
     tf.saved_model.save(signatures, str(folder), signatures=signatures.functions())
@@ -31,44 +29,22 @@ def save(model, folder, batching=None):
 
 
 @pytest.fixture(scope="module")
-def models(tiny_tokenizer):
-    keras.utils.set_random_seed(0)
-    backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 32, 64, 48)
-    random = np.random.default_rng(0)
-    made = {
-        "classes": gpt1_keras.GPT1TextClassifier(
-            backbone,
-            class_names=["bad", "good"],
-            preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer),
-        ),
-        "choices": gpt1_keras.GPT1MultipleChoice(
-            backbone, gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer)
-        ),
-        "lm": gpt1_keras.GPT1CausalLM(
-            backbone, gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, 48)
-        ),
-    }
-    for model in made.values():
-        for weight in model.weights:
-            weight.assign(weight + random.normal(0.0, 0.3, weight.shape))
-    return made
+def plain(exported_classifier):
+    return Servable("model", 1, exported_classifier("single").path)
 
 
 @pytest.fixture(scope="module")
-def plain(models, tmp_path_factory):
-    return save(models["classes"], tmp_path_factory.mktemp("plain"))
-
-
-@pytest.fixture(scope="module")
-def greedy(models, tmp_path_factory):
+def greedy(exported_classifier, tmp_path_factory):
     """Four at once, of what has come."""
-    return save(models["classes"], tmp_path_factory.mktemp("greedy"), Batching(4, 0.0, 100))
+    model = exported_classifier("single").model
+    return save(model, tmp_path_factory.mktemp("greedy"), Batching(4, 0.0, 100))
 
 
 @pytest.fixture(scope="module")
-def patient(models, tmp_path_factory):
+def patient(exported_classifier, tmp_path_factory):
     """Waits until a batch of three is full, and lets no second batch wait."""
-    return save(models["classes"], tmp_path_factory.mktemp("patient"), Batching(3, FOREVER, 1))
+    model = exported_classifier("single").model
+    return save(model, tmp_path_factory.mktemp("patient"), Batching(3, FOREVER, 1))
 
 
 def ask(servable, texts, signature="serving_default"):
@@ -117,7 +93,7 @@ def test_an_empty_batch(greedy):
             "serving_default", {"text": tf.make_tensor_proto(np.array([], object), tf.string)}
         ).items()
     }
-    assert shapes == {"label": (0,), "scores": (0, 2), "num_tokens": (0,), "truncated": (0,)}
+    assert shapes == {"label": (0,), "scores": (0, 3), "num_tokens": (0,), "truncated": (0,)}
 
 
 def test_many_clients_with_requests_of_any_size(plain, greedy):
@@ -167,9 +143,9 @@ def test_a_bad_request_is_refused_before_it_is_merged(greedy, signature, inputs)
     assert caught.value.code == StatusCode.INVALID_ARGUMENT
 
 
-def test_choices_of_different_numbers(models, tmp_path):
-    plain = save(models["choices"], tmp_path / "plain")
-    patient = save(models["choices"], tmp_path / "patient", Batching(3, FOREVER, 1))
+def test_choices_of_different_numbers(chooser, path_of, tmp_path):
+    plain = Servable("model", 1, path_of("chooser"))
+    patient = save(chooser, tmp_path / "patient", Batching(3, FOREVER, 1))
     requests = [
         {name: tf.make_tensor_proto(column[row : row + 1]) for name, column in STORIES.items()}
         for row in range(2)
@@ -188,9 +164,9 @@ def test_choices_of_different_numbers(models, tmp_path):
             servable.predict("serving_default", nothing)
 
 
-def test_a_language_model_is_not_batched(models):
+def test_a_language_model_is_not_batched(lm):
     with pytest.raises(ValueError, match="without batching"):
-        signatures_of(models["lm"], Batching())
+        signatures_of(lm, Batching())
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,8 @@
 
 import base64
 import json
-import os
-import pathlib
-import runpy
-import shutil
-import sys
-import warnings
 
 import grpc
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -21,81 +14,26 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 import gpt1_keras
 from gpt1_keras.tokenization.input_transformations import bucket_lengths
 from serving import check
-from serving import export as export_module
-from serving.export import export
+from serving.export.exporter import signatures_of
+from serving.export.task_signatures import ClassSignatures
+from serving.export.warmup import warmup_requests
 from serving.server.example_inference import classify
 from serving.server.inference import predict
 from serving.server.servable import Servable, ServingError
 
 CLASS_NAMES = ["negative", "neutral", "positive"]
 SEQUENCE_LENGTH = 40
-FIELDS = {"single": ("text",), "pair": ("premise", "hypothesis")}
-TEXTS = {
-    "single": [
-        ["a good film", "", "the Staff were KIND, and a film", b"a g\xffood\xc3 film", b"\xfe"]
-    ],
-    "pair": [["a good film", "", "a lovely one", b"a g\xffood\xc3 film", ""]],
-}
-TEXTS["single"][0] += ["good " * 38, "good bad " * 50]
-TEXTS["pair"][0] += ["good " * 18, "good " * 19]
-TEXTS["pair"].append(["a bad one", "a bad one", "", "a bad one", "", "dull " * 18, "one"])
-
-
-def make_model(kind, tokenizer, **arguments):
-    """A classifier whose weights are far from their initial ones."""
-    keras.utils.set_random_seed(0)
-    backbone = gpt1_keras.GPT1Backbone(
-        tokenizer.vocabulary_size(),
-        num_layers=2,
-        num_heads=2,
-        hidden_dim=32,
-        intermediate_dim=64,
-        max_sequence_length=SEQUENCE_LENGTH,
-    )
-    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer, fields=FIELDS[kind])
-    model = gpt1_keras.GPT1TextClassifier(
-        backbone, class_names=CLASS_NAMES, preprocessor=preprocessor, **arguments
-    )
-    random = np.random.default_rng(0)
-    for variable in model.weights:
-        variable.assign(variable + random.normal(0.0, 0.3, variable.shape))
-    return model
-
-
-class Exported:
-    """A model, its export at a place it was moved to, and what both have to answer."""
-
-    def __init__(self, kind, tokenizer, folder):
-        self.kind, self.fields, self.texts = kind, FIELDS[kind], TEXTS[kind]
-        self.model = make_model(kind, tokenizer)
-        x = tuple(np.array([encode(text) for text in texts], object) for texts in self.texts)
-        scores = self.spread_scores(x if len(x) > 1 else x[0])
-        self.path = folder / "moved" / "here"
-        shutil.move(export(self.model, folder / "sentiment"), self.path)
-        self.scores = np.array(keras.ops.softmax(scores))
-        self.labels = [CLASS_NAMES[number] for number in self.scores.argmax(axis=-1)]
-        segments = [tokenizer(texts).to_list() for texts in x]
-        limit = SEQUENCE_LENGTH - 2 if len(x) == 1 else SEQUENCE_LENGTH // 2 - 2
-        lengths = [[len(ids) for ids in rows] for rows in zip(*segments)]
-        self.num_tokens = [sum(min(n, limit) for n in row) + len(x) + 1 for row in lengths]
-        self.truncated = [max(row) > limit for row in lengths]
-
-    def spread_scores(self, x):
-        """Sets the head so that the texts fall into different classes; gives their logits."""
-        head = self.model.head
-        head.kernel.assign(4.0 * head.kernel)
-        head.bias.assign_sub(self.model.predict_on_batch(x).mean(axis=0))
-        return self.model.predict_on_batch(x)
-
-    def json_texts(self):
-        return {
-            field: [text if isinstance(text, str) else {"b64": b64(text)} for text in texts]
-            for field, texts in zip(self.fields, self.texts)
-        }
 
 
 def encode(text):
     return text.encode() if isinstance(text, str) else text
+
+
+def json_texts(exported):
+    return {
+        field: [text if isinstance(text, str) else {"b64": b64(text)} for text in texts]
+        for field, texts in zip(exported.fields, exported.texts)
+    }
 
 
 def b64(content):
@@ -112,10 +50,8 @@ def example(**texts):
 
 
 @pytest.fixture(scope="module", params=["single", "pair"])
-def exported(request, tiny_tokenizer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("exports")
-    (folder / "moved").mkdir()
-    return Exported(request.param, tiny_tokenizer, folder)
+def exported(request, exported_classifier):
+    return exported_classifier(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +106,7 @@ def test_the_graph_has_core_ops_only(exported):
 
 
 def test_serving_default(exported, run_cpp):
-    found = run_cpp(exported.path, "serving_default", **exported.json_texts())
+    found = run_cpp(exported.path, "serving_default", **json_texts(exported))
     np.testing.assert_allclose(found["scores"], exported.scores, atol=1e-5, rtol=0)
     assert found["label"] == exported.labels
     assert len(set(exported.labels)) > 1
@@ -213,6 +149,17 @@ def test_every_signature_runs_without_python_tensorflow(exported, capsys):
     """
     assert check.main([str(exported.path)]) == 0, capsys.readouterr().out
     assert "made up" not in capsys.readouterr().out
+
+
+def test_scores_are_probabilities_whatever_the_activation(make_classifier):
+    model = make_classifier("single")
+    softmax = make_classifier("single", activation="softmax")
+    ids = model.preprocessor(["a good film", "dull"])
+    found, expected = (
+        ClassSignatures(each)._predict_tokens(**ids)["scores"] for each in (softmax, model)
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(np.sum(found, axis=1), 1.0, atol=1e-6)
 
 
 # --- in the embedded server ---
@@ -313,161 +260,10 @@ def test_warmup_asks_every_signature_for_every_bucket(exported, servable):
     assert asked == dict.fromkeys(asked, buckets)
 
 
-def test_warmup_of_the_papers_context_is_short(tiny_tokenizer):
-    model = make_model("pair", tiny_tokenizer)
+def test_warmup_of_the_papers_context_is_short(make_classifier):
+    model = make_classifier("pair")
     model.preprocessor.sequence_length = 512
-    signatures = export_module.signatures_of(model)
-    logs = export_module.warmup_requests(signatures, signatures.functions(), "name")
+    signatures = signatures_of(model)
+    logs = warmup_requests(signatures, signatures.functions(), "name")
     assert len(logs) == 4 * 11
     assert sum(log.ByteSize() for log in logs) < 100_000
-
-
-# --- versions, failures, command line ---
-
-
-@pytest.fixture
-def quick_save(monkeypatch):
-    """Makes saving a graph quick, for tests of what is around it."""
-
-    def save(module, path, signatures):
-        os.mkdir(path)
-        pathlib.Path(path, "saved_model.pb").write_bytes(b"graph")
-
-    monkeypatch.setattr(tf.saved_model, "save", save)
-    monkeypatch.setattr(export_module.ClassSignatures, "functions", lambda self: {})
-    monkeypatch.setattr(export_module, "readme", lambda *arguments: "")
-
-
-@pytest.fixture(scope="module")
-def model(tiny_tokenizer):
-    return make_model("single", tiny_tokenizer)
-
-
-def test_versions_count_up(tmp_path, model, quick_save):
-    output = tmp_path / "new" / "sentiment"
-    assert [export(model, output) for _ in range(3)] == [str(output / str(n)) for n in (1, 2, 3)]
-    assert sorted(child.name for child in output.iterdir()) == ["1", "2", "3"]
-    shutil.rmtree(output / "1")
-    assert export(model, str(output)) == str(output / "4")
-
-
-def test_versions_follow_the_highest(tmp_path, model, quick_save):
-    for name in ("9", "10", "latest", "5.old", "-70", "²"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "12").write_text("a file in the way")
-    assert export(model, tmp_path) == str(tmp_path / "13")
-
-
-def test_warmup_calls_the_model_by_a_given_name(tmp_path, model, quick_save, monkeypatch):
-    names = []
-    monkeypatch.setattr(
-        export_module,
-        "warmup_requests",
-        lambda signatures, functions, name: names.append(name) or [],
-    )
-    export(model, tmp_path, model_name="other")
-    export(model, tmp_path)
-    assert names == ["other", tmp_path.name]
-
-
-@pytest.mark.parametrize("step", ["save", "warmup"])
-def test_a_failed_export_leaves_nothing(tmp_path, model, quick_save, monkeypatch, step):
-    export(model, tmp_path)
-
-    def fail(*args, **kwargs):
-        raise OSError("No space left on device")
-
-    if step == "save":
-        monkeypatch.setattr(tf.saved_model, "save", fail)
-    else:
-        monkeypatch.setattr(export_module, "warmup_requests", fail)
-    with pytest.raises(OSError, match="No space left"):
-        export(model, tmp_path)
-    assert [child.name for child in tmp_path.iterdir()] == ["1"]
-
-
-def test_a_model_without_preprocessor(tmp_path, tiny_tokenizer):
-    model = make_model("single", tiny_tokenizer)
-    model.preprocessor = None
-    with pytest.raises(ValueError, match="needs its preprocessor"):
-        export(model, tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_cannot_be_exported(tmp_path, tiny_backbone, tiny_tokenizer):
-    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, 32)
-    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer)
-    for other, name in (
-        (tiny_backbone, "GPT1Backbone"),
-        (gpt1_keras.GPT1CausalLM(lstm, preprocessor), "LSTMBackbone"),
-    ):
-        with pytest.raises(ValueError, match=f"Received: {name}"):
-            export(other, tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def test_scores_are_probabilities_whatever_the_activation(tiny_tokenizer, model):
-    softmax = make_model("single", tiny_tokenizer, activation="softmax")
-    ids = model.preprocessor(["a good film", "dull"])
-    found, expected = (
-        export_module.ClassSignatures(each)._predict_tokens(**ids)["scores"]
-        for each in (softmax, model)
-    )
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    np.testing.assert_allclose(np.sum(found, axis=1), 1.0, atol=1e-6)
-
-
-@pytest.fixture
-def run_command(monkeypatch, capsys):
-    """A function that runs `python -m serving.export`: exit status, stdout and stderr."""
-
-    def run(preset, output):
-        arguments = ["serving.export", f"--model={preset}", f"--output={output}"]
-        monkeypatch.setattr(sys, "argv", arguments)
-        with pytest.raises(SystemExit) as caught, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*found in sys.modules")
-            runpy.run_module("serving.export", run_name="__main__")
-        captured = capsys.readouterr()
-        return caught.value.code, captured.out, captured.err
-
-    return run
-
-
-def test_the_command(tmp_path, model, run_command):
-    model.save_to_preset(tmp_path / "preset")
-    output = tmp_path / "exports" / "sentiment"
-    status, stdout, _ = run_command(tmp_path / "preset", output)
-    assert (status, stdout) == (0, f"{output / '1'}\n")
-    servable = Servable("sentiment", 1, output / "1")
-    found = servable.predict("serving_default", tensor_protos(text=["a good film", "dull"]))
-    expected = keras.ops.softmax(model.predict_on_batch(["a good film", "dull"]))
-    np.testing.assert_allclose(found["scores"], expected, atol=1e-5, rtol=0)
-
-
-def test_the_command_without_a_model(tmp_path, run_command):
-    status, stdout, stderr = run_command(tmp_path / "nothing", tmp_path / "exports")
-    assert (status, stdout, stderr.count("\n")) == (1, "", 1)
-    assert stderr.startswith(f"Cannot export {tmp_path / 'nothing'}: {tmp_path / 'nothing'} is no ")
-    assert not list(tmp_path.iterdir())
-
-
-def damage(preset):
-    (preset / "task.json").write_text('{"module"')
-
-
-def replace_by_what_has_no_export(preset):
-    tokenizer = gpt1_keras.GPT1Tokenizer.learn(["a b"], num_merges=1)
-    backbone = gpt1_keras.LSTMBackbone(tokenizer.vocabulary_size(), 8, 8, 16)
-    shutil.rmtree(preset)
-    lm = gpt1_keras.GPT1CausalLM(backbone, gpt1_keras.GPT1CausalLMPreprocessor(tokenizer))
-    lm.save_to_preset(preset)
-
-
-@pytest.mark.parametrize("spoil", [damage, replace_by_what_has_no_export])
-def test_the_command_with_a_bad_model(tmp_path, model, run_command, spoil):
-    model.save_to_preset(tmp_path / "preset")
-    spoil(tmp_path / "preset")
-    status, stdout, stderr = run_command(tmp_path / "preset", tmp_path / "exports")
-    assert (status, stdout, stderr.count("\n")) == (1, "", 1)
-    assert str(tmp_path / "preset") in stderr
-    assert not (tmp_path / "exports").exists()

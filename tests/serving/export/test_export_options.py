@@ -1,8 +1,9 @@
 """What exports in other precisions cost is measured and written down."""
 
-import csv
+import functools
 import json
 import pathlib
+import re
 
 import keras
 import numpy as np
@@ -13,7 +14,7 @@ import gpt1_keras
 from serving.export import export
 from serving.export.__main__ import main
 from serving.export.batching import Batching
-from serving.export.validation import Validation, read_examples
+from serving.export.validation import Validation
 from serving.server.servable import Servable
 
 CLASS_NAMES = ["bad", "good"]
@@ -22,7 +23,7 @@ CLASS_NAMES = ["bad", "good"]
 @pytest.fixture(scope="module")
 def model(tiny_tokenizer):
     keras.utils.set_random_seed(0)
-    backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 2, 2, 128, 256, 48)
+    backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 128, 256, 48)
     made = gpt1_keras.GPT1TextClassifier(
         backbone,
         class_names=CLASS_NAMES,
@@ -47,12 +48,6 @@ def examples(model):
 
 
 @pytest.fixture(scope="module")
-def plain(model, tmp_path_factory):
-    """The path of the model's export as it is."""
-    return export(model, tmp_path_factory.mktemp("plain"))
-
-
-@pytest.fixture(scope="module")
 def int8(model, examples, tmp_path_factory):
     """The path of an export that the program made with most of its options."""
     folder = tmp_path_factory.mktemp("int8")
@@ -73,13 +68,19 @@ def size(path):
     return sum(child.stat().st_size for child in (pathlib.Path(path) / "variables").iterdir())
 
 
-def scores(path, examples):
-    texts = tf.make_tensor_proto([example["text"] for example in examples])
-    return Servable("m", 1, pathlib.Path(path)).predict("serving_default", {"text": texts})
+@functools.cache
+def answers(path, texts):
+    """What an export answers in the C++ runtime."""
+    protos = {"text": tf.make_tensor_proto(texts)}
+    return Servable("m", 1, pathlib.Path(path)).predict("serving_default", protos)
 
 
-def test_int8(model, examples, plain, int8):
-    assert size(int8) < 0.3 * size(plain)  # biases stay, and a scale for each row
+def texts_of(examples):
+    return tuple(example["text"] for example in examples)
+
+
+def test_int8(model, examples, int8):
+    assert size(int8) < 0.3 * 4 * model.count_params()  # biases stay, and a scale for each row
     # The same as when the model's own matrices are rounded, here by numpy.
     rounded = gpt1_keras.GPT1TextClassifier(
         gpt1_keras.GPT1Backbone.from_config(model.backbone.get_config()),
@@ -93,11 +94,11 @@ def test_int8(model, examples, plain, int8):
             scale = np.abs(values).max(axis=axis, keepdims=True) / 127
             values = np.round(values / scale) * scale
         target.assign(values)
-    logits = rounded.predict(np.array([example["text"] for example in examples], object), verbose=0)
-    found = scores(int8, examples)
+    logits = rounded.predict(np.array(texts_of(examples), object), verbose=0)
+    found = answers(int8, texts_of(examples))
     np.testing.assert_allclose(found["scores"], keras.ops.softmax(logits), atol=1e-4)
     content = metadata(int8)
-    assert content["weights"] == "int8" and metadata(plain)["weights"] == "float32"
+    assert content["weights"] == "int8"
     labels = [example["label"].encode() for example in examples]
     assert content["validation"] == {
         "examples": 60,
@@ -113,15 +114,17 @@ def test_int8(model, examples, plain, int8):
 
 def test_int8_loads_in_python(examples, int8):
     loaded = tf.saved_model.load(str(int8)).signatures["serving_default"]
-    texts = tf.constant([example["text"] for example in examples])
-    expected = scores(int8, examples)["scores"]
-    np.testing.assert_allclose(loaded(text=texts)["scores"], expected, atol=1e-5)
+    texts = texts_of(examples)
+    expected = answers(int8, texts)["scores"]
+    np.testing.assert_allclose(loaded(text=tf.constant(texts))["scores"], expected, atol=1e-5)
 
 
-def test_bfloat16_batched(model, examples, plain, tmp_path):
+def test_bfloat16_batched(model, examples, tmp_path):
     path = export(model, tmp_path, dtype="bfloat16", batching=Batching(8))
-    assert size(path) < 0.6 * size(plain)
-    difference = np.abs(scores(path, examples)["scores"] - scores(plain, examples)["scores"])
+    assert size(path) < 0.6 * 4 * model.count_params()
+    texts = texts_of(examples)
+    exact = keras.ops.softmax(model.predict(np.array(texts, object), verbose=0))
+    difference = np.abs(answers(path, texts)["scores"] - exact)
     assert 0.0 < difference.max() < 0.05
     content = metadata(path)
     assert (content["dtype"], content["weights"]) == ("bfloat16", "bfloat16")
@@ -152,25 +155,60 @@ def test_a_language_model_in_int8_and_bfloat16(model, tmp_path):
     assert found["after"] == pytest.approx(found["before"], abs=0.1)
 
 
-def test_files_of_examples(tmp_path, examples):
-    files = [tmp_path / f"examples.{suffix}" for suffix in ("jsonl", "csv", "tsv")]
-    files[0].write_text("".join(json.dumps(each) + "\n" for each in examples))
-    for file, delimiter in zip(files[1:], ",\t"):
-        with file.open("w", newline="") as opened:
-            writer = csv.DictWriter(opened, ["text", "label"], delimiter=delimiter)
-            writer.writeheader()
-            writer.writerows(examples)
-    assert [read_examples(file) for file in files] == [examples] * 3
-    (tmp_path / "empty.csv").write_text("text,label\n")
-    (tmp_path / "list.jsonl").write_text("[1]\n")
-    (tmp_path / "a.parquet").write_text("")
-    for name, message in [
-        ("empty.csv", "holds no examples"),
-        ("list.jsonl", "holds no examples"),
-        ("a.parquet", "Expected a .jsonl, .csv or .tsv file"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            read_examples(tmp_path / name)
+def test_a_file_of_a_spreadsheet(tiny_tokenizer, tmp_path):
+    """A byte-order mark, texts that begin with a quotation mark, and columns of choices.
+
+    Once, the first column's name had the mark, a quotation mark swallowed the rest of the file, and
+    `choice1` was not known.
+    """
+    chooser = gpt1_keras.GPT1MultipleChoice(
+        gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 24),
+        gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, fields=("context", "choices")),
+    )
+    chooser.save_to_preset(str(tmp_path / "preset"))
+    rows = [
+        ("a film", ["good", "dull", "bad"]),
+        ('"a good film', ["one", '"two', ""]),
+        ('the "staff', ['"', "kind", ""]),
+    ]
+    texts = {
+        "context": [context for context, _ in rows],
+        "choices": tf.ragged.constant([[each for each in choices if each] for _, choices in rows]),
+    }
+    labels = chooser.predict(texts, verbose=0).argmax(axis=-1)
+    file = tmp_path / "examples.tsv"
+    columns = ["context", "choice1", "choice2", "choice3", "label"]
+    lines = [[context, *choices, str(n)] for (context, choices), n in zip(rows, labels)]
+    content = "".join("\t".join(cells) + "\n" for cells in [columns, *lines])
+    file.write_text(content, encoding="utf-8-sig")
+    arguments = [f"--model={tmp_path / 'preset'}", f"--output={tmp_path / 'out'}"]
+    assert main([*arguments, f"--validation={file}"]) == 0
+    assert metadata(tmp_path / "out" / "1")["validation"] == {
+        "examples": 3,
+        "metric": "accuracy",
+        "before": 1.0,
+        "after": 1.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.csv", "text,label\n", "has no examples"),
+        ("list.jsonl", "[1]\n", r"line 1: must be an object. Received: \[1\]"),
+        ("a.parquet", "", "ends in .csv, .tsv or .jsonl"),
+        ("columns.csv", "text,label\na,b,c\n", "line 2: has another number of columns"),
+    ],
+)
+def test_bad_files_of_examples(model, tmp_path, capsys, name, content, message):
+    model.save_to_preset(str(tmp_path / "preset"))
+    (tmp_path / name).write_text(content)
+    arguments = [f"--model={tmp_path / 'preset'}", f"--output={tmp_path / 'out'}"]
+    assert main([*arguments, f"--validation={tmp_path / name}"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1
+    assert re.search(message, error)
+    assert not (tmp_path / "out").exists()
 
 
 def test_examples_that_do_not_fit_the_model(model, tmp_path):

@@ -1,9 +1,8 @@
 """Exports of scores, choices and language models answer in the C++ runtime as Keras does."""
 
+import functools
 import json
-import pathlib
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,28 +11,12 @@ import gpt1_keras
 from gpt1_keras.presets import load_task
 from gpt1_keras.tokenization.input_transformations import bucket_lengths
 from serving import check
-from serving.export import export
 from serving.export.__main__ import main
 from serving.server.servable import Servable, ServingError
 from serving.server.warmup import read_warmup
 
 CONTEXT = 48
 KINDS = ["scorer", "chooser", "lm"]
-
-
-def spread(model):
-    """The model with weights far from their initial ones."""
-    random = np.random.default_rng(0)
-    for variable in model.weights:
-        if variable.dtype == "float32":
-            variable.assign(variable + random.normal(0.0, 0.3, variable.shape))
-    return model
-
-
-@pytest.fixture(scope="module")
-def backbone(tiny_tokenizer):
-    keras.utils.set_random_seed(0)
-    return spread(gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 2, 2, 32, 64, CONTEXT))
 
 
 def example(**texts):
@@ -58,15 +41,7 @@ PAIRS = {
 }
 
 
-@pytest.fixture(scope="module")
-def scorer(backbone, tiny_tokenizer):
-    preprocessor = gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer)
-    return spread(
-        gpt1_keras.GPT1TextSimilarity(backbone, score_range=(0, 5), preprocessor=preprocessor)
-    )
-
-
-def test_scores(scorer, exports, ask):
+def test_scores(scorer, path_of, ask):
     expected = scorer.predict(tuple(PAIRS.values()), verbose=0)
     found = ask("scorer", "serving_default", **PAIRS)
     np.testing.assert_allclose(found["score"], expected, atol=1e-5)
@@ -78,7 +53,7 @@ def test_scores(scorer, exports, ask):
     del tokens["truncated"]
     found = ask("scorer", "tokens", **tokens)
     np.testing.assert_allclose(found["score"], expected, atol=1e-5)
-    metadata = json.loads((exports["scorer"] / "assets.extra/gpt1_keras.json").read_text())
+    metadata = json.loads((path_of("scorer") / "assets.extra/gpt1_keras.json").read_text())
     assert (metadata["score_range"], metadata["class_names"]) == ([0, 5], None)
 
 
@@ -87,12 +62,6 @@ STORIES = {
     "question": ["the staff were?", "a film", ""],
     "choices": [["kind", "bad and dull staff", "lovely"], ["good", "a film", ""], ["one", "", ""]],
 }
-
-
-@pytest.fixture(scope="module")
-def chooser(backbone, tiny_tokenizer):
-    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer)
-    return spread(gpt1_keras.GPT1MultipleChoice(backbone, preprocessor))
 
 
 def test_choices(chooser, ask):
@@ -122,31 +91,16 @@ def test_choices(chooser, ask):
 
 
 @pytest.fixture(scope="module")
-def lm(backbone, tiny_tokenizer):
-    return gpt1_keras.GPT1CausalLM(
-        backbone, gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, CONTEXT)
-    )
-
-
-@pytest.fixture(scope="module")
-def exports(scorer, chooser, lm, tmp_path_factory):
-    """The paths of the models' exports, by kind."""
-    folder = tmp_path_factory.mktemp("tasks")
-    models = dict(zip(KINDS, (scorer, chooser, lm)))
-    return {kind: pathlib.Path(export(model, folder / kind)) for kind, model in models.items()}
-
-
-@pytest.fixture(scope="module")
-def ask(exports):
-    """A function that runs a signature in the C++ runtime; gives lists, and texts as str."""
-    servables = {kind: Servable(kind, 1, path) for kind, path in exports.items()}
+def ask(path_of):
+    """A function that runs a signature in the C++ runtime; returns lists, and texts as str."""
+    load = functools.cache(lambda kind: Servable(kind, 1, path_of(kind)))
 
     def run(kind, signature, **inputs):
-        specs = servables[kind].signature_defs[signature].inputs
+        specs = load(kind).signature_defs[signature].inputs
         protos = {
             name: tf.make_tensor_proto(value, specs[name].dtype) for name, value in inputs.items()
         }
-        found = servables[kind].predict(signature, protos)
+        found = load(kind).predict(signature, protos)
         return {name: plain(array.tolist()) for name, array in found.items()}
 
     return run
@@ -159,9 +113,9 @@ def plain(value):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_signature_runs_without_python_tensorflow(exports, kind, capsys):
+def test_every_signature_runs_without_python_tensorflow(path_of, kind, capsys):
     """In a process of its own, without XLA, from another folder, for each warm-up request."""
-    assert check.main([str(exports[kind])]) == 0, capsys.readouterr().out
+    assert check.main([str(path_of(kind))]) == 0, capsys.readouterr().out
     assert "made up" not in capsys.readouterr().out
 
 
@@ -173,7 +127,7 @@ def options(length=6, temperature=0.0, top_k=0, seed=0, texts=PROMPTS):
     return {"text": texts, **{name: [value] * len(texts) for name, value in values.items()}}
 
 
-def test_language_model(lm, exports, ask, run_cpp):
+def test_language_model(lm, path_of, ask, run_cpp):
     texts = [*PROMPTS, "", "good " * 60]
     found = ask("lm", "score", text=texts)
     default = ask("lm", "serving_default", text=texts)
@@ -195,14 +149,14 @@ def test_language_model(lm, exports, ask, run_cpp):
     assert found["truncated"] == [False, False, False, False, True]
 
     lm.compile(sampler="greedy")
-    found = run_cpp(exports["lm"], "generate", **options())  # without Python TensorFlow
+    found = run_cpp(path_of("lm"), "generate", **options())  # without Python TensorFlow
     for row, prompt in enumerate(PROMPTS):
         count = len(lm.preprocessor.tokenizer(prompt)) + 6
         assert found["text"][row] == lm.generate(prompt, max_length=count)
         assert found["num_tokens"][row] == count
 
 
-def test_draws_do_not_depend_on_the_other_texts(ask):
+def test_samples_do_not_depend_on_the_other_texts(ask):
     whole = ask("lm", "generate", **options(temperature=1.0, seed=7))
     assert whole != ask("lm", "generate", **options(temperature=1.0, seed=8))
     for row, prompt in enumerate(PROMPTS):
@@ -219,8 +173,8 @@ def test_a_prompt_of_one_token_and_one_token_more(lm, ask):
     assert text == lm.generate("a", max_length=2)
 
 
-def test_draws_follow_the_probabilities(lm, ask):
-    """Of 3,000 draws of one token, as often as the softmax over the three likeliest says."""
+def test_samples_follow_the_probabilities(lm, ask):
+    """Of 3,000 samples of one token, as often as the softmax over the three likeliest says."""
     tokens = lm.preprocessor.tokenizer("a good film").numpy()
     logits = np.array(lm({"token_ids": tokens[None]}))[0, -1].astype("float64") / 2.0
     logits[list(lm.preprocessor.tokenizer.special_token_ids)] = -np.inf
@@ -235,7 +189,7 @@ def test_draws_follow_the_probabilities(lm, ask):
     np.testing.assert_allclose(shares, expected, atol=5 * np.sqrt(0.25 / count))
 
 
-def test_a_long_prompt_loses_its_beginning(ask):
+def test_a_long_prompt_loses_its_first_tokens(ask):
     found = ask("lm", "generate", **options(8, texts=["good " * 60 + "film"]))
     assert found["truncated"] == [True] and found["num_tokens"] == [CONTEXT]
     expected = ask("lm", "generate", **options(8, texts=["good " * (CONTEXT - 9) + "film"]))
@@ -260,13 +214,13 @@ def test_bad_options(changes, message, ask):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_warmup_has_every_bucket(exports, ask, kind):
+def test_warmup_has_every_bucket(path_of, ask, kind):
     lengths = []
-    for request in read_warmup(exports[kind]):
+    for request in read_warmup(path_of(kind)):
         if request.model_spec.signature_name == "tokenize":
             inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
             lengths.append(np.shape(ask(kind, "tokenize", **inputs)["token_ids"])[-1])
-    # Answers behind a long context are often more than a sequence of the longest.
+    # Several choices after a long context are often more than a sequence of the longest.
     more = [2 * CONTEXT] if kind == "chooser" else []
     assert lengths == bucket_lengths(CONTEXT) + more
 
@@ -274,7 +228,8 @@ def test_warmup_has_every_bucket(exports, ask, kind):
 def test_any_task_is_exported_by_the_program(chooser, tmp_path, capsys):
     chooser.save_to_preset(str(tmp_path / "preset"))
     assert type(load_task(tmp_path / "preset")) is gpt1_keras.GPT1MultipleChoice
-    (tmp_path / "task.json").write_text(json.dumps({"class_name": "GPT1Tokenizer"}))
+    described = {"class_name": "GPT1Tokenizer", "registered_name": "gpt1_keras>GPT1Tokenizer"}
+    (tmp_path / "task.json").write_text(json.dumps(described))
     (tmp_path / "config.json").write_text("{}")
     assert main(["--model", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
-    assert "is a GPT1Tokenizer, no task of gpt1_keras" in capsys.readouterr().err
+    assert "is a GPT1Tokenizer, which is no task of gpt1_keras" in capsys.readouterr().err

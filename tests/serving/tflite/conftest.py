@@ -15,7 +15,7 @@ SEQUENCE_LENGTH = 40
 
 
 def to_input(text, max_bytes=MAX_BYTES):
-    """UTF-8 with zeros behind, int32 `[max_bytes]`."""
+    """UTF-8 padded with zeros, int32 `[max_bytes]`."""
     bytes = text.encode() if isinstance(text, str) else text
     return np.frombuffer(bytes.ljust(max_bytes, b"\0"), np.uint8).astype(np.int32)
 
@@ -72,7 +72,7 @@ def single(make_task, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def interpret():
-    """A function that gives a file's signature in LiteRT's Interpreter, as a function."""
+    """A function that returns a file's signature in LiteRT's Interpreter, as a function."""
 
     def load(path, signature):
         return Interpreter(str(path), num_threads=1).get_signature_runner(signature)

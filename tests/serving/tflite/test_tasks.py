@@ -94,8 +94,8 @@ def test_choices(chooser, as_input, interpret):
     assert (metadata["num_choices"], metadata["max_bytes"]) == (3, SIZES)
 
 
-def test_choices_that_are_not_there(chooser, as_input, interpret):
-    """Scores stay in their places; with no choice at all, all are 0."""
+def test_absent_choices(chooser, as_input, interpret):
+    """Scores keep their indices; with no choice at all, all are 0."""
     choose, inputs = interpret(chooser[1], "text"), story_inputs(as_input, 1)
     scores = choose(**inputs)["scores"]
     moved = {**inputs, "choices": inputs["choices"][[0, 2, 1]]}
@@ -105,7 +105,7 @@ def test_choices_that_are_not_there(chooser, as_input, interpret):
 
 
 def test_the_next_tokens(make_task, as_input, interpret, tmp_path):
-    """Reading a prompt, then token after token, gives what reading the whole text gives."""
+    """Reading a prompt, then token after token, is the same as reading the whole text."""
     model = make_task(gpt1_keras.GPT1CausalLM, num_layers=2)
     path = convert(model, tmp_path / "model.tflite", MAX_BYTES, SEQUENCE_LENGTH)
     read, go_on = interpret(path, "text"), interpret(path, "tokens")
@@ -121,7 +121,7 @@ def test_the_next_tokens(make_task, as_input, interpret, tmp_path):
             position = np.array([len(ids) - 1], np.int32)
             token = np.array(ids[-1:], np.int32)
             outputs = go_on(token_ids=token, num_tokens=position, cache=outputs["cache"])
-        # An id that the model does not have, and a place behind its end, are errors.
+        # An id that the model does not have, and a position past its end, are errors.
         for token, position in ((-1, 3), (10_000, 3), (1, SEQUENCE_LENGTH)):
             with pytest.raises((RuntimeError, ValueError)):
                 go_on(
@@ -129,12 +129,12 @@ def test_the_next_tokens(make_task, as_input, interpret, tmp_path):
                     num_tokens=np.array([position], np.int32),
                     cache=outputs["cache"],
                 )
-    # The token table is there once, for embeddings and for logits.
+    # The token embeddings are there once, for look-ups and for logits.
     content = pathlib.Path(path).read_bytes()
     assert len(quantize(content, "int4")) < len(quantize(content, "int8")) < len(content)
     assert read_metadata(path)["vocabulary"] == model.preprocessor.tokenizer.get_vocabulary()
     outputs = interpret(path, "tokenize")(text=as_input("good bad " * 22))
     assert outputs["num_tokens"].tolist() == [SEQUENCE_LENGTH]
     assert outputs["truncated"].tolist() == [1]
-    # A prompt without a token has nothing to go on from.
+    # A prompt without a token has nothing to continue from.
     assert read(text=as_input(""))["num_tokens"].tolist() == [0]

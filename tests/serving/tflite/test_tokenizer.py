@@ -10,7 +10,7 @@ from tokenizers.normalizers import BertNormalizer
 
 import gpt1_keras
 from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS
-from serving.tflite import convert
+from serving.tflite import convert, device_backbone
 from serving.tflite.tokenizer import ByteTokenizer, code_points
 
 MAX_BYTES = 320
@@ -37,6 +37,14 @@ TRICKY = [
     " ".join("ab" * 100),
     "x" * (MAX_BYTES - 1) + "\u00e9",
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_graph():
+    """Files with one graph for all lengths, as test_tasks.py looks at shorter ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device_backbone, "SHORTEST", 2 * MAX_BYTES)
+        yield
 
 
 @pytest.fixture(scope="module")

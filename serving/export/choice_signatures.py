@@ -1,0 +1,105 @@
+"""The signatures of a multiple-choice task's export."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from gpt1_keras.tasks.raw_text_task import RawTextTask
+from serving.export.batching import Batching
+from serving.export.signatures import words
+from serving.export.task_signatures import TaskSignatures, Tensors
+from serving.layout import CLASSIFY
+
+_LENGTHS = "lengths"  # the name of the packed choices' lengths
+
+
+class ChoiceSignatures(TaskSignatures):
+    """Of multiple choice.
+
+    Examples may differ in the number of their `choices`: in a dense tensor, an empty string is not
+    a choice. Outputs are `label`, string `[batch]`, the best choice; `choice`, int32 `[batch]`, its
+    index; and `scores`, float `[batch, choices]`, probabilities, 0 where there is no choice. From
+    tokens there is no `label`.
+    """
+
+    def __init__(
+        self, model: RawTextTask, batching: Batching | None = None, int8: bool = False
+    ) -> None:
+        super().__init__(model, batching, int8)
+        self._field = self._preprocessor.fields[-1]
+
+    def bucket_lengths(self) -> list[int]:
+        lengths = super().bucket_lengths()
+        # Several choices after a long context are often longer than the longest sequence.
+        return [*lengths, 2 * lengths[-1]]
+
+    def sample(self, length: int) -> dict[str, tf.Tensor]:
+        *others, choices = self._preprocessor.fields
+        choice = max(1, length // 8 - 2)
+        context = length - 4 * (choice + 2) - len(others)
+        texts = dict.fromkeys(others, tf.constant([words(1)]))
+        texts[others[0]] = tf.constant([words(context)])
+        return {**texts, choices: tf.constant([[words(choice)] * 4])}
+
+    def text_spec(self, field: str) -> tf.TensorSpec:
+        is_choices = field == self._field
+        return tf.TensorSpec([None, None] if is_choices else [None], tf.string, field)
+
+    def example_functions(self) -> dict[str, Callable[[tf.Tensor], Tensors]]:
+        return {CLASSIFY: self._classify}
+
+    def outputs(self, answers: tf.Tensor) -> Tensors:
+        scores = tf.nn.softmax(answers)
+        return {"choice": tf.argmax(scores, axis=-1, output_type=tf.int32), "scores": scores}
+
+    def _predict(self, **texts: Any) -> Tensors:
+        texts = self._with_present_choices(texts)
+        choices = texts[self._field].to_tensor("")
+        outputs = super()._predict(**texts)
+        # Merged with requests of more choices, it has columns for them.
+        outputs["scores"] = outputs["scores"][:, : tf.shape(choices)[1]]
+        label = tf.gather(choices, outputs["choice"], batch_dims=1)
+        return {**outputs, "label": label}
+
+    def _classify(self, inputs: tf.Tensor) -> Tensors:
+        texts = self._with_present_choices(self._parse(inputs))
+        scores = self._predict(**texts)["scores"]
+        return {"classes": texts[self._field].to_tensor(""), "scores": scores}
+
+    def _with_present_choices(self, texts: Any) -> Tensors:
+        """The texts, with a ragged tensor of the choices that are present, at least one each."""
+        texts = self._preprocessor.as_tensors(texts)
+        choices = texts[self._field]
+        count = choices.row_lengths()
+        check = tf.debugging.Assert(
+            tf.reduce_all(count > 0),
+            ["Every example needs a choice. Received numbers of choices:", count],
+        )
+        with tf.control_dependencies([check]):
+            return {**texts, self._field: choices.with_values(tf.identity(choices.values))}
+
+    def _packed_names(self) -> Sequence[str]:
+        return (*self._preprocessor.fields, _LENGTHS)
+
+    def _packed(self, texts: Tensors) -> Tensors:
+        """Texts whose choices are one string for each example, and the choices' lengths in bytes.
+
+        Tensors of requests that are merged may only differ in their batch.
+        """
+        choices = texts[self._field]
+        lengths = choices.with_values(tf.strings.as_string(tf.strings.length(choices.values)))
+        return {
+            **texts,
+            self._field: tf.strings.reduce_join(choices, axis=-1),
+            _LENGTHS: tf.strings.reduce_join(lengths, axis=-1, separator=" "),
+        }
+
+    def _unpacked(self, **packed: tf.Tensor) -> Tensors:
+        lengths = tf.strings.split(packed.pop(_LENGTHS))
+        lengths = lengths.with_values(tf.strings.to_number(lengths.values, tf.int32))
+        joined = tf.gather(packed[self._field], lengths.value_rowids())
+        starts = tf.cumsum(lengths.values, exclusive=True)
+        starts -= tf.gather(starts, tf.gather(lengths.row_splits, lengths.value_rowids()))
+        choices = tf.strings.substr(joined, starts, lengths.values)
+        return {**packed, self._field: lengths.with_values(choices)}

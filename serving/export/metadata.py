@@ -1,0 +1,31 @@
+"""What an export says about itself: the metadata of SavedModels and .tflite files alike."""
+
+from typing import Any
+
+import tensorflow as tf
+
+import gpt1_keras
+from gpt1_keras.tasks.raw_text_task import RawTextTask
+
+
+def fields_of(model: RawTextTask) -> list[str]:
+    """Returns the names of the texts that a task with a preprocessor takes."""
+    return list(getattr(model.preprocessor, "fields", ("text",)))
+
+
+def metadata_of(model: RawTextTask) -> dict[str, Any]:
+    """Describes a task with a preprocessor by values that JSON can hold."""
+    tokenizer = model.preprocessor.tokenizer
+    return {
+        "task": type(model).__name__,
+        "class_names": getattr(model, "class_names", None),
+        "score_range": getattr(model, "score_range", None),
+        "fields": fields_of(model),
+        "tokenizer": type(tokenizer).__name__,
+        "tokenizer_fingerprint": tokenizer.fingerprint,
+        "normalization": tokenizer.normalization,
+        "vocabulary_size": tokenizer.vocabulary_size(),
+        "dtype": model.backbone.dtype_policy.compute_dtype,
+        "gpt1_keras": gpt1_keras.__version__,
+        "tensorflow": tf.__version__,
+    }

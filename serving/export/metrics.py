@@ -1,0 +1,84 @@
+"""What is measured on labelled examples, for each task."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpt1_keras.labelled_files import LABEL
+from gpt1_keras.tasks.raw_text_task import RawTextTask
+
+Answers = Sequence[Mapping[str, np.ndarray]]  # the named outputs of each request
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """A measure of a task's answers.
+
+    Args:
+        name: for people to read.
+        read_labels: from rows to their labels; it raises ValueError for one that is no label of the
+            task.
+        measure: from the answers of `serving_default` and those labels to a number.
+    """
+
+    name: str
+    read_labels: Callable[[Sequence[Mapping[str, Any]]], list[Any]]
+    measure: Callable[[Answers, list[Any]], float]
+
+
+def class_or_score_metric(model: RawTextTask) -> Metric:
+    """Accuracy, or the correlation of a task with a range of scores."""
+    if model.score_range is not None:
+        return Metric("Pearson correlation", lambda rows: _numbers(rows, float), _correlation)
+
+    def read_class_names(rows: Sequence[Mapping[str, Any]]) -> list[bytes]:
+        labels = [str(row.get(LABEL)) for row in rows]
+        unknown = sorted(set(labels) - set(model.class_names))
+        if unknown:
+            raise ValueError(f"Expected labels of {model.class_names}. Received: {unknown}.")
+        return [label.encode() for label in labels]
+
+    return Metric("accuracy", read_class_names, lambda *args: _accuracy("label", *args))
+
+
+def choice_metric(model: RawTextTask) -> Metric:
+    """Accuracy; labels are the indices of the right choices."""
+    return Metric(
+        "accuracy",
+        lambda rows: _numbers(rows, int),
+        lambda *args: _accuracy("choice", *args),
+    )
+
+
+def language_model_metric(model: RawTextTask) -> Metric:
+    """The mean log-probability, in nats, of all tokens that follow another; there are no labels."""
+    return Metric("log-probability of a token", lambda rows: [], _log_probability)
+
+
+def _numbers(rows: Sequence[Mapping[str, Any]], kind: type) -> list[Any]:
+    try:
+        return [kind(row[LABEL]) for row in rows]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"Expected a number as the {LABEL} of every example. Received: "
+            f"{[row.get(LABEL) for row in rows][:5]}."
+        ) from error
+
+
+def _joined(answers: Answers, name: str) -> np.ndarray:
+    return np.concatenate([each[name] for each in answers])
+
+
+def _accuracy(name: str, answers: Answers, labels: list[Any]) -> float:
+    return np.mean(_joined(answers, name) == np.array(labels))
+
+
+def _correlation(answers: Answers, labels: list[Any]) -> float:
+    return np.corrcoef(_joined(answers, "score"), labels)[0, 1]
+
+
+def _log_probability(answers: Answers, labels: list[Any]) -> float:
+    counts = np.maximum(_joined(answers, "num_tokens") - 1, 0)
+    return np.sum(_joined(answers, "score") * counts) / np.sum(counts)

@@ -1,0 +1,65 @@
+"""What the signatures of all tasks share."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tokenization.input_transformations import bucket_lengths
+from serving.export.quantization import saved_variables
+
+ConcreteFunction: TypeAlias = Any  # of TensorFlow, which does not name it in public
+
+
+class Signatures(tf.Module):
+    """The signatures of a task's export, and what a SavedModel holds to compute them.
+
+    Args:
+        model: a task with a preprocessor.
+        sequence_length: the most tokens of a sequence.
+        int8: whether to store matrices in 8 bits; the model's own are rounded.
+
+    Attributes:
+        sequence_length: as above.
+    """
+
+    def __init__(self, model: RawTextTask, sequence_length: int, int8: bool = False) -> None:
+        super().__init__()
+        # Tracked, a model would bring all weights into the checkpoint a second time.
+        self._set_untracked(_model=model)
+        self.sequence_length = sequence_length
+        self._variables = saved_variables(model, int8)
+
+    def functions(self) -> dict[str, ConcreteFunction]:
+        """Returns the signatures by name; `compiled` makes them."""
+        raise NotImplementedError
+
+    def sample(self, length: int) -> dict[str, tf.Tensor]:
+        """Returns inputs of `serving_default` for an example of about so many tokens."""
+        raise NotImplementedError
+
+    def bucket_lengths(self) -> list[int]:
+        """Returns the lengths that sequences are padded to."""
+        return bucket_lengths(self.sequence_length)
+
+    def _set_untracked(self, **attributes: Any) -> None:
+        for name, value in attributes.items():
+            object.__setattr__(self, name, value)
+
+
+def compiled(
+    function: Callable[..., Mapping[str, tf.Tensor]], specs: Mapping[str, tf.TensorSpec]
+) -> ConcreteFunction:
+    """Returns a concrete function of named tensors; without XLA, which TF Serving does not have."""
+    return tf.function(function, autograph=False, jit_compile=False).get_concrete_function(**specs)
+
+
+def input_specs(function: ConcreteFunction) -> dict[str, tf.TensorSpec]:
+    """Returns the specs of a signature's inputs by name."""
+    return {spec.name: spec for spec in tf.nest.flatten(function.structured_input_signature)}
+
+
+def words(count: int) -> str:
+    """Returns a text of so many tokens: a full stop is one token in any vocabulary."""
+    return " ".join(["."] * count)

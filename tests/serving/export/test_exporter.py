@@ -1,0 +1,160 @@
+"""Versions count up, a failed export leaves nothing, and the command tells errors in a line."""
+
+import os
+import pathlib
+import runpy
+import shutil
+import sys
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpt1_keras
+from serving.export import export, exporter
+from serving.export.task_signatures import ClassSignatures
+from serving.server.servable import Servable
+
+
+@pytest.fixture
+def quick_save(monkeypatch):
+    """Makes saving a graph quick, for tests of what is around it."""
+
+    def save(module, path, signatures):
+        os.mkdir(path)
+        pathlib.Path(path, "saved_model.pb").write_bytes(b"graph")
+
+    monkeypatch.setattr(tf.saved_model, "save", save)
+    monkeypatch.setattr(ClassSignatures, "functions", lambda self: {})
+    monkeypatch.setattr(exporter, "readme", lambda *arguments: "")
+
+
+@pytest.fixture(scope="module")
+def model(make_classifier):
+    return make_classifier("single")
+
+
+def test_versions_count_up(tmp_path, model, quick_save):
+    output = tmp_path / "new" / "sentiment"
+    assert [export(model, output) for _ in range(3)] == [str(output / str(n)) for n in (1, 2, 3)]
+    assert sorted(child.name for child in output.iterdir()) == ["1", "2", "3"]
+    shutil.rmtree(output / "1")
+    assert export(model, str(output)) == str(output / "4")
+
+
+def test_versions_follow_the_highest(tmp_path, model, quick_save):
+    for name in ("9", "10", "latest", "5.old", "-70", "²"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "12").write_text("a file in the way")
+    assert export(model, tmp_path) == str(tmp_path / "13")
+
+
+def test_warmup_calls_the_model_by_a_given_name(tmp_path, model, quick_save, monkeypatch):
+    names = []
+    monkeypatch.setattr(
+        exporter,
+        "warmup_requests",
+        lambda signatures, functions, name: names.append(name) or [],
+    )
+    export(model, tmp_path, model_name="other")
+    export(model, tmp_path)
+    assert names == ["other", tmp_path.name]
+
+
+@pytest.mark.parametrize("step", ["save", "warmup"])
+def test_a_failed_export_leaves_nothing(tmp_path, model, quick_save, monkeypatch, step):
+    export(model, tmp_path)
+
+    def fail(*args, **kwargs):
+        raise OSError("No space left on device")
+
+    if step == "save":
+        monkeypatch.setattr(tf.saved_model, "save", fail)
+    else:
+        monkeypatch.setattr(exporter, "warmup_requests", fail)
+    with pytest.raises(OSError, match="No space left"):
+        export(model, tmp_path)
+    assert [child.name for child in tmp_path.iterdir()] == ["1"]
+
+
+def test_a_model_without_preprocessor(tmp_path, make_classifier):
+    model = make_classifier("single")
+    model.preprocessor = None
+    with pytest.raises(ValueError, match="needs its preprocessor"):
+        export(model, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_exported(tmp_path, tiny_backbone, tiny_tokenizer):
+    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, 32)
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer)
+    for other, name in (
+        (tiny_backbone, "GPT1Backbone"),
+        (gpt1_keras.GPT1CausalLM(lstm, preprocessor), "LSTMBackbone"),
+    ):
+        with pytest.raises(ValueError, match=f"Received: {name}"):
+            export(other, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def run_command(monkeypatch, capsys):
+    """A function that runs `python -m serving.export`: exit status, stdout and stderr."""
+
+    def run(preset, output):
+        arguments = ["serving.export", f"--model={preset}", f"--output={output}"]
+        monkeypatch.setattr(sys, "argv", arguments)
+        with pytest.raises(SystemExit) as caught, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*found in sys.modules")
+            runpy.run_module("serving.export", run_name="__main__")
+        captured = capsys.readouterr()
+        return caught.value.code, captured.out, captured.err
+
+    return run
+
+
+def test_the_command(tmp_path, model, run_command):
+    model.save_to_preset(tmp_path / "preset")
+    output = tmp_path / "exports" / "sentiment"
+    status, stdout, _ = run_command(tmp_path / "preset", output)
+    assert (status, stdout) == (0, f"{output / '1'}\n")
+    servable = Servable("sentiment", 1, output / "1")
+    found = servable.predict(
+        "serving_default", {"text": tf.make_tensor_proto(["a good film", "dull"])}
+    )
+    expected = keras.ops.softmax(model.predict_on_batch(["a good film", "dull"]))
+    np.testing.assert_allclose(found["scores"], expected, atol=1e-5, rtol=0)
+
+
+def test_the_command_without_a_model(tmp_path, run_command):
+    status, stdout, stderr = run_command(tmp_path / "nothing", tmp_path / "exports")
+    assert (status, stdout, stderr.count("\n")) == (1, "", 1)
+    assert stderr.startswith(f"error: {tmp_path / 'nothing'} is no ")
+    assert not list(tmp_path.iterdir())
+
+
+def damage(preset):
+    """Returns how the message begins."""
+    (preset / "task.json").write_text('{"module"')
+    return f"error: {preset / 'task.json'} does not describe a task: "
+
+
+def replace_by_what_has_no_export(preset):
+    tokenizer = gpt1_keras.GPT1Tokenizer.learn(["a b"], num_merges=1)
+    backbone = gpt1_keras.LSTMBackbone(tokenizer.vocabulary_size(), 8, 8, 16)
+    shutil.rmtree(preset)
+    lm = gpt1_keras.GPT1CausalLM(backbone, gpt1_keras.GPT1CausalLMPreprocessor(tokenizer))
+    lm.save_to_preset(preset)
+    return "error: A language model needs a GPT1Backbone to be exported. Received: LSTMBackbone.\n"
+
+
+@pytest.mark.parametrize("spoil", [damage, replace_by_what_has_no_export])
+def test_the_command_with_a_bad_model(tmp_path, model, run_command, spoil):
+    model.save_to_preset(tmp_path / "preset")
+    message = spoil(tmp_path / "preset")
+    status, stdout, stderr = run_command(tmp_path / "preset", tmp_path / "exports")
+    assert (status, stdout, stderr.count("\n")) == (1, "", 1)
+    assert stderr.startswith(message)
+    assert not (tmp_path / "exports").exists()

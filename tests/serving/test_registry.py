@@ -1,0 +1,129 @@
+"""A task of one's own is exported by one entry in the registry, and no other task is guessed."""
+
+import dataclasses
+import json
+import pathlib
+
+import keras
+import keras_hub
+import numpy as np
+import pytest
+from keras import ops
+
+import gpt1_keras
+from gpt1_keras.tasks.raw_text_task import RawTextTask
+from serving import registry
+from serving.export import export
+from serving.export.signatures import compiled
+from serving.export.task_signatures import TaskSignatures
+from serving.registry import TaskEntry, find_task, register_task
+from serving.tflite import convert
+
+TEXTS = ["a good film", "the staff were kind, and a dull one", ""]
+
+
+class TextEmbedder(RawTextTask, keras_hub.models.Task):
+    """A head of its own: a text's embedding is the mean of its tokens' projected states."""
+
+    backbone_cls = gpt1_keras.GPT1Backbone
+    preprocessor_cls = gpt1_keras.GPT1TextClassifierPreprocessor
+
+    def __init__(self, backbone, preprocessor=None, dim=8, **kwargs):
+        self.attach(backbone, preprocessor)
+        self.dim = dim
+        self.projection = keras.layers.Dense(dim, name="projection")
+        token_ids = backbone.input["token_ids"]
+        mask = keras.Input((None,), dtype="int32", name="padding_mask")
+        outputs = self._embed(backbone({"token_ids": token_ids}), mask)
+        inputs = {"token_ids": token_ids, "padding_mask": mask}
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+
+    def _embed(self, hidden_states, mask):
+        weights = ops.expand_dims(ops.cast(mask, "float32"), -1)
+        return ops.sum(self.projection(hidden_states) * weights, 1) / ops.sum(weights, 1)
+
+    def predict_outputs(self, inputs):
+        states = self.backbone({"token_ids": inputs["token_ids"]}, training=False)
+        return self._embed(states, inputs["padding_mask"])
+
+    def get_config(self):
+        return {**super().get_config(), "dim": self.dim}
+
+
+class EmbeddingSignatures(TaskSignatures):
+    """`embedding`, float `[batch, dim]`; and `embed`, a signature more, from text to it alone."""
+
+    def outputs(self, answers):
+        return {"embedding": answers}
+
+    def functions(self):
+        functions = super().functions()
+        texts = {field: self.text_spec(field) for field in self._preprocessor.fields}
+        return {**functions, "embed": compiled(self._embed_texts, texts)}
+
+    def _embed_texts(self, **texts):
+        return {"embedding": self._predict(**texts)["embedding"]}
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """The embedder, registered for one test."""
+    monkeypatch.setattr(registry, "_registered", {})
+    register_task(TextEmbedder, TaskEntry(EmbeddingSignatures))
+
+
+@pytest.fixture(scope="module")
+def embedder(tiny_tokenizer):
+    keras.utils.set_random_seed(0)
+    backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 24)
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
+    return TextEmbedder(backbone, preprocessor)
+
+
+def test_a_registered_task_is_exported(embedder, registered, run_cpp, tmp_path):
+    path = pathlib.Path(export(embedder, tmp_path))
+    expected = embedder.predict(np.array(TEXTS, object), verbose=0)
+    assert np.ptp(expected, axis=0).max() > 0.01  # texts differ
+    found = run_cpp(path, "serving_default", text=TEXTS)
+    np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
+    assert set(found) == {"embedding", "num_tokens", "truncated"}
+    found = run_cpp(path, "embed", text=TEXTS)
+    np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
+    assert list(found) == ["embedding"]
+    metadata = json.loads((path / "assets.extra" / "gpt1_keras.json").read_text())
+    assert metadata["task"] == "TextEmbedder"
+
+
+def test_what_an_entry_leaves_out_is_refused(embedder, registered, tmp_path):
+    with pytest.raises(ValueError, match="TextEmbedder cannot be validated: .* no metric"):
+        export(embedder, tmp_path / "export", validation=[{"text": "a", "label": "b"}])
+    with pytest.raises(ValueError, match="TextEmbedder cannot run on a device: .* device_graph"):
+        convert(embedder, tmp_path / "model.tflite")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unregistered_task_is_refused(embedder, tmp_path):
+    for write in export, convert:
+        with pytest.raises(ValueError) as caught:
+            write(embedder, tmp_path / "output")
+        assert str(caught.value) == (
+            "Expected a registered task: ClassOrScoreTask, GPT1TextSimilarity, GPT1MultipleChoice, "
+            "GPT1CausalLM. Received: TextEmbedder. To register it, call "
+            "serving.registry.register_task(TextEmbedder, TaskEntry(signatures=...))."
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_nearest_registered_class_counts(embedder, registered):
+    class Better(TextEmbedder):
+        pass
+
+    class Best(Better):
+        pass
+
+    best = Best(embedder.backbone, embedder.preprocessor)
+    entry = find_task(embedder)
+    assert find_task(best) is entry
+    register_task(Better, dataclasses.replace(entry))
+    assert find_task(best) is not entry and find_task(best) == entry
+    assert find_task(embedder) is entry
