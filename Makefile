@@ -1,5 +1,6 @@
 # make quickstart   set up, then fine-tune, export, serve and ask a small classifier
 # make test         set up, then lint, type check and all tests
+# make docs         set up, then the API reference, in docs/api
 # make bench        set up, then the measurements beside peers
 # ARGS passes options on: make quickstart ARGS="--task sst2 --data-dir DIR"
 
@@ -8,7 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test lint bench clean
+.PHONY: quickstart test lint docs bench clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/python -m examples.quickstart $(ARGS)
@@ -16,10 +17,16 @@ quickstart: $(VENV)/installed
 test: lint $(VENV)/installed-test
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
-lint: $(VENV)/installed-test
+lint: docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# `-m` takes the package of this folder; pdoc itself keeps imports from running programs, such as
+# the one by which Python learns the processor's name.
+docs: $(VENV)/installed-test
+	PDOC_ALLOW_EXEC=1 $(BIN)/python -m pdoc --docformat google --output-directory docs/api \
+	    gpt1_keras gpt1_keras.optimization.optimizer
 
 bench: $(VENV)/installed-test
 	$(BIN)/python -m benchmarks.tokenizer $(ARGS)
@@ -39,4 +46,4 @@ $(VENV)/installed-test: setup.py $(VENV)/bin/python
 	touch $(VENV)/installed $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) build docs/api *.egg-info
