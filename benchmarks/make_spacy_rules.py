@@ -2,7 +2,8 @@
 
     python -m benchmarks.make_spacy_rules WHEELS
 
-WHEELS holds spaCy's wheel; gpt1_keras/tokenization/normalization/original/build_resources.py says how to get it.
+WHEELS holds spaCy's wheel; `gpt1_keras.tokenization.normalization.original.build_resources` says
+how to get it.
 """
 
 import argparse

@@ -20,9 +20,8 @@ def settings():
 
 
 def test_every_file_is_installed(settings):
-    installed = {
-        path for name in settings["packages"] for path in (ROOT / name.replace(".", "/")).glob("*.py")
-    }
+    folders = [ROOT / name.replace(".", "/") for name in settings["packages"]]
+    installed = {path for folder in folders for path in folder.glob("*.py")}
     for package, patterns in settings["package_data"].items():
         installed.update(path for each in patterns for path in (ROOT / package).glob(each))
     files = {

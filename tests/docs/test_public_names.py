@@ -1,4 +1,4 @@
-"""The names that other people's scripts rely on: one leaves these lists only with a major version."""
+"""The names that other people's scripts rely on; only a major version may drop one."""
 
 import pathlib
 
