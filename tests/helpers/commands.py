@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from unittest import mock
 
-PACKAGES = ("training", "serving", "benchmarks")
+PACKAGES = ("training", "serving")
 
 
 class _Parsed(BaseException):
