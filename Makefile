@@ -1,7 +1,7 @@
-# make quickstart   set up, then fine-tune, export, serve and ask a small classifier
+# make quickstart   set up, then fine-tune, export, serve and query a small classifier
 # make test         set up, then lint, type check and all tests
 # make docs         set up, then the API reference, in docs/api
-# make bench        set up, then the measurements beside peers
+# make bench        set up, then the benchmarks beside peers
 # ARGS passes options on: make quickstart ARGS="--task sst2 --data-dir DIR"
 
 PYTHON ?= python3
@@ -15,15 +15,14 @@ quickstart: $(VENV)/installed
 	$(BIN)/python -m examples.quickstart $(ARGS)
 
 test: lint $(VENV)/installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# `-m` takes the package of this folder; pdoc itself keeps imports from running programs, such as
-# the one by which Python learns the processor's name.
+# Without PDOC_ALLOW_EXEC, imports that ask the system for its processor's name print warnings.
 docs: $(VENV)/installed-test
 	PDOC_ALLOW_EXEC=1 $(BIN)/python -m pdoc --docformat google --output-directory docs/api \
 	    gpt1_keras gpt1_keras.optimization.optimizer

@@ -1,4 +1,4 @@
-"""Plots the README's picture from figures of results.md: what pre-training on books is worth.
+"""Plots the README's picture from figures of results.md: what pre-training on books gains.
 
     python docs/plot_results.py
 
