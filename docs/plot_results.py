@@ -2,7 +2,7 @@
 
     python docs/plot_results.py
 
-It writes results.svg beside itself. tests/docs/test_readme.py looks for its figures in results.md.
+It writes results.svg beside itself. tests/docs/test_results.py finds its figures in results.md.
 """
 
 import pathlib
