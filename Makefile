@@ -1,6 +1,7 @@
-# make quickstart   set up, then fine-tune, export, serve and ask a small classifier
+# make quickstart   set up, then fine-tune, export, serve and query a small classifier
 # make test         set up, then lint, type check and all tests
-# make bench        set up, then the measurements beside peers
+# make docs         set up, then the API reference, in docs/api
+# make bench        set up, then the benchmarks beside peers
 # ARGS passes options on: make quickstart ARGS="--task sst2 --data-dir DIR"
 
 PYTHON ?= python3
@@ -8,18 +9,23 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test lint bench clean
+.PHONY: quickstart test lint docs bench clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/python -m examples.quickstart $(ARGS)
 
 test: lint $(VENV)/installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-lint: $(VENV)/installed-test
+lint: docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Without PDOC_ALLOW_EXEC, imports that ask the system for its processor's name print warnings.
+docs: $(VENV)/installed-test
+	PDOC_ALLOW_EXEC=1 $(BIN)/python -m pdoc --docformat google --output-directory docs/api \
+	    gpt1_keras gpt1_keras.optimization.optimizer
 
 bench: $(VENV)/installed-test
 	$(BIN)/python -m benchmarks.tokenizer $(ARGS)
@@ -39,4 +45,4 @@ $(VENV)/installed-test: setup.py $(VENV)/bin/python
 	touch $(VENV)/installed $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) build docs/api *.egg-info

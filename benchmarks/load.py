@@ -1,4 +1,4 @@
-"""A bounded load on a server: so many clients, each of which asks again once it has its answer."""
+"""A bounded load on a server: each of its clients sends the next request after the last answer."""
 
 import http.client
 import itertools
@@ -35,7 +35,7 @@ class GrpcLoad:
             self._requests.append(request)
 
     def client(self):
-        """A function that asks about one of the texts, by its number."""
+        """A function that requests the scores of one of the texts, by its index."""
         return lambda number: self._stub.Predict(self._requests[number], timeout=_TIMEOUT)
 
 
@@ -54,7 +54,7 @@ class HttpLoad:
         self._bodies = [json.dumps(document).encode() for document in documents]
 
     def client(self):
-        """A function that asks with one of the documents, by its number."""
+        """A function that sends one of the documents, by its index."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT)
         headers = {"Content-Type": "application/json"}
 
@@ -95,7 +95,7 @@ def measure(load, num_texts, concurrency, seconds=None, requests=None):
         load: `GrpcLoad` or `HttpLoad`.
         num_texts: how many texts it has; they are asked about in turn.
         concurrency: the number of clients.
-        seconds: float, after which no client asks again; or
+        seconds: float, after which no client sends another request; or
         requests: int, the number of requests.
 
     Returns:

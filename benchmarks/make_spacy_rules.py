@@ -2,7 +2,8 @@
 
     python -m benchmarks.make_spacy_rules WHEELS
 
-WHEELS holds spaCy's wheel; build_resources.py of the `original` normalization says how to get it.
+WHEELS holds spaCy's wheel; `gpt1_keras.tokenization.normalization.original.build_resources` says
+how to get it.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import pathlib
 from benchmarks.python_pipeline import RULES_FILE
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tokenization.normalization.original.build_resources import find_wheels
-from gpt1_keras.tokenization.normalization.original.build_spacy_rules import read_spacy_rules
+from gpt1_keras.tokenization.normalization.original.spacy_rules import read_spacy_rules
 
 
 def main():

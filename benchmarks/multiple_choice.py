@@ -1,4 +1,4 @@
-"""Multiple choice with the shared beginning read once, beside every answer read alone.
+"""Multiple choice: the shared prefix read once, beside every choice read alone.
 
     python -m benchmarks.multiple_choice --data-dir DIR --tokenizer DIR
 
@@ -28,7 +28,7 @@ from training.datasets.tasks import TASKS
 def main():
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.multiple_choice",
-        description="Questions per second, with the shared beginning read once and every time.",
+        description="Questions per second, with the shared prefix read once and every time.",
     )
     add = parser.add_argument
     add(
@@ -91,14 +91,14 @@ def _together(chooser, length):
 
 
 def _alone(chooser, length):
-    """Each answer behind a beginning of its own: `(prepare, score)`."""
+    """Each choice after a prefix of its own: `(prepare, score)`."""
 
     def prepare(tree):
         rows = []
         for ids, branches in zip(tree["token_ids"], tree["branches"]):
-            beginning = ids[branches == 0]
+            prefix = ids[branches == 0]
             for number in range(1, int(tf.reduce_max(branches)) + 1):
-                rows.append(tf.concat([beginning, ids[branches == number]], axis=0))
+                rows.append(tf.concat([prefix, ids[branches == number]], axis=0))
         rows = tf.ragged.stack(rows).with_row_splits_dtype(tf.int64)
         return pad(rows, chooser.preprocessor.tokenizer, length)
 

@@ -75,7 +75,7 @@ def enough_for(preprocessor, examples):
 
 
 def measure(folder, names, block):
-    """Lets the peers work in turns; gives each one's milliseconds a text, bytes and classes."""
+    """Lets the peers take turns; returns each one's milliseconds per text, bytes and classes."""
     os.environ.update(ONE_THREAD)  # theirs, as this process has made its threads
     workers = {
         name: Worker("on_device_peers", name, "--folder", folder, "--block", block)
@@ -108,7 +108,7 @@ def main():
     tasks = [name for name, task in TASKS.items() if task.kind == CLASSIFICATION]
     parser.add_argument("--task", required=True, choices=tasks)
     parser.add_argument("--data-dir", help="folder of prepared TensorFlow Datasets")
-    parser.add_argument("--limit-examples", type=int, help="how many to draw (default: all)")
+    parser.add_argument("--limit-examples", type=int, help="how many to sample (default: all)")
     parser.add_argument(
         "--sequence-length",
         type=int,

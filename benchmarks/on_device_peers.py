@@ -99,7 +99,7 @@ def _onnx(folder, job):
 
 
 def _torch_model(folder):
-    """Hugging Face's decoder with the classifier's head, ids `[1, length]` to logits."""
+    """Hugging Face's model with the classifier's head: ids `[1, length]` to logits."""
     import torch
     from transformers import OpenAIGPTModel
     from transformers.pytorch_utils import Conv1D

@@ -27,7 +27,7 @@ _DATA_SETS = ("glue/sst2", "glue/cola", "glue/rte", "race/middle", "snli")
 
 
 class Reference:
-    """The Python pipeline with Hugging Face's byte-pair encoding behind it: text to ids.
+    """The Python pipeline followed by Hugging Face's byte-pair encoding: text to ids.
 
     Args:
         vocabulary, merges: paths of the original files.

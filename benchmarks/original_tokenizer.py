@@ -4,9 +4,9 @@
 
 DIR holds books/ and tfds/. Ours is a reloaded SavedModel from strings to ids. The pipeline is ftfy,
 text_standardize, spaCy 2.0's rules and byte-pair encoding, and remembers the words that it has
-seen. Where spaCy is installed, a second one has its tokenizer in the rules' place. All see the same
-texts, in turns. Of each text the least time of all rounds counts, as other processes disturb the
-others; figures are medians over the texts.
+seen. If spaCy is installed, a second pipeline uses its tokenizer instead of the rules. All take
+turns on the same texts. The fastest round of each text counts, because other processes disturb the
+rest; figures are medians over the texts.
 """
 
 import argparse

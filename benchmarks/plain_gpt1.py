@@ -1,6 +1,6 @@
 """GPT-1 as one writes it with Keras' own layers, to measure the library's against.
 
-The same decoder, logits included: what it computes is compared in a test. It is meant to stay
+The same model, logits included: a test compares what it computes. It is meant to stay
 plain, however the library's changes.
 """
 

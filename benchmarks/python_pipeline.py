@@ -34,7 +34,7 @@ class SpacyTokenizer:
         self._exceptions = {**curly, **rules["exceptions"]}
 
     def __call__(self, text):
-        """The tokens of a text, a list of str; white space but single blanks is a token, too."""
+        """The tokens of a text, a list of str; other white space than single spaces is a token."""
         tokens = []
         for space, chunk in re.findall(r"(\s+)|(\S+)", text):
             # A blank goes with the token before it.

@@ -44,7 +44,7 @@ class Machines:
 
 
 def estimate(machines, tokens):
-    """Rows of the table: GPUs, windows an update, updates, ms an update, hours, euros."""
+    """Rows of the table: GPUs, windows per update, updates, ms per update, hours, euros."""
     rows = []
     for gpus, windows in ((1, WINDOWS), (8, WINDOWS), (64, WINDOWS), (64, 8 * WINDOWS)):
         updates = -(-tokens // (windows * LENGTH))
@@ -77,7 +77,7 @@ def main():
     options = vars(parser.parse_args())
     tokens = int(options.pop("tokens"))
     print(f"{tokens * flops_per_token(SIZES['paper'], LENGTH):.3g} FLOPs in all\n")
-    header = ["GPUs", "windows an update", "updates", "ms an update", "hours", "euros"]
+    header = ["GPUs", "windows per update", "updates", "ms per update", "hours", "euros"]
     print(table(header, estimate(Machines(**options), tokens)))
 
 

@@ -1,4 +1,4 @@
-"""Requests a second, latencies and memory of served models, beside a peer, in one run.
+"""Requests per second, latencies and memory of served models, beside a peer, in one run.
 
     python -m benchmarks.serving --data-dir DIR --tokenizer DIR
 
@@ -6,7 +6,7 @@ Ours is an export under `serving.server`, over gRPC and REST, with batching insi
 without; the peer is Hugging Face's torch model with its fast tokenizer behind a plain FastAPI
 endpoint. Both have the same size and random weights, and get one text a request: sentences of SST-2
 and passages of RACE, mixed. They are asked in turns, by 1, 8 and 32 clients at once. With --export,
-exports of yours are served in place of ours. With --soak, many requests go to the first, and its
+your exports are served instead of ours. With --soak, many requests go to the first, and its
 memory is watched. The machine must be idle.
 """
 
@@ -76,7 +76,7 @@ def main():
 def _parser():
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.serving",
-        description="Requests a second, latencies and memory of served models beside a peer.",
+        description="Requests per second, latencies and memory of served models beside a peer.",
     )
     parser.add_argument("--data-dir", help="folder of TensorFlow Datasets with SST-2 and RACE")
     parser.add_argument(
@@ -88,7 +88,7 @@ def _parser():
         action="append",
         default=[],
         metavar="NAME=DIR",
-        help="base path of an export with one `text` input, in place of a random model; may be "
+        help="base path of an export with one `text` input, instead of a random model; may be "
         "given several times",
     )
     parser.add_argument("--seconds", type=float, default=20, help="of a measurement (default: 20)")
@@ -110,7 +110,7 @@ def mixed_texts(data_dir):
 
 
 def random_exports(size, tokenizer, folder):
-    """Exports a classifier with random weights; gives base paths by name."""
+    """Exports a classifier with random weights; returns base paths by name."""
     tokenizer = gpt1_keras.GPT1Tokenizer(
         f"{tokenizer}/encoder_bpe_40000.json", f"{tokenizer}/vocab_40000.bpe"
     )
@@ -139,7 +139,7 @@ def _process(module, *arguments, stdout=None):
 
 @contextlib.contextmanager
 def serving(path):
-    """Serves an export in a process; gives the process and its ports."""
+    """Serves an export in a process; returns the process and its ports."""
     rest_port = _free_port()
     arguments = ["--model_name=model", f"--model_base_path={path}", "--port=0"]
     arguments += [f"--rest_api_port={rest_port}"]
@@ -170,7 +170,7 @@ def _free_port():
 
 
 def _compare(loads, processes, options):
-    """Measures all servers in turns; gives the rows of the table."""
+    """Measures all servers in turns; returns the rows of the table."""
     rows = []
     for concurrency in _CONCURRENCIES:
         for load in loads.values():  # what is new to a server is not measured

@@ -1,11 +1,11 @@
-"""What the measurements of the model share: its sizes, and the machine they ran on."""
+"""What the benchmarks share: the model's sizes, the machine, tables."""
 
 import importlib.metadata
 import os
 import pathlib
 import platform
 
-# Written out, so that a process without TensorFlow can have them; "paper" and "micro" are the
+# Written out, so that a process without TensorFlow can read them; "paper" and "micro" are the
 # presets gpt1_paper and gpt1_micro.
 SIZES = {
     "paper": {
@@ -41,7 +41,7 @@ def describe():
         if line.startswith("model name")
     ]
     versions = [f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES]
-    processor = names[0] if names else platform.machine()  # ARM kernels give no name
+    processor = names[0] if names else platform.machine()  # ARM kernels do not name it
     return f"{processor}, {cores()} cores; Python {platform.python_version()}, " + ", ".join(
         versions
     )
@@ -61,7 +61,7 @@ def hugging_face_config(size):
 
 
 def table(header, rows):
-    """A Markdown table of cells as strings, the columns aligned to be read as they stand."""
+    """A Markdown table of cells as strings, with aligned columns."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [header, ["-" * width for width in widths], *rows]
     return "\n".join(

@@ -24,7 +24,7 @@ from training.evaluation.throughput import flops_per_token
 
 # The first step traces and compiles, the second fills caches and arenas.
 _WARMUP_STEPS = 2
-# What each of ours is set beside. The plain one's memory counts too, so it is in the same mode.
+# What each of ours is compared with. The plain one's memory counts too, so it is in the same mode.
 _RIVALS = {
     "ours_graph": ("plain_graph", "hugging_face", "keras_hub_graph", "keras_hub_xla"),
     "ours_xla": ("plain_xla", "hugging_face", "keras_hub_graph", "keras_hub_xla"),
@@ -44,7 +44,7 @@ class Duel:
         batch, length: ints.
         names: of ours and of the rival.
         seconds: of their steps, two lists.
-        products: GFLOP/s of the fastest matrix product beside each of these steps, a list.
+        products: GFLOP/s of the fastest matrix product next to each of these steps, a list.
         summaries: of both, dicts of bytes.
     """
 
@@ -114,7 +114,7 @@ def _names(text):
     names = text.split(",")
     for name in names:
         if name not in COMPETITORS:
-            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(COMPETITORS)}")
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(COMPETITORS)}")
     return names
 
 
@@ -220,16 +220,16 @@ def _own_memory(summary):
 
 _NOTES = """\
 - "of product" is the share of the fastest matrix product of that dtype, of either framework,
-  measured beside each step. What counts are the model's FLOPs: per token 6 (weights of the blocks'
+  measured next to each step. It counts the model's FLOPs: per token 6 (weights of the blocks'
   matrices + vocabulary x width) + 12 layers x width x length. The last term is attention's two
-  products, without credit for the half that causality makes needless. Work done twice to save
+  products, without credit for the half that causality makes needless. Recomputation to save
   memory does not count.
-- "speed" is the median ratio of steps that followed each other. Peak memory is the largest resident
-  memory of the process, which does nothing else; "less imports" takes off what it was after the
+- "speed" is the median ratio of neighbouring steps. Peak memory is the largest resident
+  memory of the process, which does nothing else; "less imports" subtracts what it was after the
   imports.
 - All train with dropout 0.1, AdamW (ours: the paper's Adam), gradients clipped to norm 1, on random
   ids, and without metrics. Hugging Face's is eager torch with the fused AdamW; its bfloat16 is
-  autocast's, the others' is `mixed_bfloat16`. On a CPU, graph is what Keras takes by default.
+  autocast's, the others' is `mixed_bfloat16`. On a CPU, graph is Keras's default.
 - KerasHub's is GPT-2 of the same size. "plain" is `benchmarks/plain_gpt1.py`, the same decoder of
   stock Keras layers, in the same mode as ours."""
 

@@ -1,7 +1,7 @@
-"""Processes that work in turns, so that a machine whose speed changes is the same to all.
+"""Processes that take turns, so that a machine's changing speed affects all alike.
 
-A process that takes turns waits for a line on its standard input before each, and answers with a
-line of JSON on its standard output after it; behind the last turn comes one more, its summary.
+Before each turn, a process waits for a line on its standard input; after it, it answers with a line
+of JSON on its standard output. After the last turn comes one more line, its summary.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-_REST = 0.3  # seconds, as threads spin for a while when their work is done
+_REST = 0.3  # seconds, because threads spin for a while after their work
 
 
 class Turns:
@@ -34,14 +34,14 @@ def tell(**facts):
 
 
 class Worker:
-    """The side of the process that gives the turns.
+    """The side of the process that hands out the turns.
 
     Args:
         module: str, a module of `benchmarks`.
         *arguments: its arguments.
 
     Raises:
-        RuntimeError: from `turn` and `summary`, if the process has died; it holds what it said.
+        RuntimeError: from `turn` and `summary`, if the process has died; with what it printed.
     """
 
     def __init__(self, module, *arguments):
@@ -58,13 +58,13 @@ class Worker:
     def turn(self):
         """Lets the process work, and returns its facts, a dict."""
         time.sleep(_REST)
-        with contextlib.suppress(BrokenPipeError):  # a dead process answers nothing, too
+        with contextlib.suppress(BrokenPipeError):  # a dead process does not read
             self._process.stdin.write("\n")
             self._process.stdin.flush()
         return self._read()
 
     def summary(self):
-        """What the process tells behind its last turn, a dict."""
+        """What the process reports after its last turn, a dict."""
         return self._read()
 
     def stop(self):

@@ -2,11 +2,10 @@
 
     python -m benchmarks.warmup --data-dir DIR --tokenizer DIR
 
-Starts `serving.server` on an export, by default of a classifier with random weights, and asks it,
-one request after the other, about sentences of SST-2 and passages of RACE, mixed: first for its
-first ten answers, of as many lengths, then for many more. Warm-up requests should have left nothing
-for the first clients to wait for: the slowest of the first ten against the same ten texts asked
-again later, of which the 99th percentile is taken. With --without, it also starts the same export
+Starts `serving.server` on an export, by default of a classifier with random weights, and sends it,
+one after the other, sentences of SST-2 and passages of RACE, mixed: first ten of as many lengths,
+then many more. After the warm-up requests the first clients should wait for nothing: the slowest of
+the first ten answers is compared with the 99th percentile of the same ten texts sent again later. With --without, it also starts the same export
 without its warm-up requests. The machine must be idle.
 """
 
@@ -61,7 +60,7 @@ def _parser():
     parser.add_argument("--tokenizer", help="folder of encoder_bpe_40000.json and vocab_40000.bpe")
     parser.add_argument("--size", choices=SIZES, default="paper", help="default: paper")
     parser.add_argument(
-        "--export", metavar="DIR", help="base path of an export of one text, in place of these two"
+        "--export", metavar="DIR", help="base path of an export of one text, instead of these two"
     )
     parser.add_argument("--without", action="store_true", help="also start it without warm-up")
     parser.add_argument("--starts", type=int, default=3, help="of the server (default: 3)")

@@ -1,11 +1,11 @@
-"""The whole line in one script: sentences, a small GPT-1, an export, a served answer.
+"""From sentences to a served answer: trains, exports, serves and queries a small GPT-1.
 
-    python -m examples.quickstart                                     # the sentences beside it
+    python -m examples.quickstart                                     # the sentences that ship
     python -m examples.quickstart --task sst2 --data-dir DIR          # genuine SST-2
 
-It trains a small decoder twice, from random weights and from weights pre-trained on books: the
+It trains a small GPT-1 twice, from random weights and from weights pre-trained on books: the
 difference is the paper's point. It exports the latter, serves it on a free port of this machine,
-asks three questions over gRPC, prints the answers and stops the server.
+classifies three texts over gRPC, prints the answers and stops the server.
 """
 
 import argparse
@@ -33,8 +33,8 @@ QUESTIONS = [
 ]
 
 
-def train_on_sentences(load_weights):
-    """Trains on the sentences that ship with the project; gives the model and its accuracy."""
+def train_on_sentences(load_weights: bool) -> tuple[keras.Model, float]:
+    """Trains on the sentences that ship with the project; returns the model and its accuracy."""
     with open(SENTENCES, newline="") as file:
         rows = list(csv.DictReader(file))
     texts, labels = [row["text"] for row in rows], [row["label"] for row in rows]
@@ -49,8 +49,10 @@ def train_on_sentences(load_weights):
     return classifier, accuracy
 
 
-def train_on_task(task, data_dir, output, load_weights):
-    """Trains with the fine-tuning program; gives the best model and its validation score."""
+def train_on_task(
+    task: str, data_dir: str | None, output: str, load_weights: bool
+) -> tuple[keras.Model, float]:
+    """Trains with the fine-tuning program; returns the best model and its validation score."""
     start = {"preset": PRESET} if load_weights else {"config": "gpt1_tiny", "tokenizer": PRESET}
     result = finetune(
         FinetuneOptions(task=task, epochs=1, learning_rate=5e-4, **start), output, data_dir=data_dir
@@ -58,18 +60,20 @@ def train_on_task(task, data_dir, output, load_weights):
     return gpt1_keras.GPT1TextClassifier.from_preset(f"{output}/best"), result["score"]
 
 
-def train(options, output, load_weights):
-    """Trains on what was asked for; gives the model and its accuracy."""
+def train(
+    options: argparse.Namespace, output: str, load_weights: bool
+) -> tuple[keras.Model, float]:
+    """Trains on the chosen task; returns the model and its accuracy."""
     print("\nFrom the pre-trained weights:" if load_weights else "From random weights:")
     if options.task == "sentences":
         return train_on_sentences(load_weights)
     return train_on_task(options.task, options.data_dir, output, load_weights)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m examples.quickstart",
-        description="Train, export, serve and ask a small text classifier.",
+        description="Train, export, serve and query a small text classifier.",
     )
     parser.add_argument(
         "--task",
@@ -78,7 +82,7 @@ def main():
         help="what to train on: sentences that ship with the project, or genuine SST-2",
     )
     parser.add_argument("--data-dir", help="with --task sst2: prepared TensorFlow Datasets")
-    parser.add_argument("--output", help="folder to keep the model and the export in")
+    parser.add_argument("--output", help="folder for model and export (default: temporary)")
     options = parser.parse_args()
 
     started = time.monotonic()

@@ -3,6 +3,11 @@
 A program is a function whose parameters are dataclasses of options:
 
 ```python
+import dataclasses
+import sys
+
+from gpt1_keras.cli import option, program
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     corpus: str = option("folder that training.corpus wrote")

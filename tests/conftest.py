@@ -1,5 +1,6 @@
 """What all tests share: paths of data, small models, and runs in the C++ runtime."""
 
+import collections
 import contextlib
 import gc
 import json
@@ -22,6 +23,12 @@ gc.set_threshold(100_000, 50, 1000)
 # Real data sets, the original BPE files and the C++ runner are outside the repository.
 SHARED = pathlib.Path(os.environ.get("GPT1_KERAS_SHARED", "../shared")).absolute()
 DATA = SHARED / "data"
+
+
+def pytest_collection_modifyitems(items):
+    """Puts files with slow tests first: started last, one would leave a core idle at the end."""
+    slow = collections.Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])  # stable: files stay whole, in order
 
 
 def _require(path):

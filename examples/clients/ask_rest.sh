@@ -5,7 +5,7 @@
 set -eu
 model="$1/v1/models/$2"
 
-curl -sS --fail-with-body "$model" # is it there, and in which versions?
+curl -sS --fail-with-body "$model" # its versions and their states
 echo
 
 curl -sS --fail-with-body "$model:predict" \

@@ -14,7 +14,7 @@ class TextScorer(assets: AssetManager, asset: String, private val maxBytes: Int 
 
     /** The probability of each class. Not for two threads at once. */
     fun score(input: String): FloatArray {
-        val bytes = input.toByteArray() // UTF-8; that Kotlin's bytes have a sign does no harm
+        val bytes = input.toByteArray() // UTF-8; the sign of Kotlin's bytes does no harm
         text.writeInt(IntArray(maxBytes) { if (it < bytes.size) bytes[it].toInt() else 0 })
         model.run(mapOf("text" to text), outputs, SIGNATURE)
         return outputs.getValue("scores").readFloat()

@@ -1,5 +1,5 @@
-// Scores what is typed, with the classifier in model.tflite; see docs/on_device.md.
-// index.html?text=... begins with a text.
+// Scores the typed text with the classifier in model.tflite; see docs/on_device.md.
+// index.html?text=... starts with that text.
 
 import { loadAndCompile, loadLiteRt, Tensor } from '@litertjs/core';
 import { readMetadata } from './metadata.js';
@@ -21,7 +21,7 @@ async function start() {
     const texts = Object.fromEntries(fields.map((field) => [field.name, field.value]));
     const { scores, num_tokens, truncated } = await score(model, texts, metadata.max_bytes);
     const milliseconds = (performance.now() - started).toFixed(1);
-    drawScores(metadata.class_names, scores);
+    showScores(metadata.class_names, scores);
     status.textContent =
       `${num_tokens[0]} tokens${truncated[0] ? ', truncated' : ''}; ${milliseconds} ms; ` +
       `the file has ${(bytes.length / 1e6).toFixed(1)} MB`;
@@ -30,7 +30,7 @@ async function start() {
   await show();
 }
 
-/** Runs the signature `text` on strings by field; gives the outputs as typed arrays by name. */
+/** Runs the signature `text` on strings by field; returns the outputs as typed arrays by name. */
 async function score(model, texts, maxBytes) {
   const inputs = {};
   for (const [name, text] of Object.entries(texts)) {
@@ -58,7 +58,7 @@ function addField(name, onInput) {
   return area;
 }
 
-function drawScores(classNames, scores) {
+function showScores(classNames, scores) {
   const rows = classNames.map((name, i) => {
     const row = Object.assign(document.createElement('div'), { className: 'score' });
     const bar = Object.assign(document.createElement('div'), { className: 'bar' });

@@ -11,7 +11,7 @@ export function readMetadata(bytes, name = 'gpt1_keras') {
   const u32 = (at) => view.getUint32(at, true);
   const u64 = (at) => Number(view.getBigUint64(at, true));
   const follow = (at) => at + u32(at);
-  // The place of a table's field, or 0 where it is left out.
+  // The offset of a table's field, or 0 if it is absent.
   const field = (table, number) => {
     const vtable = table - view.getInt32(table, true);
     const slot = 4 + 2 * number;
@@ -29,7 +29,7 @@ export function readMetadata(bytes, name = 'gpt1_keras') {
     if (decode(key + 4, u32(key)) !== name) continue;
     const buffers = follow(field(model, BUFFERS));
     const buffer = follow(buffers + 4 + 4 * u32(field(entry, BUFFER)));
-    // Large buffers may lie behind the FlatBuffer.
+    // Large buffers may follow the FlatBuffer.
     const offset = field(buffer, OFFSET) && u64(field(buffer, OFFSET));
     if (offset) return JSON.parse(decode(offset, u64(field(buffer, SIZE))));
     const data = follow(field(buffer, DATA));

@@ -4,7 +4,7 @@
  *
  * The library is in Android's and iOS's packages of LiteRT, and in Python's: in the folder of
  * `ai_edge_litert`. That one comes without headers, so what is used of them is declared here; where
- * you have them, include "litert/c/litert_compiled_model.h" and its neighbours in its place.
+ * you have them, include "litert/c/litert_compiled_model.h" and its neighbours instead.
  */
 
 #include <stdbool.h>
@@ -99,11 +99,11 @@ static const char* find_text(int argc, char** argv, const char* name) {
   for (int i = 2; i < argc; i++) {
     if (strncmp(argv[i], name, length) == 0 && argv[i][length] == '=') return argv[i] + length + 1;
   }
-  fprintf(stderr, "The model wants a text named %s.\n", name);
+  fprintf(stderr, "The model takes a text named %s.\n", name);
   exit(2);
 }
 
-/* Writes UTF-8 into an int32 buffer, with zeros behind. What does not fit is left out. */
+/* Writes UTF-8 into an int32 buffer, followed by zeros. What does not fit is dropped. */
 static void write_text(LiteRtTensorBuffer buffer, const char* text) {
   size_t size, length = strlen(text);
   int32_t* slots;

@@ -1,14 +1,14 @@
-"""The measurements of the model: that they run, and that they compare like with like."""
+"""The benchmarks run, and compare like with like."""
 
 import pathlib
 import re
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 import gpt1_keras
+from benchmarks import generation, training_step
 from benchmarks.plain_gpt1 import plain_gpt1
 from benchmarks.setting import SIZES
 from benchmarks.training_step import Duel
@@ -19,14 +19,17 @@ from training.evaluation.throughput import flops_per_token
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def run(module, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{module}", "--size", "micro", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=ROOT,
-    )
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs a benchmark at the smallest size in this process; returns what it prints."""
+    monkeypatch.chdir(ROOT)  # where it starts processes that import `benchmarks`
+
+    def run(module, *arguments):
+        monkeypatch.setattr(sys, "argv", [module.__name__, "--size", "micro", *arguments])
+        module.main()
+        return capsys.readouterr().out
+
+    return run
 
 
 def rows_of(report):
@@ -36,13 +39,12 @@ def rows_of(report):
 
 
 @pytest.mark.slow
-def test_tables_of_the_training_step(tmp_path):
+def test_tables_of_the_training_step(run, tmp_path):
     report = tmp_path / "report.md"
     names = ["ours_graph", "plain_graph"]
     arguments = ["--only", ",".join(names), "--batches", "2x32", "--steps", "2"]
-    process = run("training_step", *arguments, "--output", str(report))
-    assert process.returncode == 0, process.stderr
-    assert report.read_text() in process.stdout
+    printed = run(training_step, *arguments, "--output", str(report))
+    assert report.read_text() in printed
 
     rows = [row for row in rows_of(report.read_text()) if row[0] == "2 x 32"]
     assert [row[:3] for row in rows] == [
@@ -92,16 +94,15 @@ def test_a_worker_that_dies_says_why():
         worker.stop()
 
 
-def test_an_unknown_competitor():
-    process = run("training_step", "--only", "ours")
-    assert process.returncode == 2
-    assert "'ours' is none of ours_xla, ours_graph" in process.stderr
+def test_an_unknown_competitor(run, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        run(training_step, "--only", "ours")
+    assert stopped.value.code == 2
+    assert "'ours' is not one of ours_xla, ours_graph" in capsys.readouterr().err
 
 
-def test_generation_writes_the_same_tokens():
-    process = run("generation", "--tokens", "8", "--rounds", "1")
-    assert process.returncode == 0, process.stderr
-    rows = rows_of(process.stdout)[2:]
+def test_generation_writes_the_same_tokens(run):
+    rows = rows_of(run(generation, "--tokens", "8", "--rounds", "1"))[2:]
     assert [row[:2] for row in rows] == [
         [batch, name]
         for batch in ("1", "8")

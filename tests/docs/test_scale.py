@@ -1,9 +1,7 @@
-"""docs/scale.md is what the arithmetic gives, its commands are there, and its job is valid."""
+"""docs/scale.md has the table that the arithmetic gives, commands that parse, and a valid job."""
 
 import json
 import pathlib
-import re
-import shlex
 import subprocess
 
 import kubernetes_validate
@@ -12,10 +10,10 @@ import yaml
 
 import gpt1_keras
 from benchmarks.scale import PARAMETERS, Machines, estimate
-from training import corpus, pretrain
+from tests.helpers.commands import commands_of, parse
 
 ROOT = pathlib.Path(__file__).parents[2]
-DOCUMENT = (ROOT / "docs/scale.md").read_text()
+PAGE = ROOT / "docs/scale.md"
 JOB = ROOT / "training/deploy/pretrain-job.yaml"
 TOKENS = 10**11
 
@@ -23,7 +21,7 @@ TOKENS = 10**11
 def test_the_table():
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in DOCUMENT.splitlines()
+        for line in PAGE.read_text().splitlines()
         if line.startswith("|")
     ]
     assert rows[2:] == estimate(Machines(), TOKENS)
@@ -39,18 +37,8 @@ def test_the_time_of_an_update_by_hand():
     assert Machines().step_seconds(2, 64) == pytest.approx(seconds, rel=1e-3)
 
 
-def parse(command):
-    """The arguments of one of our programs, as it takes them."""
-    words = shlex.split(command)
-    program = words[words.index("-m") + 1]
-    arguments = words[words.index("-m") + 2 :]
-    parsers = {"training.corpus": corpus._parser, "training.pretrain": pretrain._parser}
-    return parsers[program]().parse_args(arguments)
-
-
 def test_the_commands():
-    block = re.search(r"```\n(.*?)```", DOCUMENT, re.S)[1].replace("\\\n", "")
-    commands = [parse(line) for line in block.splitlines() if not line.startswith("#")]
+    commands = [parse(command) for command in commands_of(PAGE)]
     assert len(commands) == 3
     for arguments in commands[1:]:
         assert arguments.steps == -(-TOKENS // (arguments.batch_size * 512))
@@ -70,7 +58,7 @@ def test_the_job_fits_the_schemas_of_kubernetes(version, job):
         kubernetes_validate.validate({**job[1], "spec": {"template": 1}}, version, strict=True)
 
 
-def test_the_job_s_workers_find_each_other_and_run_a_command_that_is_there(job):
+def test_the_job_s_workers_find_each_other_and_run_a_command_that_parses(job):
     service, job = job
     name, spec = job["metadata"]["name"], job["spec"]
     template = spec["template"]["spec"]

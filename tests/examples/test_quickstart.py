@@ -1,4 +1,4 @@
-"""The quickstart runs the whole line, from a clone and without a network."""
+"""The quickstart works from a clone, without a network."""
 
 import csv
 import re
@@ -19,7 +19,7 @@ def test_sentences_are_balanced_and_distinct():
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """Reaching for another machine is an error."""
+    """Makes a connection to another machine an error."""
     connect = socket.socket.connect
 
     def only_here(self, address):

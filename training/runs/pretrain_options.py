@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from gpt1_keras.presets import configuration
 from gpt1_keras.cli import check_at_least_one
+from gpt1_keras.presets import configuration
 
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
 

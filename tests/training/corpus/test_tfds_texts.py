@@ -60,7 +60,7 @@ def test_known_data_sets_find_their_text(
     build_data_set(
         tmp_path / "tfds",
         name,
-        {split: {key: rows for key in fields} for split, rows in texts.items()},
+        {split: dict.fromkeys(fields, rows) for split, rows in texts.items()},
         {key: tfds.features.Text() for key in fields},
         version=version,
     )

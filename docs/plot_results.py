@@ -1,0 +1,61 @@
+"""Plots the README's picture from figures of results.md: what pre-training on books gains.
+
+    python docs/plot_results.py
+
+It writes results.svg beside itself. tests/docs/test_results.py finds its figures in results.md.
+"""
+
+import pathlib
+
+import matplotlib
+from matplotlib.axes import Axes
+
+from training.evaluation.plots import BLUE, ORANGE, new_axes, save
+
+PERPLEXITY = {"trigram": 90.9, "LSTM": 90.2, "GPT-1": 60.0}
+ACCURACY = {  # labelled sentences: with pre-training, without
+    "240\nquickstart": (90.4, 72.5),
+    "8,000\nSST-2": (74.5, 50.9),
+    "20,000\nSST-2": (79.1, 76.8),
+}
+WIDTH = 0.38
+
+
+def plot_perplexity(axes: Axes) -> None:
+    bars = axes.barh(list(PERPLEXITY), list(PERPLEXITY.values()), color=["0.7", "0.7", BLUE])
+    axes.bar_label(bars, fmt="%.1f", padding=4)
+    axes.set_title("Perplexity of 19 unseen novels\n(lower is better)")
+    axes.set_xlim(0, 105)
+
+
+def plot_accuracy(axes: Axes) -> None:
+    positions = range(len(ACCURACY))
+    for side, (name, color) in enumerate(
+        [("pre-trained on books", BLUE), ("from random weights", ORANGE)]
+    ):
+        bars = axes.bar(
+            [position + (side - 0.5) * WIDTH for position in positions],
+            [scores[side] for scores in ACCURACY.values()],
+            WIDTH,
+            color=color,
+            label=name,
+        )
+        axes.bar_label(bars, fmt="%.1f", padding=2)
+    axes.set_xticks(positions, list(ACCURACY))
+    axes.axhline(50, color="0.4", linestyle="--", linewidth=1, label="guessing")
+    axes.set_title("Sentiment accuracy, %, by number of\nlabelled sentences (higher is better)")
+    axes.set_ylim(0, 124)
+    axes.set_yticks(range(0, 101, 25))
+    axes.legend(edgecolor="none", loc="upper center", ncols=3, fontsize="small")
+
+
+def main() -> None:
+    matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text: a tenth of the size
+    figure, (left, right) = new_axes(10, 3.6, columns=2)
+    plot_perplexity(left)
+    plot_accuracy(right)
+    save(figure, pathlib.Path(__file__).with_name("results.svg"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The Python examples in the pages and in the docstrings run as they stand."""
+
+import contextlib
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from pytest_examples import CodeExample, EvalExample, find_examples
+
+import gpt1_keras
+
+ROOT = pathlib.Path(__file__).parents[2]
+SOURCES = [ROOT / name for name in ("README.md", "docs", "gpt1_keras", "training", "serving")]
+# By what stands in an example: why it is not run here.
+NOT_RUN = {
+    "ai_edge_litert": "tests/examples/test_on_device.py runs it",
+    'read_metadata("sst2.tflite")': "tests/serving/tflite/test_convert.py reads metadata",
+    "GPT1Backbone()": "the paper's size takes seconds to build",
+    "load_openai": "tests/gpt1_keras/convert/test_openai.py runs it",
+}
+
+
+def identify(example: CodeExample) -> str:
+    return f"{example.path.relative_to(ROOT)}:{example.start_line}"
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_tokenizer, tmp_path_factory):
+    """A folder of what the examples name: presets, and OpenAI's and Hugging Face's files."""
+    path = tmp_path_factory.mktemp("examples")
+    keras.utils.set_random_seed(0)
+    lm = gpt1_keras.GPT1CausalLM(
+        gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 32, 128, 64),
+        preprocessor=gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer),
+    )
+    lm.save_to_preset(path / "path/to/preset")
+    (path / "path/to/openai-gpt").mkdir()
+    gpt1_keras.convert.save_hugging_face(lm, path / "path/to/openai-gpt")
+    return path
+
+
+@pytest.fixture
+def eagerly():
+    """Runs `fit` and `predict` eagerly: on a text or two, tracing takes longer than running."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+@pytest.mark.parametrize("example", find_examples(*SOURCES), ids=identify)
+def test_example(example: CodeExample, eval_example: EvalExample, folder, eagerly, request):
+    for text, reason in NOT_RUN.items():
+        if text in example.source:
+            pytest.skip(reason)
+    names = {"gpt1_keras": gpt1_keras, "np": np, "__name__": "example"}
+    if "encoder_bpe_40000.json" in example.source:
+        for file in map(pathlib.Path, request.getfixturevalue("original_files")):
+            link = folder / file.name
+            link.exists() or link.symlink_to(file)
+    with contextlib.chdir(folder):
+        eval_example.run(example, module_globals=names)

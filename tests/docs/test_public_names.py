@@ -1,0 +1,63 @@
+"""The names that other people's scripts rely on; only a major version may drop one."""
+
+import pathlib
+
+import pytest
+
+import gpt1_keras
+from tests.helpers.commands import commands_of, main_of
+
+ROOT = pathlib.Path(__file__).parents[2]
+NAMES = {
+    "GPT1Backbone",
+    "GPT1CausalLM",
+    "GPT1CausalLMPreprocessor",
+    "GPT1MultipleChoice",
+    "GPT1MultipleChoicePreprocessor",
+    "GPT1TextClassifier",
+    "GPT1TextClassifierPreprocessor",
+    "GPT1TextSimilarity",
+    "GPT1TextSimilarityPreprocessor",
+    "GPT1Tokenizer",
+    "LSTMBackbone",
+    "__version__",
+    "convert",
+    "optimizer",
+    "presets",
+}
+PROGRAMS = [
+    "training.ablate",
+    "training.compress_preset",
+    "training.corpus",
+    "training.evaluate",
+    "training.finetune",
+    "training.ngrams",
+    "training.perplexity",
+    "training.plot_pretraining",
+    "training.pretrain",
+    "training.report",
+    "training.zero_shot",
+    "serving.check",
+    "serving.export",
+    "serving.generate",
+    "serving.query",
+    "serving.server",
+    "serving.tflite",
+]
+
+
+def test_names_of_the_package():
+    assert set(gpt1_keras.__all__) == NAMES
+    assert all(hasattr(gpt1_keras, name) for name in NAMES)
+
+
+def test_programs_of_the_readme():
+    assert {command.split()[2] for command in commands_of(ROOT / "README.md")} <= set(PROGRAMS)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help(program, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main_of(program)(["--help"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: python -m {program} ")

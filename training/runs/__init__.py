@@ -1,0 +1,1 @@
+"""The folder that a training run keeps: its options, checkpoints, history and result."""
