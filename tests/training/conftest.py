@@ -7,7 +7,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from training.corpus.build import CorpusOptions, make_corpus
-from training.corpus.windows import Corpus
+from training.corpus.corpus_format import Corpus
 
 STORIES = {
     "train/b/second.txt": "A bad film.\r\nAnd a dull one,\n\n\nthe staff were kind",

@@ -6,7 +6,8 @@ import pytest
 
 import gpt1_keras
 from training import ablate as program
-from training.ablate import ablate, main, make_grid
+from training.ablate import ablate, main
+from training.paper.ablations import make_grid
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ import re
 import pytest
 
 import gpt1_keras
-from training.corpus.windows import Corpus
+from training.corpus.corpus_format import Corpus
 from training.perplexity import main, perplexity
-from training.pretrain import PretrainOptions, pretrain
+from training.pretrain import pretrain
+from training.runs.pretrain_options import PretrainOptions
 
 SMALL = PretrainOptions("gpt1_micro", steps=2, batch_size=4, sequence_length=128, warmup_steps=1)
 
@@ -52,7 +53,7 @@ def test_errors_are_one_line(run, corpus, tmp_path, capsys):
     preset = str(run[0] / "preset")
     for arguments, message in (
         (["--preset", str(tmp_path), "--corpus", str(corpus)], "is no preset: neither one that"),
-        (["--preset", preset, "--corpus", str(tmp_path)], "is no corpus: it has no index.json"),
+        (["--preset", preset, "--corpus", str(tmp_path)], "is not a corpus: it has no index.json"),
         (["--preset", preset, "--corpus", str(corpus), "--split", "x"], "has no split 'x'"),
     ):
         assert main(arguments) == 1

@@ -96,7 +96,7 @@ def test_a_png(write):
     [
         ({}, "run.jpg", "The output must end in one of ['.svg', '.png']. Received: "),
         ({}, "run", "The output must end in one of ['.svg', '.png']. Received: "),
-        ({"history": None}, "run.svg", "has no history.json, so no pre-training to draw."),
+        ({"history": None}, "run.svg", "has no history.json, so there is no pre-training to plot."),
         ({"history": []}, "run.svg", "holds no pre-training: expected entries with `step` and"),
         ({"history": [{"score": 1}]}, "run.svg", "holds no pre-training: expected entries with"),
         ({"scores": None}, "run.svg", "No such file"),

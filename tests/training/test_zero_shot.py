@@ -11,8 +11,10 @@ import tensorflow_datasets as tfds
 import gpt1_keras
 from training.evaluation.likelihood import Scorer
 from training.paper.probes import PROBES, find_probe
-from training.pretrain import CheckpointSchedule, PretrainOptions, pretrain
-from training.zero_shot import best_threshold, main, run_probe, zero_shot_series
+from training.paper.zero_shot_runs import best_threshold, run_probe, zero_shot_series
+from training.pretrain import pretrain
+from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
+from training.zero_shot import main
 
 ASKED = 12
 
@@ -231,7 +233,7 @@ def test_errors_are_one_line(run, corpus, tmp_path, capsys):
     for arguments, message in (
         ([], "Give either --preset or --run"),
         (["--preset", "nowhere"], "nowhere is no preset"),
-        (["--run", str(tmp_path)], "is no finished pre-training: it has no result.json"),
+        (["--run", str(tmp_path)], "is not a finished pre-training: it has no result.json"),
         (["--run", str(run), "--probes", "dprd,x"], "Unknown probe 'x'; expected one of ['cola'"),
         (["--run", str(run), "--limit", "0"], "limit must be at least 1. Received: 0"),
         (["--run", str(run), "--data-dir", str(tmp_path)], "glue/cola is not in"),

@@ -12,7 +12,7 @@ import gpt1_keras
 from gpt1_keras.presets.tokenizers import load_tokenizer
 from training.corpus.__main__ import main
 from training.corpus.build import CorpusOptions, make_corpus
-from training.corpus.windows import Corpus
+from training.corpus.corpus_format import Corpus
 
 
 def hugging_face_tokenizer(vocabulary, merges):
@@ -133,7 +133,7 @@ def test_the_original_normalization_keeps_line_ends(write_texts, read_tokens, tm
         (["--num-merges", 5, "--input", "nowhere"], "The input nowhere does not exist."),
         (["--num-merges", 5, "--input", "{empty}"], "The folder {empty} holds no .txt file."),
         (["--num-merges", 5, "--output", "{stories}/new"], "The output {stories}/new must not lie"),
-        (["--num-merges", 5, "--output", "{stories}"], "{stories} is there already, and no empty"),
+        (["--num-merges", 5, "--output", "{stories}"], "{stories} exists, and is not an empty"),
         (["--num-merges", 5, "--input", "{stories}/train", "--validation-share", 1e-9],
          "A validation share of 1e-09 leaves none of the 5 document(s) of {stories}/train for the "
          "split 'validation'."),

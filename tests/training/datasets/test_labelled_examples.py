@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 
 from gpt1_keras import GPT1MultipleChoicePreprocessor, GPT1TextClassifierPreprocessor
-from training.datasets.labelled_examples import (
-    batch_order,
-    count_tokens,
-    load_examples,
-    make_batches,
-)
+from training.datasets.labelled_examples import load_examples
+from training.datasets.length_batches import batch_order, count_tokens, make_batches
 from training.datasets.task_models import MODELS
 from training.datasets.tasks import TASKS, Task, find_task
 from training.evaluation.metrics import METRICS
@@ -148,8 +144,8 @@ def test_race_of_both_levels(made_up_tfds):
 
 def test_draws_are_the_same_for_the_same_seed(tfds_dir):
     examples = load_examples(TASKS["rte"], "train", tfds_dir)
-    assert np.array_equal(examples.sample(50, 0).numbers, examples.sample(50, 0).numbers)
-    assert not np.array_equal(examples.sample(50, 0).numbers, examples.sample(50, 1).numbers)
+    assert np.array_equal(examples.sample(50, 0).indices, examples.sample(50, 0).indices)
+    assert not np.array_equal(examples.sample(50, 0).indices, examples.sample(50, 1).indices)
     assert len(examples.sample(10**6, 0)) == len(examples)
 
 
@@ -179,7 +175,7 @@ def test_every_task_has_a_model_and_metrics():
         assert isinstance(task, Task)
         assert task.metrics and set(task.metrics) <= set(METRICS)
         assert task.kind in MODELS
-        assert 30 < task.before < task.published + 6 < 100
+        assert 30 < task.previous_best < task.paper_score + 6 < 100
 
 
 def test_each_epoch_has_every_example_once_in_batches_of_like_length():

@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from gpt1_keras.labelled_files import read_rows
 from training.datasets.labelled_examples import load_examples
 from training.datasets.tasks import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY
-from training.datasets.user_files import find_user_file_task, read_rows
+from training.datasets.user_files import find_user_file_task
 
 
 @pytest.fixture
@@ -80,8 +81,8 @@ def test_choices(name, write):
         ("a.jsonl", "[1]\n", r"line 1: must be an object. Received: \[1\]"),
         ("a.jsonl", '{"text": "a", "label": 1}\n\n{"text": "a"}\n', r"line 3: has the columns"),
         ("a.csv", "context,choice1,choice2,label\na,b,c,2\n",
-         "label '2'; expected the number of one of the 2 choices, from 0"),
-        ("a.csv", "context,choice1,choice2,label\na,b,c,right\n", "label 'right'; expected the n"),
+         "label '2'; expected the index of one of the 2 choices, from 0"),
+        ("a.csv", "context,choice1,choice2,label\na,b,c,right\n", "label 'right'; expected the i"),
     ],
 )  # fmt: skip
 def test_bad_files(name, content, message, write):

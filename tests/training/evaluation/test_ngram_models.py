@@ -10,8 +10,15 @@ import numpy as np
 import pytest
 
 from training import ngrams
-from training.corpus.windows import Split, count_sequential_tokens, sequential_windows
-from training.ngrams import KneserNey, Unigram, estimate_discounts, perplexity
+from training.corpus.corpus_format import Corpus, Split
+from training.corpus.windows import count_sequential_tokens, sequential_windows
+from training.evaluation.ngram_models import (
+    KneserNey,
+    Unigram,
+    estimate_discounts,
+    perplexity,
+    score,
+)
 
 VOCABULARY = 9
 
@@ -187,7 +194,7 @@ def test_the_program(tmp_path, capsys):
     output = tmp_path / "scores" / "ngrams.json"
     assert ngrams.main(["--corpus", folder, "--output", str(output)]) == 0
     scores = json.loads(output.read_text())
-    assert scores["corpus_fingerprint"] == ngrams.Corpus(folder).fingerprint
+    assert scores["corpus_fingerprint"] == Corpus(folder).fingerprint
     assert scores["unigram_perplexity"] == perplexity(Unigram(train, VOCABULARY), validation)
     assert scores["trigram_perplexity"] == perplexity(KneserNey(train, VOCABULARY), validation)
     assert [len(discounts) for discounts in scores["discounts"]] == [3, 3, 3]
@@ -201,9 +208,7 @@ def test_the_program(tmp_path, capsys):
 def test_the_first_tokens_are_those_that_a_run_looks_at(tmp_path):
     """The windows of the first batches, over two shards."""
     train, validation = make_split("train", 500), make_split("validation", 40, 50)
-    corpus = ngrams.Corpus(
-        write_corpus(tmp_path / "c", train=train.shards, validation=validation.shards)
-    )
+    corpus = Corpus(write_corpus(tmp_path / "c", train=train.shards, validation=validation.shards))
     for batches in (1, 3, 4, 7, 99):
         windows = itertools.islice(sequential_windows(validation, 8, 2), batches)
         predicted = [
@@ -214,14 +219,14 @@ def test_the_first_tokens_are_those_that_a_run_looks_at(tmp_path):
         ]
         tokens = count_sequential_tokens(validation, 8, 2, batches)
         assert tokens == len(predicted)
-        scores = ngrams.score(corpus, tokens)
+        scores = score(corpus, tokens)
         assert scores["validation_tokens"] == tokens
         contexts, words = (np.array(column) for column in zip(*predicted))
         unigram = Unigram(train, VOCABULARY).probabilities(contexts[:, None], words)
         expected = np.exp(-np.mean(np.log(unigram)))
         assert scores["unigram_perplexity"] == pytest.approx(expected, rel=1e-9)
     with pytest.raises(ValueError, match="tokens must be at least 1. Received: 0"):
-        ngrams.score(corpus, 0)
+        score(corpus, 0)
 
 
 def test_errors_of_the_program_are_one_line(tmp_path, capsys):
@@ -231,8 +236,8 @@ def test_errors_of_the_program_are_one_line(tmp_path, capsys):
         assert captured.out == "" and captured.err.count("\n") == 1
         return captured.err
 
-    assert error(tmp_path / "none").startswith(f"error: {tmp_path / 'none'} is no corpus")
+    assert error(tmp_path / "none").startswith(f"error: {tmp_path / 'none'} is not a corpus")
     folder = write_corpus(tmp_path / "a", train=[[1, 2, 3]])
     assert "has no split 'validation'; it has ['train']" in error(folder)
     folder = write_corpus(tmp_path / "b", train=[[1, 2, 3]], validation=[[1], [2]])
-    assert "The split 'validation' has no token that another stands before." in error(folder)
+    assert "The split 'validation' has no token that follows another." in error(folder)

@@ -1,0 +1,1 @@
+"""Training runs: what determines them, their folders, checkpoints and devices."""
