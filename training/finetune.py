@@ -21,7 +21,6 @@ import keras
 import tensorflow as tf
 
 from gpt1_keras.cli import option, program
-from gpt1_keras.files import atomic_path
 from gpt1_keras.optimization.optimizer import finetuning_optimizer
 from gpt1_keras.tasks.raw_text_task import RawTextTask
 from training.datasets.labelled_examples import load_examples
@@ -142,8 +141,7 @@ def _finish_epoch(run: Run, model: RawTextTask, scores: dict[str, float]) -> Non
     run.checkpoints.save(model, int(model.optimizer.iterations))
     metric, value = next(iter(scores.items()))
     if value > max((epoch[metric] for epoch in run.history), default=float("-inf")):
-        with atomic_path(run.folder / "best") as temporary:
-            model.save_to_preset(temporary)
+        run.save_preset(model, "best")
     epoch = len(run.history)
     with tf.summary.create_file_writer(str(run.folder / "logs" / "validation")).as_default():
         tf.summary.scalar("epoch_score", value, step=epoch)

@@ -29,7 +29,7 @@ from training.corpus.batches import training_batches, validation_batches
 from training.corpus.corpus_format import Corpus
 from training.corpus.windows import Windows, count_sequential_batches, count_sequential_tokens
 from training.evaluation.throughput import flops_per_token, measure_peak
-from training.runs.pretrain_model import build_model, save_preset
+from training.runs.pretrain_model import build_model, make_preset
 from training.runs.pretrain_options import HOW_TO_RUN, CheckpointSchedule, PretrainOptions
 from training.runs.run_folder import Run
 from training.runs.strategies import STRATEGIES, find_strategy
@@ -116,7 +116,7 @@ def pretrain(
     if importlib.util.find_spec("tensorflow") is None:
         print("The preset needs TensorFlow: run the same command where it is installed.")
         return facts
-    save_preset(model, run.folder / "preset", data.tokenizer_folder, options)
+    run.save_preset(make_preset(model.backbone, data.tokenizer_folder, options), "preset")
     return run.finish(facts)
 
 

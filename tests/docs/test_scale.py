@@ -12,7 +12,8 @@ import yaml
 
 import gpt1_keras
 from benchmarks.scale import PARAMETERS, Machines, estimate
-from training import corpus, pretrain
+from training import pretrain
+from training.corpus import __main__ as corpus
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs/scale.md").read_text()
@@ -39,21 +40,33 @@ def test_the_time_of_an_update_by_hand():
     assert Machines().step_seconds(2, 64) == pytest.approx(seconds, rel=1e-3)
 
 
-def parse(command):
-    """The arguments of one of our programs, as it takes them."""
-    words = shlex.split(command)
-    program = words[words.index("-m") + 1]
-    arguments = words[words.index("-m") + 2 :]
-    parsers = {"training.corpus": corpus._parser, "training.pretrain": pretrain._parser}
-    return parsers[program]().parse_args(arguments)
+@pytest.fixture
+def parse(monkeypatch):
+    """The options that one of our programs understands a command as, and what else it is given."""
+
+    def parse(command):
+        words = shlex.split(command)
+        start = words.index("-m") + 1
+        programs = {
+            "training.corpus": (corpus, "make_corpus"),
+            "training.pretrain": (pretrain, "pretrain"),
+        }
+        program, work = programs[words[start]]
+        calls = []
+        monkeypatch.setattr(program, work, lambda *given, **_: calls.append(given) or {})
+        assert program.main(words[start + 1 :]) == 0
+        [(options, *others)] = calls
+        return options, others
+
+    return parse
 
 
-def test_the_commands():
+def test_the_commands(parse):
     block = re.search(r"```\n(.*?)```", DOCUMENT, re.S)[1].replace("\\\n", "")
     commands = [parse(line) for line in block.splitlines() if not line.startswith("#")]
     assert len(commands) == 3
-    for arguments in commands[1:]:
-        assert arguments.steps == -(-TOKENS // (arguments.batch_size * 512))
+    for options, _ in commands[1:]:
+        assert options.steps == -(-TOKENS // (options.batch_size * 512))
 
 
 @pytest.fixture
@@ -70,7 +83,7 @@ def test_the_job_fits_the_schemas_of_kubernetes(version, job):
         kubernetes_validate.validate({**job[1], "spec": {"template": 1}}, version, strict=True)
 
 
-def test_the_job_s_workers_find_each_other_and_run_a_command_that_is_there(job):
+def test_the_job_s_workers_find_each_other_and_run_a_command_that_is_there(job, parse):
     service, job = job
     name, spec = job["metadata"]["name"], job["spec"]
     template = spec["template"]["spec"]
@@ -92,8 +105,8 @@ def test_the_job_s_workers_find_each_other_and_run_a_command_that_is_there(job):
         "cluster": {"worker": [f"{name}-{i}.{template['subdomain']}:{port}" for i in range(8)]},
         "task": {"type": "worker", "index": 3},
     }
-    arguments = parse(command.replace("\\\n", ""))
-    assert arguments.strategy == "multi_worker"
-    assert arguments.steps == -(-TOKENS // (arguments.batch_size * 512))
+    options, others = parse(command.replace("\\\n", ""))
+    assert "multi_worker" in others
+    assert options.steps == -(-TOKENS // (options.batch_size * 512))
     claims = [volume.get("persistentVolumeClaim") for volume in template["volumes"]]
     assert {"claimName": "gpt1-data"} in claims

@@ -127,8 +127,21 @@ def cut_short(options, corpus, folder, steps):
         Run.add = original
 
 
-def test_a_corpus_that_changed_since(corpus, tmp_path):
-    cut_short(SMALL, corpus, tmp_path / "run", 2)
+@pytest.fixture(scope="module")
+def unfinished(corpus, tmp_path_factory):
+    """The folder of a run that was cut off after its second checkpoint."""
+    folder = tmp_path_factory.mktemp("unfinished")
+    cut_short(SMALL, corpus, folder, 4)
+    return folder
+
+
+@pytest.fixture
+def unfinished_run(unfinished, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(unfinished, tmp_path / "run")
+
+
+def test_a_corpus_that_changed_since(corpus, unfinished_run, tmp_path):
     changed = tmp_path / "corpus"
     shutil.copytree(corpus, changed)
     shard = next(changed.glob("train-*.npy"))
@@ -149,34 +162,54 @@ def test_a_corpus_that_changed_since(corpus, tmp_path):
     assert list((tmp_path / "run" / "checkpoints").glob("*.npz"))
 
 
-def test_a_truncated_checkpoint(corpus, whole_run, tmp_path):
-    cut_short(SMALL, corpus, tmp_path, 4)
-    newest = max((tmp_path / "checkpoints").glob("*.npz"))
+def test_a_truncated_checkpoint(corpus, whole_run, unfinished_run):
+    newest = max((unfinished_run / "checkpoints").glob("*.npz"))
     newest.write_bytes(newest.read_bytes()[:1000])
     with pytest.raises(ValueError, match="step-00000004.npz is damaged"):
-        pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=SCHEDULE, verbose=0)
+        pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE, verbose=0)
     newest.unlink()
-    result = pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=SCHEDULE, verbose=0)
+    result = pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE, verbose=0)
     assert result["validation_loss"] == pytest.approx(whole_run[1]["validation_loss"], abs=1e-5)
 
 
-def test_a_full_disk(corpus, tmp_path, capsys):
+def test_a_full_disk(corpus, unfinished_run):
     """The limit on the size of a file stands for it: the system refuses to write more."""
-    cut_short(SMALL, corpus, tmp_path, 2)
+    (unfinished_run / "checkpoints" / "step-00000004.npz").unlink()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
         with pytest.raises(OSError, match="step-00000004.npz: .* The last good one is .*00002.npz"):
-            pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=SCHEDULE, verbose=0)
+            pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE, verbose=0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002.npz"]
+    assert [path.name for path in (unfinished_run / "checkpoints").iterdir()] == [
+        "step-00000002.npz"
+    ]
     assert (
-        pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=SCHEDULE, verbose=0)["history"][-1][
-            "step"
-        ]
+        pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE, verbose=0)["history"][
+            -1
+        ]["step"]
         == 6
     )
+
+
+@pytest.mark.parametrize("where", ["file", "read-only folder", "full disk"])
+def test_files_that_cannot_be_written_are_one_clear_line(where, corpus, tmp_path, capsys):
+    output = tmp_path / "run"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if where == "file":
+        output.write_text("in the way")
+    elif where == "read-only folder":
+        output = "/sys/run"  # where root may not write either
+    else:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    arguments = ["--corpus", corpus, "--config", "gpt1_micro", "--steps", 2, "--output", output]
+    try:
+        assert main([str(argument) for argument in arguments]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: [Errno ") and "\n" not in error
 
 
 def test_other_options(whole_run, corpus):

@@ -12,8 +12,6 @@ import gpt1_keras
 from training.evaluation.likelihood import Scorer
 from training.paper.probes import PROBES, find_probe
 from training.paper.zero_shot_runs import best_threshold, run_probe, zero_shot_series
-from training.pretrain import pretrain
-from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.zero_shot import main
 
 ASKED = 12
@@ -179,20 +177,9 @@ def test_the_threshold_is_the_best_percentile():
     assert ((scores > threshold) == labels).mean() >= 0.99
 
 
-@pytest.fixture(scope="module")
-def run(corpus, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    options = PretrainOptions(
-        "gpt1_micro", steps=5, batch_size=4, sequence_length=32, warmup_steps=1
-    )
-    pretrain(
-        options,
-        corpus,
-        folder,
-        checkpoint_schedule=CheckpointSchedule(checkpoint_every=2, snapshot_every=2),
-        verbose=0,
-    )
-    return folder
+@pytest.fixture
+def run(pretrained):
+    return pretrained[0]
 
 
 def test_a_series_of_snapshots_and_its_figure(run, tfds_dir, tmp_path, capsys, monkeypatch):

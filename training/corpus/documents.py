@@ -1,7 +1,7 @@
 """The documents of a pre-training corpus, in units of work: one unit becomes one shard."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from training.corpus import text_files, tfds_texts
@@ -64,7 +64,7 @@ def find_units(
     """
     if shard_bytes < 1:
         raise ValueError(f"A shard's size must be at least 1 byte. Received: {shard_bytes}.")
-    splits: Mapping[str, Sequence[Any]]
+    splits: Any
     if source.startswith(TFDS_PREFIX):
         if validation_share:
             raise ValueError(f"{source} has splits of its own; a validation share is for a folder.")

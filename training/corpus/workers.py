@@ -37,8 +37,9 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
     """
     if processes == 1:
         return [function(unit) for unit in progress(units, "Writing shards")]
-    # TensorFlow does not survive a fork.
-    context = multiprocessing.get_context("spawn")
+    # TensorFlow does not survive a fork once it has run. So a server imports it, and forks workers.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["training.corpus.preload"])
     others = set(multiprocessing.active_children())
     with (
         _late_interrupts() as interrupted,

@@ -49,9 +49,13 @@ class Checkpoints:
                 np.savez(temporary, *arrays, header=np.frombuffer(header.encode(), np.uint8))
         except OSError as error:
             last = max(self._paths(), default=None)
-            raise OSError(
-                f"Could not save the checkpoint {path}: {error.strerror or error}. "
+            rest = (
                 f"The last good one is {last}; the same command goes on from it."
+                if last
+                else "There is no earlier one."
+            )
+            raise OSError(
+                f"Could not save the checkpoint {path}: {error.strerror or error}. {rest}"
             ) from error
         for old in sorted(self._paths())[: -self.keep]:
             old.unlink()

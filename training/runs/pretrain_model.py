@@ -1,4 +1,4 @@
-"""The model of a pre-training: with fresh weights, and as a preset."""
+"""The model of a pre-training: as it starts, and as its preset keeps it."""
 
 import os
 
@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from gpt1_keras import GPT1CausalLM, GPT1CausalLMPreprocessor
-from gpt1_keras.files import atomic_path
+from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.layers import INITIALIZER_STDDEV
 from gpt1_keras.optimization.optimizer import GPT1Adam, PretrainingSchedule
 from gpt1_keras.presets import build_backbone, load_tokenizer
@@ -38,24 +38,19 @@ def build_model(
     return model
 
 
-def save_preset(
-    model: GPT1CausalLM,
-    path: str | os.PathLike[str],
-    tokenizer_folder: str | os.PathLike[str],
-    options: PretrainOptions,
-) -> None:
-    """Writes a trained model with its tokenizer as a preset, which needs TensorFlow.
+def make_preset(
+    backbone: CausalBackbone, tokenizer_folder: str | os.PathLike[str], options: PretrainOptions
+) -> GPT1CausalLM:
+    """Returns the model to keep: trained weights with the corpus's tokenizer. Needs TensorFlow.
 
     Args:
-        model: trained.
-        path: of the preset's folder, which is replaced.
+        backbone: trained.
         tokenizer_folder: of the corpus.
         options: of the run.
     """
     tokenizer = load_tokenizer(tokenizer_folder)
     preprocessor = GPT1CausalLMPreprocessor(tokenizer, options.sequence_length)
     # The run's dropout suits so much text; fine-tuning, on little, wants the configuration's.
-    backbone = build_backbone(options.config, tokenizer.vocabulary_size(), dtype=options.dtype)
-    backbone.set_weights(model.backbone.get_weights())
-    with atomic_path(path) as temporary:
-        GPT1CausalLM(backbone, preprocessor).save_to_preset(temporary)
+    kept = build_backbone(options.config, tokenizer.vocabulary_size(), dtype=options.dtype)
+    kept.set_weights(backbone.get_weights())
+    return GPT1CausalLM(kept, preprocessor)

@@ -1,14 +1,20 @@
 """The folder of a training run, from which it resumes after an interruption."""
 
+import errno
 import json
 import os
 import pathlib
+import shutil
 from typing import Any
 
 import gpt1_keras
 from gpt1_keras.files import atomic_path, remove_leftovers
 from gpt1_keras.models.causal_backbone import CausalBackbone
+from gpt1_keras.tasks.raw_text_task import RawTextTask
 from training.runs.checkpoints import Checkpoints
+
+# A task's preset holds its weights in float32 twice, and once with Adam's two moments.
+_PRESET_BYTES_PER_PARAMETER = 16
 
 
 class Run:
@@ -64,6 +70,22 @@ class Run:
         """Saves a backbone's weights, which are kept for good."""
         with atomic_path(self.folder / "snapshots" / f"{step:08d}.weights.h5") as temporary:
             backbone.save_weights(temporary)
+
+    def save_preset(self, task: RawTextTask, name: str) -> None:
+        """Writes a task as a preset, which replaces that of the same name.
+
+        Raises:
+            OSError: there is not enough space. (HDF5 itself would crash.)
+        """
+        path = self.folder / name
+        free = shutil.disk_usage(self.folder).free
+        needed = _PRESET_BYTES_PER_PARAMETER * task.count_params()
+        if free < needed:
+            raise OSError(
+                errno.ENOSPC, f"The preset takes {needed:,} bytes, and {free:,} are free", str(path)
+            )
+        with atomic_path(path) as temporary:
+            task.save_to_preset(temporary)
 
     def finish(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Writes and returns the result, and deletes the checkpoints."""

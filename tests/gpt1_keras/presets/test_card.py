@@ -42,6 +42,7 @@ def test_the_commands_that_made_it(books_dir, tmp_path, monkeypatch, capsys):
         for place in range(0, len(arguments), 2):
             option = arguments[place]
             arguments[place + 1] = LESS.get(option, arguments[place + 1])
+        module = "training.corpus.__main__" if module == "training.corpus" else module
         assert not importlib.import_module(module).main(arguments), capsys.readouterr().err
     score = importlib.import_module("training.perplexity").main
     assert score(["--preset", "./gpt1_tiny_books", "--corpus", "corpus"]) == 0

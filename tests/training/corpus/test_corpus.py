@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -94,7 +95,8 @@ def run_main(capsys, *arguments):
     return status, capsys.readouterr()
 
 
-def test_the_program_says_what_it_made(stories, tmp_path, capsys):
+def test_the_program_says_what_it_made(stories, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     status, printed = run_main(
         capsys, "--input", stories, "--num-merges", 50, "--output", tmp_path / "corpus",
         "--processes", 1,
@@ -192,6 +194,17 @@ def test_help_names_every_option(capsys):
 
 def test_an_unknown_option_is_one_of_beam_s_only_with_a_runner(stories, tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
-        main(["--input", stories, "--output", str(tmp_path / "c"), "--shards", "3"])
+        main(
+            [
+                "--input",
+                stories,
+                "--num-merges",
+                "5",
+                "--output",
+                str(tmp_path / "c"),
+                "--shards",
+                "3",
+            ]
+        )
     assert stopped.value.code == 2
     assert "unrecognized arguments: --shards 3" in capsys.readouterr().err
