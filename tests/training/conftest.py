@@ -60,7 +60,7 @@ def tokenizer_dir(tiny_tokenizer, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def whole_documents():
-    """The tokens that documents must give: each encoded as one string, behind a `<start>`."""
+    """The tokens that documents must give: each encoded as one string, after a `<start>`."""
 
     def encode(tokenizer, texts):
         rows = tokenizer(list(texts)).to_list()

@@ -46,14 +46,14 @@ def test_a_score_is_the_mean_of_the_ending_s_tokens(lm):
     tokenizer = lm.preprocessor.tokenizer
     pairs = [(b"the road was", b"long and dark"), (b"", b"a good film"), (b"so", b"it ends")]
     expected = []
-    for beginning, ending in pairs:
-        logs = log_probabilities(lm, (beginning + b" " + ending).decode())
+    for prefix, ending in pairs:
+        logs = log_probabilities(lm, (prefix + b" " + ending).decode())
         count = len(tokenizer(ending.decode()))
         expected.append(logs[-count:].mean())
     np.testing.assert_allclose(Scorer(lm)(pairs), expected, atol=1e-5)
 
 
-def test_a_long_beginning_is_cut_on_its_left(lm):
+def test_a_long_prefix_is_cut_on_its_left(lm):
     words = ("the", "road", "was", "long")
     long = " ".join(words[i % 4] for i in range(100))
     # 64 tokens go in and the last two come out, so 65 are read.
@@ -94,7 +94,7 @@ def test_cola(lm, tfds_dir):
 
 
 def test_sst2(lm, tfds_dir):
-    """The likelier of two words, one token each, behind the sentence and "very"."""
+    """The likelier of two words, one token each, after the sentence and "very"."""
     tokenizer, right = lm.preprocessor.tokenizer, 0
     rows = real("sst2", tfds_dir)[:ASKED]
     for row in rows:
@@ -110,13 +110,13 @@ def test_sst2(lm, tfds_dir):
 
 
 def test_race(lm, tfds_dir):
-    """The answer whose tokens are likeliest behind passage and question."""
+    """The choice whose tokens are likeliest after passage and question."""
     scorer, right, asked = Scorer(lm), 0, 0
     for row in real("race_middle", tfds_dir)[:3]:
         options = [[text.decode() for text in texts] for texts in row["options"].to_list()]
         for question, answer, choices in zip(row["questions"], row["answers"], options):
-            beginning = f"{row['article'].decode()} {question.decode()}".encode()
-            scores = [scorer([(beginning, choice.encode())])[0] for choice in choices]
+            prefix = f"{row['article'].decode()} {question.decode()}".encode()
+            scores = [scorer([(prefix, choice.encode())])[0] for choice in choices]
             right += "ABCD"[int(np.argmax(scores))] == answer.decode()
             asked += 1
     found = run_probe(scorer, PROBES["race_middle"], tfds_dir, limit=asked)
@@ -124,7 +124,7 @@ def test_race(lm, tfds_dir):
 
 
 def test_dprd(lm, tfds_dir):
-    """The candidate behind which, in the pronoun's place, the rest is likelier."""
+    """The name after which, instead of the pronoun, the rest is likelier."""
     right, rows = 0, real("dprd", tfds_dir)[:ASKED]
     tokenizer = lm.preprocessor.tokenizer
     for row in rows:
@@ -192,7 +192,7 @@ def test_a_series_of_snapshots_and_its_figure(run, tfds_dir, tmp_path, capsys, m
     assert main(arguments) == 0
     result = json.loads((tmp_path / "result.json").read_text())
     assert [entry["step"] for entry in result["series"]] == [2, 4, 5]
-    picture = (tmp_path / "zero_shot.svg").read_text()
+    plot = (tmp_path / "zero_shot.svg").read_text()
 
     # The last one is the preset's; each is that of the snapshot's weights.
     lm = gpt1_keras.GPT1CausalLM.from_preset(str(run / "preset"))
@@ -210,7 +210,7 @@ def test_a_series_of_snapshots_and_its_figure(run, tfds_dir, tmp_path, capsys, m
     assert main([*arguments, "--beside", str(beside)]) == 0
     assert capsys.readouterr().out.count("step ") == 1
     assert json.loads((tmp_path / "result.json").read_text()) == result
-    assert (tmp_path / "zero_shot.svg").read_text() != picture
+    assert (tmp_path / "zero_shot.svg").read_text() != plot
 
     with pytest.raises(ValueError, match="holds another series: its limit is 6, not 7"):
         zero_shot_series(run, ["dprd", "sst2"], tmp_path / "result.json", tfds_dir, limit=7)

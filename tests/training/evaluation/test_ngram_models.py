@@ -66,7 +66,7 @@ class PlainKneserNey:
             for n in range(1, order + 1)
         }
         self.counts = {order: of_length[order]}
-        for n in range(1, order):  # behind how many different tokens
+        for n in range(1, order):  # after how many different tokens
             self.counts[n] = collections.Counter(ngram[1:] for ngram in of_length[n + 1])
         self.discounts = {n: self.find_discounts(c.values()) for n, c in self.counts.items()}
 
@@ -83,12 +83,12 @@ class PlainKneserNey:
         counts = self.counts[len(context) + 1]
         discounts = self.discounts[len(context) + 1]
         lower = self.probability(context[1:], word) if context else 1.0 / self.vocabulary_size
-        behind = {ngram: count for ngram, count in counts.items() if ngram[:-1] == context}
-        if not behind:
+        followers = {ngram: count for ngram, count in counts.items() if ngram[:-1] == context}
+        if not followers:
             return lower
-        total = sum(behind.values())
-        freed = sum(discounts[min(count, 3) - 1] for count in behind.values())
-        count = behind.get((*context, word), 0)
+        total = sum(followers.values())
+        freed = sum(discounts[min(count, 3) - 1] for count in followers.values())
+        count = followers.get((*context, word), 0)
         share = count - discounts[min(count, 3) - 1] if count else 0.0
         return share / total + freed / total * lower
 
@@ -135,7 +135,7 @@ def test_discounts_that_cannot_be_estimated(counts):
 
 @pytest.mark.parametrize("lengths", [(3000,), (30, 3), (2,), (0,)])
 @pytest.mark.parametrize("length", [0, 1, 2, 5])
-def test_probabilities_sum_to_one_behind_every_context(lengths, length):
+def test_probabilities_sum_to_one_after_every_context(lengths, length):
     model = KneserNey(make_split("train", *lengths), VOCABULARY)
     random = np.random.default_rng(1)
     contexts = all_contexts(length) if length < 3 else random.integers(0, VOCABULARY, (50, length))
@@ -212,10 +212,10 @@ def test_the_first_tokens_are_those_that_a_run_looks_at(tmp_path):
     for batches in (1, 3, 4, 7, 99):
         windows = itertools.islice(sequential_windows(validation, 8, 2), batches)
         predicted = [
-            (window[place], window[place + 1])
+            (window[i], window[i + 1])
             for tokens, weights in windows
             for window, weight in zip(tokens, weights)
-            for place in np.flatnonzero(weight)
+            for i in np.flatnonzero(weight)
         ]
         tokens = count_sequential_tokens(validation, 8, 2, batches)
         assert tokens == len(predicted)
