@@ -15,11 +15,12 @@ import json
 import pathlib
 import sys
 import time
+from typing import Any
 
 from gpt1_keras.cli import option, program
 from gpt1_keras.files import atomic_path
-from training.corpus.corpus_format import Corpus
-from training.evaluation.ngram_models import score
+from training.corpus.corpus_format import Corpus, Split
+from training.evaluation.ngram_models import KneserNey, Unigram, perplexity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +30,46 @@ class _Options:
         "JSON file for the scores, as training.plot_pretraining takes it", None
     )
     tokens: int | None = option("score only this many, from the first (default: all)", None)
+
+
+def score(corpus: Corpus, tokens: int | None = None) -> dict[str, Any]:
+    """Counts the train split of a corpus and scores its validation split.
+
+    Args:
+        corpus: with both splits.
+        tokens: how many to score, from the first; all by default.
+
+    Returns:
+        dict of `corpus_fingerprint`, `validation_tokens`, `unigram_perplexity`,
+        `trigram_perplexity`, and the trigram's `discounts`, a list for each order.
+
+    Raises:
+        ValueError: the corpus lacks one of the splits, or there is nothing to score in it.
+    """
+    train, validation = corpus.split("train"), _first(corpus.split("validation"), tokens)
+    unigram = Unigram(train, corpus.vocabulary_size)
+    trigram = KneserNey(train, corpus.vocabulary_size)
+    return {
+        "corpus_fingerprint": corpus.fingerprint,
+        "validation_tokens": sum(max(0, len(shard) - 1) for shard in validation.shards),
+        "unigram_perplexity": perplexity(unigram, validation),
+        "trigram_perplexity": perplexity(trigram, validation),
+        "discounts": [level.discounts.tolist() for level in trigram.levels],
+    }
+
+
+def _first(split: Split, tokens: int | None) -> Split:
+    """The start of a split, in which `tokens` tokens follow another."""
+    if tokens is None:
+        return split
+    if tokens < 1:
+        raise ValueError(f"tokens must be at least 1. Received: {tokens}.")
+    shards = []
+    for shard in split.shards:
+        if tokens > 0:
+            shards.append(shard[: tokens + 1])
+            tokens -= max(0, len(shard) - 1)
+    return Split(split.name, tuple(shards))
 
 
 @program("training.ngrams")

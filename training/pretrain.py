@@ -30,10 +30,11 @@ from training.corpus.corpus_format import Corpus
 from training.corpus.windows import Windows, count_sequential_batches, count_sequential_tokens
 from training.evaluation.throughput import flops_per_token, measure_peak
 from training.runs.pretrain_model import build_model, make_preset
-from training.runs.pretrain_options import HOW_TO_RUN, CheckpointSchedule, PretrainOptions
+from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.runs.run_folder import Run
 from training.runs.strategies import STRATEGIES, find_strategy
 
+_HOW_TO_RUN = "how to run (the model does not depend on it)"  # a group in --help
 _JIT_COMPILE: dict[str, str | bool] = {"auto": "auto", "on": True, "off": False}
 
 
@@ -158,12 +159,12 @@ def _line(entry: dict[str, Any]) -> str:
 class _RunOptions:
     corpus: str = option("folder that training.corpus wrote")
     output: str = option("folder of the run: preset/, history.json, result.json")
-    strategy: str = option(f"one of {', '.join(STRATEGIES)}", "none", group=HOW_TO_RUN)
+    strategy: str = option(f"one of {', '.join(STRATEGIES)}", "none", group=_HOW_TO_RUN)
     jit_compile: str = option(
-        "XLA; auto: on accelerators", "auto", group=HOW_TO_RUN, choices=tuple(_JIT_COMPILE)
+        "XLA; auto: on accelerators", "auto", group=_HOW_TO_RUN, choices=tuple(_JIT_COMPILE)
     )
     deterministic: bool = option(
-        "compute the same bits in every run, more slowly", False, group=HOW_TO_RUN
+        "compute the same bits in every run, more slowly", False, group=_HOW_TO_RUN
     )
 
 

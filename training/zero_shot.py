@@ -12,15 +12,19 @@ adds another run, such as the LSTM's, dashed. Interrupted, the same command goes
 
 import dataclasses
 import json
+import os
 import pathlib
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import gpt1_keras
 from gpt1_keras.cli import check_at_least_one, option, program
 from gpt1_keras.presets import PRETRAINED
 from training.datasets.tfds_builders import DataOptions
+from training.evaluation.plots import COLORS, new_figure, save
 from training.paper.probes import PROBES
-from training.paper.zero_shot_runs import plot_series, write_result, zero_shot, zero_shot_series
+from training.paper.zero_shot_runs import write_result, zero_shot, zero_shot_series
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +40,28 @@ class _Options:
         if (self.preset is None) == (self.run is None):
             raise ValueError("Give either --preset or --run.")
         check_at_least_one(self, "limit")
+
+
+def plot_series(results: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None:
+    """Plots the relative scores of probes against updates.
+
+    Args:
+        results: from `zero_shot_series`, the first solid, the second dashed.
+        path: of the plot.
+    """
+    figure, (axes,) = new_figure()
+    names = results[0]["names"]
+    for result, style in zip(results, ("-", "--")):
+        kind = "LSTM" if result["decoder"] == "LSTMBackbone" else "Transformer"
+        steps = [entry["step"] for entry in result["series"]]
+        for name, color in zip(names, COLORS):
+            shares = [entry["probes"][name]["relative"] for entry in result["series"]]
+            axes.plot(steps, shares, style, color=color, label=f"{name}, {kind}")
+    axes.axhline(0, color="0.5", linewidth=0.8)
+    axes.set_xlim(left=0)
+    axes.set(xlabel="updates", ylabel="0: guessing, 1: the best before the paper")
+    axes.legend(edgecolor="none", ncols=len(results))
+    save(figure, path)
 
 
 @program(

@@ -15,7 +15,6 @@ from gpt1_keras.presets import load_task
 from training.datasets.tfds_builders import prepared_builder, read_split
 from training.evaluation.likelihood import Scorer
 from training.evaluation.metrics import METRICS, Metric
-from training.evaluation.plots import COLORS, new_figure, save
 from training.paper.probes import Probe, ProbeExamples, find_probe
 
 _SNAPSHOT = re.compile(r"(\d{8})\.weights\.h5")
@@ -149,28 +148,6 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray, metric: Metric) -> fl
     candidates = np.quantile(scores, np.linspace(0.01, 0.99, 99))
     found = [metric(labels, (scores > candidate).astype(int)) for candidate in candidates]
     return candidates[int(np.argmax(found))]
-
-
-def plot_series(results: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None:
-    """Plots the relative scores of probes against updates.
-
-    Args:
-        results: from `zero_shot_series`, the first solid, the second dashed.
-        path: of the plot.
-    """
-    figure, (axes,) = new_figure()
-    names = results[0]["names"]
-    for result, style in zip(results, ("-", "--")):
-        kind = "LSTM" if result["decoder"] == "LSTMBackbone" else "Transformer"
-        steps = [entry["step"] for entry in result["series"]]
-        for name, color in zip(names, COLORS):
-            shares = [entry["probes"][name]["relative"] for entry in result["series"]]
-            axes.plot(steps, shares, style, color=color, label=f"{name}, {kind}")
-    axes.axhline(0, color="0.5", linewidth=0.8)
-    axes.set_xlim(left=0)
-    axes.set(xlabel="updates", ylabel="0: guessing, 1: the best before the paper")
-    axes.legend(edgecolor="none", ncols=len(results))
-    save(figure, path)
 
 
 def write_result(path: pathlib.Path, result: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from gpt1_keras.cli import check_at_least_one, option
 from gpt1_keras.presets import CONFIGURATIONS, configuration
 
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
-HOW_TO_RUN = "how to run (not part of what determines the model)"  # a group in --help
+_SCHEDULE = "when to save and validate (the model does not depend on it)"  # a group in --help
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,13 +63,13 @@ class CheckpointSchedule:
         ValueError: a number below 1, or snapshots where there is no checkpoint.
     """
 
-    checkpoint_every: int = option("updates", 500, group=HOW_TO_RUN)
-    keep: int = option("checkpoints to keep", 3, group=HOW_TO_RUN)
+    checkpoint_every: int = option("updates", 500, group=_SCHEDULE)
+    keep: int = option("checkpoints to keep", 3, group=_SCHEDULE)
     snapshot_every: int | None = option(
-        "updates between weights that are kept for good (default: none)", None, group=HOW_TO_RUN
+        "updates between weights that are kept for good (default: none)", None, group=_SCHEDULE
     )
     validation_batches: int | None = option(
-        "to validate on each time (default: all)", None, group=HOW_TO_RUN
+        "to validate on each time (default: all)", None, group=_SCHEDULE
     )
 
     def __post_init__(self) -> None:

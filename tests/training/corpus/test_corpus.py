@@ -1,5 +1,6 @@
 """The corpus program: its tokens beside plain loops, its arguments, and what goes wrong."""
 
+import functools
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import pytest
 import tokenizers
 
 import gpt1_keras
+from gpt1_keras import cli
 from gpt1_keras.presets.tokenizers import load_tokenizer
 from training.corpus.__main__ import main
 from training.corpus.build import CorpusOptions, make_corpus
@@ -97,6 +99,7 @@ def run_main(capsys, *arguments):
 
 def test_the_program_says_what_it_made(stories, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(cli, "tqdm", functools.partial(cli.tqdm, mininterval=0))
     status, printed = run_main(
         capsys, "--input", stories, "--num-merges", 50, "--output", tmp_path / "corpus",
         "--processes", 1,

@@ -48,7 +48,7 @@ def write_corpus(folder, *shards, **changes):
 
 def test_numpy_is_enough():
     program = (
-        "import sys, training.corpus.windows; "
+        "import sys, training.corpus.corpus_format, training.corpus.windows; "
         "print([name for name in ('tensorflow', 'keras', 'jax') if name in sys.modules])"
     )
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -17,7 +17,6 @@ from training.evaluation.ngram_models import (
     Unigram,
     estimate_discounts,
     perplexity,
-    score,
 )
 
 VOCABULARY = 9
@@ -219,14 +218,14 @@ def test_the_first_tokens_are_those_that_a_run_looks_at(tmp_path):
         ]
         tokens = count_sequential_tokens(validation, 8, 2, batches)
         assert tokens == len(predicted)
-        scores = score(corpus, tokens)
+        scores = ngrams.score(corpus, tokens)
         assert scores["validation_tokens"] == tokens
         contexts, words = (np.array(column) for column in zip(*predicted))
         unigram = Unigram(train, VOCABULARY).probabilities(contexts[:, None], words)
         expected = np.exp(-np.mean(np.log(unigram)))
         assert scores["unigram_perplexity"] == pytest.approx(expected, rel=1e-9)
     with pytest.raises(ValueError, match="tokens must be at least 1. Received: 0"):
-        score(corpus, 0)
+        ngrams.score(corpus, 0)
 
 
 def test_errors_of_the_program_are_one_line(tmp_path, capsys):
