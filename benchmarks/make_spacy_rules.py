@@ -11,10 +11,11 @@ import dataclasses
 import json
 import pathlib
 
+from gpt1_keras.tokenization.normalization.original.spacy_rules import read_spacy_rules
+
 from benchmarks.python_pipeline import RULES_FILE
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tokenization.normalization.original.build_resources import find_wheels
-from gpt1_keras.tokenization.normalization.original.spacy_rules import read_spacy_rules
 
 
 def main():

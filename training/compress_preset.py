@@ -3,10 +3,11 @@
     python -m training.compress_preset --preset runs/books/preset --output gpt1_tiny_books
 
 The weights become float16, half the size, which `from_preset` reads as float32; each array carries
-a checksum, so that a damaged file is an error when it is loaded, never a worse model.
+a checksum, so that loading a damaged file is an error, never a worse model.
 """
 
-import argparse
+import dataclasses
+import os
 import pathlib
 import shutil
 import sys
@@ -14,16 +15,23 @@ import sys
 import h5py
 import numpy as np
 
+from gpt1_keras.cli import option, program
 from gpt1_keras.files import atomic_path
 from gpt1_keras.presets import find_preset
 
 
-def publish(preset, output):
-    """Writes the published form of a preset.
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    preset: str = option("the preset's folder")
+    output: str = option("folder to write")
+
+
+def compress_preset(preset: str | os.PathLike[str], output: str | os.PathLike[str]) -> None:
+    """Writes a preset with float16 weights and checksums.
 
     Args:
         preset: path of a preset's folder.
-        output: path of the folder to write; replaced if it is there.
+        output: path of the folder to write; an existing one is replaced.
 
     Raises:
         FileNotFoundError: there is no preset.
@@ -33,14 +41,14 @@ def publish(preset, output):
     with atomic_path(output) as temporary:
         shutil.copytree(folder, temporary)
         for source in folder.glob("*.weights.h5"):
-            _halve(source, pathlib.Path(temporary, source.name))
+            _compress(source, pathlib.Path(temporary, source.name))
 
 
-def _halve(source, target):
-    """Copies a file of weights, its floats as float16, its arrays with checksums."""
+def _compress(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Copies a file of weights: floats as float16, arrays with checksums."""
     with h5py.File(source) as old, h5py.File(target, "w") as new:
 
-        def copy(name, item):
+        def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
             if isinstance(item, h5py.Group):
                 new.require_group(name)
                 return
@@ -56,22 +64,12 @@ def _halve(source, target):
         old.visititems(copy)
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        prog="python -m training.compress_preset",
-        description="Make a preset small enough to ship: float16 weights with checksums.",
-    )
-    parser.add_argument("--preset", required=True, help="the preset's folder")
-    parser.add_argument("--output", required=True, help="folder to write")
-    options = parser.parse_args(arguments)
-    try:
-        publish(options.preset, options.output)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+@program("training.compress_preset")
+def main(options: _Options) -> None:
+    """Make a preset small enough to ship: float16 weights with checksums."""
+    compress_preset(options.preset, options.output)
     size = sum(path.stat().st_size for path in pathlib.Path(options.output).rglob("*"))
     print(f"{options.output}: {size / 1e6:.1f} MB")
-    return 0
 
 
 if __name__ == "__main__":

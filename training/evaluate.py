@@ -4,82 +4,113 @@
     python -m training.evaluate --file FILE --model runs/mine/best --output DIR
 
 DIR/result.json has the metrics over the whole split, and DIR/predictions.jsonl a line for each
-example. For GLUE's tasks DIR has the file, such as SST-2.tsv, that its server takes; `--split test`
-gives what to send there, as those labels are not public.
+example. For GLUE's tasks DIR also has the file, such as SST-2.tsv, that its server takes; send it
+that of `--split test`, whose labels are not public.
 """
 
-import argparse
+import dataclasses
 import json
+import os
 import pathlib
 import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
 import gpt1_keras
+from gpt1_keras.cli import option, program
 from gpt1_keras.files import atomic_path
-from training.datasets.labelled_examples import load_examples
+from gpt1_keras.tasks.raw_text_task import RawTextTask
+from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.task_models import load_model
-from training.datasets.tasks import TASKS, find_task
-from training.datasets.user_files import user_file_task_of
+from training.datasets.tasks import TASKS, Task, find_task
+from training.datasets.tfds_builders import DataOptions
+from training.datasets.user_files import UserFileTask, user_file_task_of
 from training.evaluation.scoring import predict, score
 
-_SPLITS = ("train", "validation", "test")
-# Of these GLUE wants the names of the classes, of the others their numbers.
+# In these GLUE wants the names of the classes, in the others their indices.
 _NAMED = ("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv")
 
 
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    model: str = option("preset that training.finetune wrote, such as RUN/best")
+    output: str = option("folder for result.json and the predictions")
+    task: str | None = option(f"one of {', '.join(sorted(TASKS))}; or else", None)
+    file: str | None = option(
+        "your own .csv, .tsv or .jsonl, with the columns of the training file", None
+    )
+    split: str = option("of the task", "validation", choices=("train", "validation", "test"))
+
+
 def evaluate(
-    model, output, task=None, file=None, split="validation", data_dir=None, download=False
-):
-    """Evaluates a model.
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    task: str | None = None,
+    file: str | os.PathLike[str] | None = None,
+    split: str = "validation",
+    data_dir: str | None = None,
+    download: bool = False,
+) -> dict[str, Any]:
+    """Evaluates a model on a task or on a file.
 
     Args:
         model: path of the preset that `training.finetune` wrote.
-        output: path of the folder for what comes out.
-        task: str, a key of `training.datasets.tasks.TASKS`; or
-        file: path of a table, as in `training.datasets.user_files`.
+        output: path of the folder to write to.
+        task: a key of `training.datasets.tasks.TASKS`.
+        file: path of a file as in `training.datasets.user_files`.
         split: of the task: `"train"`, `"validation"` or `"test"`.
-        data_dir, download: as in `training.datasets.labelled_examples.load_examples`.
+        data_dir: folder of the prepared data sets; TensorFlow Datasets' own by default.
+        download: whether to download and prepare a missing data set.
 
     Returns:
-        The result, a dict, as in `result.json`; without metrics where there are no labels.
+        The content of `result.json`; without metrics where there are no labels.
 
     Raises:
-        FileNotFoundError: the model or the data set is not there.
-        ValueError: not one of `task` and `file`, an unknown task, or a model of another kind or
-            with other classes.
+        FileNotFoundError: the model, the data set or the file does not exist.
+        ValueError: not exactly one of `task` and `file`, an unknown task, or a model for another
+            kind of task or other classes.
     """
     if (task is None) == (file is None):
         raise ValueError("Give either --task or --file.")
-    what = {"task": task, "split": split} if file is None else {"file": str(file)}
     fine_tuned, kind = load_model(model)
-    if file is None:
-        task = find_task(task)
+    data: Task | UserFileTask
+    what: dict[str, Any]
+    if file is not None:
+        what, role, data = {"file": str(file)}, "test", user_file_task_of(fine_tuned, kind, file)
     else:
-        task, split = user_file_task_of(fine_tuned, kind, file), "test"
-    examples = load_examples(task, split, data_dir, download)
-    _check_fits(model, fine_tuned, kind, task, examples)
-    answers = predict(fine_tuned, examples)
-    known = np.flatnonzero(examples.is_labelled)
+        assert task is not None
+        what, role, data = {"task": task, "split": split}, split, find_task(task)
+    examples = load_examples(data, role, data_dir, download)
+    _check_fits(model, fine_tuned, kind, data, examples)
+    predictions = predict(fine_tuned, examples)
+    labelled = np.flatnonzero(examples.is_labelled)
     result = {
         **what,
         "model": str(model),
         "examples": len(examples),
-        "labelled": len(known),
+        "labelled": len(labelled),
         "gpt1_keras": gpt1_keras.__version__,
     }
-    if len(known):
-        result["metrics"] = score(examples.take(known), answers[known], task.metrics)
-    output = pathlib.Path(output)
-    if task.glue_file:
-        _write(output / task.glue_file, _glue_lines(task, examples, answers))
-    _write(output / "predictions.jsonl", _prediction_lines(examples, answers))
-    _write(output / "result.json", [json.dumps(result, indent=2)])
+    if len(labelled):
+        result["metrics"] = score(examples.take(labelled), predictions[labelled], data.metrics)
+    folder = pathlib.Path(output)
+    if data.glue_file:
+        _write(folder / data.glue_file, _glue_lines(data, examples, predictions))
+    _write(folder / "predictions.jsonl", _prediction_lines(examples, predictions))
+    _write(folder / "result.json", [json.dumps(result, indent=2)])
     return result
 
 
-def _check_fits(path, model, kind, task, examples):
-    """Raises ValueError unless the model's answers are those of the task."""
+def _check_fits(
+    path: str | os.PathLike[str],
+    model: RawTextTask,
+    kind: str,
+    task: Task | UserFileTask,
+    examples: LabelledExamples,
+) -> None:
+    """Raises ValueError unless the model predicts what the task asks for."""
     for what, found, expected in (
         ("is for", kind, task.kind),
         ("has the classes", getattr(model, "class_names", None), examples.class_names),
@@ -89,50 +120,36 @@ def _check_fits(path, model, kind, task, examples):
             raise ValueError(f"{path} {what} {found}; the task has {expected}.")
 
 
-def _glue_lines(task, examples, answers):
+def _glue_lines(
+    task: Task | UserFileTask, examples: LabelledExamples, predictions: np.ndarray
+) -> Iterator[str]:
     yield "index\tprediction"
-    for number, answer in sorted(zip(examples.numbers.tolist(), answers.tolist())):
+    for index, prediction in sorted(zip(examples.indices.tolist(), predictions.tolist())):
         if task.score_range is not None:
-            answer = f"{answer:.3f}"
-        elif task.glue_file in _NAMED:
-            answer = examples.class_names[answer]
-        yield f"{number}\t{answer}"
+            prediction = f"{prediction:.3f}"
+        elif task.glue_file in _NAMED and examples.class_names is not None:
+            prediction = examples.class_names[prediction]
+        yield f"{index}\t{prediction}"
 
 
-def _prediction_lines(examples, answers):
-    labels = np.where(examples.is_labelled, examples.labels.astype(object), None)
-    columns = (examples.numbers.tolist(), labels.tolist(), answers.tolist())
-    for number, label, answer in zip(*columns):
-        yield json.dumps({"number": number, "label": label, "answer": answer})
+def _prediction_lines(examples: LabelledExamples, predictions: np.ndarray) -> Iterator[str]:
+    columns = (examples.indices, examples.is_labelled, examples.labels, predictions)
+    for index, is_labelled, label, prediction in zip(*(column.tolist() for column in columns)):
+        label = label if is_labelled else None
+        yield json.dumps({"number": index, "label": label, "answer": prediction})
 
 
-def _write(path, lines):
+def _write(path: pathlib.Path, lines: Iterable[str]) -> None:
     with atomic_path(path) as temporary:
         pathlib.Path(temporary).write_text("".join(f"{line}\n" for line in lines))
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        prog="python -m training.evaluate",
-        description="Evaluate a fine-tuned model on a split of a data set, or on your own file.",
-    )
-    add = parser.add_argument
-    add("--task", help=f"one of {', '.join(sorted(TASKS))}; or else")
-    add("--file", help="your own .csv, .tsv or .jsonl, with the columns of the training's")
-    add("--model", required=True, help="preset that training.finetune wrote, such as RUN/best")
-    add("--output", required=True, help="folder for result.json and the predictions")
-    add("--split", choices=_SPLITS, default="validation", help="default: %(default)s")
-    add("--data-dir", help="folder of prepared TensorFlow Datasets (default: TFDS's own)")
-    add("--download", action="store_true", help="fetch and prepare the data set if it is missing")
-    options = parser.parse_args(arguments)
-    try:
-        result = evaluate(**vars(options))
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+@program("training.evaluate")
+def main(options: _Options, data: DataOptions) -> None:
+    """Evaluate a fine-tuned model on a split of a data set, or on your own file."""
+    result = evaluate(**vars(options), **vars(data))
     for name, value in result.get("metrics", {}).items():
         print(f"{name}: {value:.4f}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,39 +1,48 @@
-"""The perplexity of a language model on a corpus.
+"""Computes the perplexity of a language model on a corpus.
 
     python -m training.perplexity --preset gpt1_tiny_books --corpus DIR
 
-Every token of the split but the first of each shard is predicted once, in windows of the model's
-context, one after the other: the tokens that `training.ngrams` scores.
+Every token of the split except the first of each shard is predicted once, in consecutive windows of
+the model's context: the tokens that `training.ngrams` scores.
 """
 
-import argparse
+import dataclasses
 import os
 import sys
 
-import gpt1_keras
-from gpt1_keras.presets import PRETRAINED, find_preset
+from gpt1_keras import GPT1CausalLM
+from gpt1_keras.cli import option, program
+from gpt1_keras.presets import PRETRAINED, load_task
 from training.corpus.batches import validation_batches
-from training.corpus.windows import Corpus, count_sequential_batches
+from training.corpus.corpus_format import Corpus
+from training.corpus.windows import count_sequential_batches
 
 _BATCH_SIZE = 16
 
 
-def perplexity(preset, corpus, split="validation"):
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    preset: str = option(f"{', '.join(PRETRAINED)}, or a preset's folder")
+    corpus: str = option("folder that training.corpus wrote")
+    split: str = option("of the corpus", "validation")
+
+
+def perplexity(preset: str | os.PathLike[str], corpus: Corpus, split: str = "validation") -> float:
     """Scores a preset.
 
     Args:
         preset: name of a preset that ships, or path of a preset's folder.
-        corpus: `training.corpus.windows.Corpus`, made with the preset's tokenizer.
-        split: str.
+        corpus: made with the preset's tokenizer.
+        split: of the corpus.
 
     Returns:
-        float, the exponential of the mean cross-entropy, in nats, of a token.
+        The exponential of a token's mean cross-entropy in nats.
 
     Raises:
         FileNotFoundError: there is no preset.
         ValueError: the corpus was made with another tokenizer, or has no such split.
     """
-    lm = gpt1_keras.GPT1CausalLM.from_preset(os.fspath(find_preset(preset)))
+    lm = load_task(preset, GPT1CausalLM)
     tokenizer, expected = lm.preprocessor.tokenizer, corpus.index["tokenizer"]
     if tokenizer.fingerprint != expected["fingerprint"]:
         raise ValueError(
@@ -48,23 +57,11 @@ def perplexity(preset, corpus, split="validation"):
     return lm.evaluate(batches, return_dict=True)["perplexity"]
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        prog="python -m training.perplexity",
-        description="Score a language model on a corpus.",
-    )
-    add = parser.add_argument
-    add("--preset", required=True, help=f"{', '.join(PRETRAINED)}, or a preset's folder")
-    add("--corpus", required=True, help="folder that training.corpus wrote")
-    add("--split", default="validation", help="default: %(default)s")
-    options = parser.parse_args(arguments)
-    try:
-        score = perplexity(options.preset, Corpus(options.corpus), options.split)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+@program("training.perplexity")
+def main(options: _Options) -> None:
+    """Compute the perplexity of a language model on a corpus."""
+    score = perplexity(options.preset, Corpus(options.corpus), options.split)
     print(f"Perplexity: {score:.3f}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,32 +1,47 @@
-"""Draws the perplexity of a pre-training run against its updates.
+"""Plots the perplexity of a pre-training run against its updates.
 
     python -m training.plot_pretraining --run DIR --ngrams FILE.json --output FILE.svg
 
-DIR is what `training.pretrain` keeps, finished or still running, and FILE.json what
-`training.ngrams` writes. One version of matplotlib draws the same files the same, byte for byte.
+DIR is the folder of `training.pretrain`, finished or still running, and FILE.json what
+`training.ngrams` writes. The same version of matplotlib plots the same files to the same bytes.
 """
 
-import argparse
+import dataclasses
 import json
+import os
 import pathlib
 import sys
+from typing import Any
 
 import matplotlib.ticker
 import numpy as np
+from matplotlib.figure import Figure
 
-from training.evaluation.plots import BLUE, GREEN, ORANGE, check_format, new_axes, save
+from gpt1_keras.cli import option, program
+from training.evaluation.plots import BLUE, GREEN, ORANGE, check_format, new_figure, save
 
 
-def plot_pretraining(run, output, ngrams=None):
-    """Draws a run.
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    run: str = option("folder of a run of training.pretrain")
+    output: str = option("the plot: FILE.svg or FILE.png")
+    ngrams: str | None = option("scores of training.ngrams, to plot as lines", None)
+
+
+def plot_pretraining(
+    run: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    ngrams: str | os.PathLike[str] | None = None,
+) -> None:
+    """Plots a run.
 
     Args:
         run: path of the folder of a pre-training.
-        output: path of the picture, which ends in `.svg` or `.png`.
-        ngrams: optional path of the scores of n-gram models on the same corpus.
+        output: path of the plot, which ends in `.svg` or `.png`.
+        ngrams: path of the scores of n-gram models on the same corpus.
 
     Raises:
-        FileNotFoundError: the run has no history yet, or the scores are not there.
+        FileNotFoundError: the run has no history yet, or there are no scores.
         ValueError: an unknown format, a damaged file, or scores on another corpus.
     """
     check_format(output)
@@ -38,18 +53,18 @@ def plot_pretraining(run, output, ngrams=None):
     save(make_figure(history, baselines, options["config"]), output)
 
 
-def make_figure(history, baselines, title):
-    """The picture, a `matplotlib.figure.Figure`.
+def make_figure(history: list[dict[str, Any]], baselines: dict[str, float], title: str) -> Figure:
+    """Makes the plot.
 
     Args:
-        history: list of dicts of `step`, `loss` and, where it was scored, `validation_perplexity`.
-        baselines: dict from up to two models' names to their perplexities.
-        title: str.
+        history: entries of `step`, `loss` and, where it was computed, `validation_perplexity`.
+        baselines: dict from the names of up to two models to their perplexities.
+        title: of the plot.
     """
-    figure, axes = new_axes()
+    figure, (axes,) = new_figure()
     steps = np.array([entry["step"] for entry in history])
     training = np.exp([entry["loss"] for entry in history])
-    # A loss is the mean over the updates since the entry before, and so belongs to their middle.
+    # A loss is the mean over the updates since the previous entry, so it belongs to their middle.
     axes.plot(
         (steps + np.append(0, steps[:-1])) / 2,
         training,
@@ -83,25 +98,27 @@ def make_figure(history, baselines, title):
     return figure
 
 
-def _read_run(folder):
+def _read_run(folder: pathlib.Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The history and the options of a run."""
     path = folder / "history.json"
     if not path.is_file():
-        raise FileNotFoundError(f"{folder} has no history.json, so no pre-training to draw.")
+        raise FileNotFoundError(
+            f"{folder} has no history.json, so there is no pre-training to plot."
+        )
     history, options = _read(path), _read(folder / "options.json")
     if not history or not all({"step", "loss"} <= entry.keys() for entry in history):
         raise ValueError(f"{path} holds no pre-training: expected entries with `step` and `loss`.")
     return history, options
 
 
-def _scored_tokens(history):
-    """How many tokens of the validation split a run looked at, where it did."""
+def _scored_tokens(history: list[dict[str, Any]]) -> dict[str, int]:
+    """The number of validation tokens that a run scored, if it did."""
     key = "validation_tokens"
     return {key: history[-1][key]} if key in history[-1] else {}
 
 
-def _read_ngrams(path, expected):
-    """The perplexities to draw as lines, by the models' names."""
+def _read_ngrams(path: str | os.PathLike[str], expected: dict[str, Any]) -> dict[str, float]:
+    """The perplexities to plot as lines, by the models' names."""
     scores = _read(pathlib.Path(path))
     names = {"unigram_perplexity": "unigram", "trigram_perplexity": "trigram, Kneser-Ney"}
     if not {*expected, *names} <= scores.keys():
@@ -112,28 +129,17 @@ def _read_ngrams(path, expected):
     return {name: scores[key] for key, name in names.items()}
 
 
-def _read(path):
+def _read(path: pathlib.Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}.") from None
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        prog="python -m training.plot_pretraining",
-        description="Draw the perplexity of a pre-training run against its updates.",
-    )
-    parser.add_argument("--run", required=True, help="folder of a run of training.pretrain")
-    parser.add_argument("--ngrams", help="scores of training.ngrams, to draw as lines")
-    parser.add_argument("--output", required=True, help="the picture: FILE.svg or FILE.png")
-    options = parser.parse_args(arguments)
-    try:
-        plot_pretraining(options.run, options.output, options.ngrams)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+@program("training.plot_pretraining")
+def main(options: _Options) -> None:
+    """Plot the perplexity of a pre-training run against its updates."""
+    plot_pretraining(**vars(options))
 
 
 if __name__ == "__main__":

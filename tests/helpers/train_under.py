@@ -17,7 +17,8 @@ import numpy as np
 import gpt1_keras
 from gpt1_keras.optimization.optimizer import GPT1Adam
 from training.corpus.batches import training_batches, validation_batches
-from training.corpus.windows import Split, Windows
+from training.corpus.corpus_format import Split
+from training.corpus.windows import Windows
 from training.runs.strategies import find_strategy
 
 STEPS = 20

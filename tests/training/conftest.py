@@ -7,7 +7,9 @@ import pytest
 import tensorflow_datasets as tfds
 
 from training.corpus.build import CorpusOptions, make_corpus
-from training.corpus.windows import Corpus
+from training.corpus.corpus_format import Corpus
+from training.pretrain import pretrain
+from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 
 STORIES = {
     "train/b/second.txt": "A bad film.\r\nAnd a dull one,\n\n\nthe staff were kind",
@@ -58,7 +60,7 @@ def tokenizer_dir(tiny_tokenizer, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def whole_documents():
-    """The tokens that documents must give: each encoded as one string, behind a `<start>`."""
+    """The tokens that documents must give: each encoded as one string, after a `<start>`."""
 
     def encode(tokenizer, texts):
         rows = tokenizer(list(texts)).to_list()
@@ -102,6 +104,17 @@ def corpus(tmp_path_factory, write_texts, tokenizer_dir):
     options = CorpusOptions(write_texts(folder / "texts", texts), tokenizer=tokenizer_dir)
     make_corpus(options, folder / "corpus")
     return folder / "corpus"
+
+
+@pytest.fixture(scope="session")
+def pretrained(corpus, tmp_path_factory):
+    """A finished pre-training on `corpus` with two snapshots: its folder and its result."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    options = PretrainOptions(
+        "gpt1_micro", steps=5, batch_size=4, sequence_length=128, warmup_steps=1
+    )
+    schedule = CheckpointSchedule(checkpoint_every=2, snapshot_every=2)
+    return folder, pretrain(options, corpus, folder, checkpoint_schedule=schedule, verbose=0)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The grid of ablations: what it runs, that it goes on, and what it draws."""
+"""The grid of ablations: what it runs, that it goes on, and what it plots."""
 
 import json
 
@@ -6,7 +6,8 @@ import pytest
 
 import gpt1_keras
 from training import ablate as program
-from training.ablate import ablate, main, make_grid
+from training.ablate import ablate, main
+from training.paper.ablations import make_grid
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_the_grid(preset):
     assert list(make_grid(["cola"], preset, 1)) == [f"cola/{name}/seed_0" for name in names[:3]]
 
 
-def test_it_goes_on_and_draws(preset, tmp_path, monkeypatch, capsys):
+def test_it_resumes_and_plots(preset, tmp_path, monkeypatch, capsys):
     """With the fine-tuning replaced, which has tests of its own."""
     runs = []
 
@@ -60,7 +61,7 @@ def test_it_goes_on_and_draws(preset, tmp_path, monkeypatch, capsys):
     }  # fmt: skip
     text = (tmp_path / "out" / "tables.md").read_text()
     assert "| ours, no pre-training |" in text and text in capsys.readouterr().out
-    # Another data set's runs beside these, without blocks, are no panel of the figure.
+    # Another data set's runs beside these, without blocks, add no panel to the figure.
     runs[:] = []
     others = ["--tasks", "cola", "--preset", preset, "--seeds", "1"]
     assert main([*others, "--output", str(tmp_path / "out")]) == 0

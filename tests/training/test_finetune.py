@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import resource
+import shutil
 
 import keras
 import numpy as np
@@ -20,12 +22,25 @@ from training.runs import run_folder as run_module
 SMALL = {"config": "gpt1_micro", "num_merges": 200, "learning_rate": 1e-3, "limit_examples": 256}
 
 
+@pytest.fixture
+def write_file(tmp_path):
+    """Writes a file of labelled texts, and returns its path."""
+
+    def write_file(count):
+        words = ("good", "bad", "lovely", "dull")
+        lines = [f"{words[i % 4]} film {'again ' * (i % 7)},{'ny'[i % 2]}\n" for i in range(count)]
+        (tmp_path / "texts.csv").write_text("text,label\n" + "".join(lines))
+        return str(tmp_path / "texts.csv")
+
+    return write_file
+
+
 def weights(folder):
     return gpt1_keras.GPT1TextClassifier.from_preset(str(folder)).get_weights()
 
 
 def test_fine_tuning_keeps_the_best_model_and_its_score(tfds_dir, tmp_path, capsys):
-    options = FinetuneOptions("cola", epochs=2, **SMALL)
+    options = FinetuneOptions("cola", epochs=2, **{**SMALL, "limit_examples": 64})
     result = finetune(options, tmp_path, tfds_dir, verbose=0)
     assert json.loads((tmp_path / "result.json").read_text()) == result
     assert (result["metric"], result["decoder"]) == ("matthews", "GPT1Backbone")
@@ -50,11 +65,14 @@ def deterministic_ops():
 
 
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(
-    tfds_dir, tmp_path, monkeypatch, deterministic_ops
+    write_file, tmp_path, monkeypatch, deterministic_ops
 ):
     monkeypatch.setattr(program, "_BATCHES_PER_CHECKPOINT", 2)
-    options = FinetuneOptions("cola", epochs=2, **{**SMALL, "limit_examples": 128})
-    expected = finetune(options, tmp_path / "whole", tfds_dir, verbose=0)
+    path = write_file(32)
+    options = FinetuneOptions(
+        train=path, validation=path, epochs=2, batch_size=8, **{**SMALL, "num_merges": 20}
+    )
+    expected = finetune(options, tmp_path / "whole", verbose=0)
 
     def interrupt(run, entry):
         raise KeyboardInterrupt
@@ -70,13 +88,13 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
     with monkeypatch.context() as context:
         context.setattr(program.keras.callbacks, "TensorBoard", Interrupt)
         with pytest.raises(KeyboardInterrupt):
-            finetune(options, tmp_path / "cut", tfds_dir, verbose=0)
+            finetune(options, tmp_path / "cut", verbose=0)
     with monkeypatch.context() as context:  # and again, before the second epoch's score is kept
         context.setattr(run_module.Run, "add", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            finetune(options, tmp_path / "cut", tfds_dir, verbose=0)
+            finetune(options, tmp_path / "cut", verbose=0)
     assert list((tmp_path / "cut" / "checkpoints").glob("*.npz"))
-    result = finetune(options, tmp_path / "cut", tfds_dir, verbose=0)
+    result = finetune(options, tmp_path / "cut", verbose=0)
 
     assert result["history"] == expected["history"]
     for ours, theirs in zip(
@@ -149,7 +167,7 @@ def run_main(capsys, *arguments):
         (["--task", "sst2", "--config", "gpt1_micro", "--normalization", "newest"],
          "error: normalization='newest' is unknown; expected one of ['bert', 'original']."),
         (["--task", "sst2", "--preset", "nowhere"], "error: nowhere is not a preset"),
-        (["--task", "sst2", "--config", "gpt1_micro", "--tokenizer", "nowhere"],
+        (["--task", "rte", "--config", "gpt1_micro", "--tokenizer", "nowhere"],
          "error: The vocabulary file 'nowhere/vocabulary.json' does not exist."),
     ],
 )  # fmt: skip
@@ -160,6 +178,36 @@ def test_bad_arguments_are_one_clear_line(arguments, message, tfds_dir, tmp_path
     assert status == 1
     assert error.startswith(message)
     assert "\n" not in error
+
+
+@pytest.mark.parametrize("where", ["file", "read-only folder", "full disk", "no room for a preset"])
+def test_files_that_cannot_be_written_are_one_clear_line(
+    where, write_file, tmp_path, monkeypatch, capsys
+):
+    path, output = write_file(8), tmp_path / "run"
+    arguments = ["--train", path, "--validation", path, "--config", "gpt1_micro", "--epochs", "1"]
+    arguments += ["--num-merges", "20"]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if where == "file":
+        output.write_text("in the way")
+        message = "error: [Errno "
+    elif where == "read-only folder":
+        output = "/sys/run"  # where root may not write either
+        message = "error: [Errno "
+    elif where == "full disk":
+        # The limit on the length of a file stands for it: the system refuses to write more.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+        message = f"error: Could not save the checkpoint {output}/checkpoints/step-00000001.npz: "
+    else:
+        usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+        monkeypatch.setattr(run_module.shutil, "disk_usage", lambda _: usage)
+        message = "error: [Errno 28] The preset takes "
+    try:
+        status, error = run_main(capsys, *arguments, "--output", str(output))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert status == 1
+    assert error.startswith(message) and "\n" not in error
 
 
 def test_a_run_with_other_options_is_refused(tmp_path, capsys):

@@ -17,11 +17,11 @@ import pytest
 from gpt1_keras import GPT1CausalLM
 from training.pretrain import main
 
-STEPS = 60
+STEPS, EVERY = 28, 2  # of the run, and of its checkpoints
 # With dropout, so that the state of the random numbers counts too.
 COMMAND = [
     "--config", "gpt1_micro", "--steps", STEPS, "--batch-size", 4, "--sequence-length", 32,
-    "--warmup-steps", 5, "--learning-rate", 3e-3, "--checkpoint-every", 3, "--deterministic",
+    "--warmup-steps", 5, "--learning-rate", 3e-3, "--checkpoint-every", EVERY, "--deterministic",
 ]  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def whole(make_process, tmp_path_factory):
     return folder
 
 
-def assert_same_run(found, expected):
+def assert_same_run(found, expected, every=EVERY):
     """The same losses, and the same weights, bit for bit."""
     curves = []
     for folder in (found, expected):
@@ -98,7 +98,7 @@ def assert_same_run(found, expected):
         names = ("step", "loss", "validation_loss", "validation_perplexity")
         curves.append([[entry[name] for name in names] for entry in entries])
     assert curves[0] == curves[1]
-    assert [entry[0] for entry in curves[0]] == list(range(3, STEPS + 1, 3))
+    assert [entry[0] for entry in curves[0]] == list(range(every, STEPS + 1, every))
     models = [GPT1CausalLM.from_preset(str(folder / "preset")) for folder in (found, expected)]
     for ours, theirs in zip(*(model.get_weights() for model in models), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -114,7 +114,7 @@ def newest(folder):
 def test_killed_at_random_moments(whole, start, finish, tmp_path):
     """While it starts, or around its first checkpoints: six times, whatever the machine's speed."""
     moments = random.Random(0)
-    for end in (0, 3, 6, 0, 6, 3):
+    for end in (0, EVERY, 2 * EVERY, 0, 2 * EVERY, EVERY):
         process = start("killed")
         before = newest(tmp_path / "killed")
         while process.is_alive() and newest(tmp_path / "killed") < before + end:
@@ -186,7 +186,7 @@ def test_killed_while_it_writes(whole, start, finish, tmp_path):
 
 def test_killed_at_the_end(whole, start, finish, tmp_path):
     """When the model is trained, but the preset or the result is not there."""
-    names = 2 * STEPS // 3  # a history and a checkpoint each; before them the options
+    names = 2 * STEPS // EVERY  # a history and a checkpoint each; before them the options
     for count in (names + 2, 3):
         process = start("end", KillBefore(count))
         process.join(300)
@@ -207,7 +207,7 @@ def test_a_killed_worker(start, free_ports, tmp_path):
 
     def start_both(name):
         ports = free_ports(2)
-        more = ("--strategy", "multi_worker")
+        more = ("--strategy", "multi_worker", "--checkpoint-every", STEPS // 4)
         return [start(name, None, cluster(index, ports), *more) for index in range(2)]
 
     def finish_both(name):
@@ -226,4 +226,4 @@ def test_a_killed_worker(start, free_ports, tmp_path):
     for worker in workers:
         worker.join()
     finish_both("killed")
-    assert_same_run(tmp_path / "killed", tmp_path / "whole")
+    assert_same_run(tmp_path / "killed", tmp_path / "whole", STEPS // 4)

@@ -5,37 +5,28 @@ import re
 import pytest
 
 import gpt1_keras
-from training.corpus.windows import Corpus
+from training.corpus.corpus_format import Corpus
 from training.perplexity import main, perplexity
-from training.pretrain import PretrainOptions, pretrain
-
-SMALL = PretrainOptions("gpt1_micro", steps=2, batch_size=4, sequence_length=128, warmup_steps=1)
 
 
-@pytest.fixture(scope="module")
-def run(corpus, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    return folder, pretrain(SMALL, corpus, folder, verbose=0)
-
-
-def test_it_is_what_the_pre_training_says(run, corpus, capsys):
-    folder, result = run
+def test_it_is_what_the_pre_training_says(pretrained, corpus, capsys):
+    folder, result = pretrained
     assert main(["--preset", str(folder / "preset"), "--corpus", str(corpus)]) == 0
     found = float(re.search(r"Perplexity: (\S+)", capsys.readouterr().out)[1])
     assert found == pytest.approx(result["validation_perplexity"], abs=6e-4)
 
 
-def test_a_corpus_of_another_tokenizer(run, corpus, tmp_path):
+def test_a_corpus_of_another_tokenizer(pretrained, corpus, tmp_path):
     tokenizer = gpt1_keras.GPT1Tokenizer.learn(["another text"] * 3, num_merges=5)
-    model = gpt1_keras.GPT1CausalLM.from_preset(str(run[0] / "preset"))
+    model = gpt1_keras.GPT1CausalLM.from_preset(str(pretrained[0] / "preset"))
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tokenizer)
     gpt1_keras.GPT1CausalLM(model.backbone, preprocessor).save_to_preset(str(tmp_path / "other"))
     with pytest.raises(ValueError, match="was made with another tokenizer: its fingerprint is"):
         perplexity(str(tmp_path / "other"), Corpus(corpus))
 
 
-def test_a_corpus_of_the_other_normalization(run, corpus, tmp_path):
-    model = gpt1_keras.GPT1CausalLM.from_preset(str(run[0] / "preset"))
+def test_a_corpus_of_the_other_normalization(pretrained, corpus, tmp_path):
+    model = gpt1_keras.GPT1CausalLM.from_preset(str(pretrained[0] / "preset"))
     model.preprocessor.tokenizer.save_files(tmp_path / "vocabulary", tmp_path / "merges")
     tokenizer = gpt1_keras.GPT1Tokenizer(
         tmp_path / "vocabulary", tmp_path / "merges", normalization="original"
@@ -48,11 +39,11 @@ def test_a_corpus_of_the_other_normalization(run, corpus, tmp_path):
         perplexity(str(tmp_path / "other"), Corpus(corpus))
 
 
-def test_errors_are_one_line(run, corpus, tmp_path, capsys):
-    preset = str(run[0] / "preset")
+def test_errors_are_one_line(pretrained, corpus, tmp_path, capsys):
+    preset = str(pretrained[0] / "preset")
     for arguments, message in (
         (["--preset", str(tmp_path), "--corpus", str(corpus)], "is not a preset: neither one that"),
-        (["--preset", preset, "--corpus", str(tmp_path)], "is no corpus: it has no index.json"),
+        (["--preset", preset, "--corpus", str(tmp_path)], "is not a corpus: it has no index.json"),
         (["--preset", preset, "--corpus", str(corpus), "--split", "x"], "has no split 'x'"),
     ):
         assert main(arguments) == 1

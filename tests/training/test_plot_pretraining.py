@@ -1,4 +1,4 @@
-"""The picture of a pre-training: its curves, its lines, and what cannot be drawn."""
+"""The plot of a pre-training: its curves, its lines, and what cannot be plotted."""
 
 import json
 
@@ -55,7 +55,7 @@ def test_the_curves_and_lines():
     assert axes.get_yscale() == "log" and axes.get_xlim()[0] == 0
     styles = [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in axes.lines]
     assert len(set(styles)) == 4
-    # Also in greys, no two lines that are drawn alike are of one brightness.
+    # In greys too, no two lines of the same style have the same brightness.
     luminance = [np.dot(to_rgb(line.get_color()), [0.299, 0.587, 0.114]) for line in axes.lines]
     assert abs(luminance[0] - luminance[1]) > 0.2 < abs(luminance[2] - luminance[3])
 
@@ -96,7 +96,7 @@ def test_a_png(write):
     [
         ({}, "run.jpg", "The output must end in one of ['.svg', '.png']. Received: "),
         ({}, "run", "The output must end in one of ['.svg', '.png']. Received: "),
-        ({"history": None}, "run.svg", "has no history.json, so no pre-training to draw."),
+        ({"history": None}, "run.svg", "has no history.json, so there is no pre-training to plot."),
         ({"history": []}, "run.svg", "holds no pre-training: expected entries with `step` and"),
         ({"history": [{"score": 1}]}, "run.svg", "holds no pre-training: expected entries with"),
         ({"scores": None}, "run.svg", "No such file"),

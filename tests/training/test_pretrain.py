@@ -16,21 +16,24 @@ import torch
 from transformers import OpenAIGPTLMHeadModel
 
 import gpt1_keras
-from training.corpus.windows import Corpus, sequential_windows
-from training.pretrain import CheckpointSchedule, PretrainOptions, build_model, main, pretrain
+from training.corpus.corpus_format import Corpus
+from training.corpus.windows import sequential_windows
+from training.pretrain import main, pretrain
+from training.runs.pretrain_model import build_model
+from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 
 TESTS = pathlib.Path(__file__).parents[1]
 SMALL = PretrainOptions(
     "gpt1_micro", steps=6, batch_size=4, sequence_length=32, learning_rate=3e-3, warmup_steps=2
 )
-PACE = CheckpointSchedule(checkpoint_every=2, keep=2)
+SCHEDULE = CheckpointSchedule(checkpoint_every=2, keep=2)
 
 
 @pytest.fixture(scope="session")
 def whole_run(corpus, tmp_path_factory):
     """A finished run."""
     folder = tmp_path_factory.mktemp("run")
-    return folder, pretrain(SMALL, corpus, folder, checkpoint_schedule=PACE, verbose=0)
+    return folder, pretrain(SMALL, corpus, folder, checkpoint_schedule=SCHEDULE, verbose=0)
 
 
 def test_a_run_writes_its_model_history_and_result(whole_run, corpus):
@@ -72,11 +75,11 @@ def test_the_preset_has_the_perplexity_that_is_reported(whole_run, corpus, tmp_p
 def test_the_same_command_returns_what_is_finished(whole_run, corpus):
     folder, result = whole_run
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    assert pretrain(SMALL, corpus, folder, checkpoint_schedule=PACE) == result
+    assert pretrain(SMALL, corpus, folder, checkpoint_schedule=SCHEDULE) == result
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
-def test_the_pace_changes_nothing_in_the_model(whole_run, corpus, tmp_path):
+def test_the_schedule_changes_nothing_in_the_model(whole_run, corpus, tmp_path):
     pretrain(
         SMALL,
         corpus,
@@ -119,13 +122,26 @@ def cut_short(options, corpus, folder, steps):
     Run.add = add
     try:
         with pytest.raises(Cut):
-            pretrain(options, corpus, folder, checkpoint_schedule=PACE, verbose=0)
+            pretrain(options, corpus, folder, checkpoint_schedule=SCHEDULE, verbose=0)
     finally:
         Run.add = original
 
 
-def test_a_corpus_that_changed_since(corpus, tmp_path):
-    cut_short(SMALL, corpus, tmp_path / "run", 2)
+@pytest.fixture(scope="module")
+def unfinished(corpus, tmp_path_factory):
+    """The folder of a run that was cut off after its second checkpoint."""
+    folder = tmp_path_factory.mktemp("unfinished")
+    cut_short(SMALL, corpus, folder, 4)
+    return folder
+
+
+@pytest.fixture
+def unfinished_run(unfinished, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(unfinished, tmp_path / "run")
+
+
+def test_a_corpus_that_changed_since(corpus, unfinished_run, tmp_path):
     changed = tmp_path / "corpus"
     shutil.copytree(corpus, changed)
     shard = next(changed.glob("train-*.npy"))
@@ -133,7 +149,7 @@ def test_a_corpus_that_changed_since(corpus, tmp_path):
     tokens[7] += 1
     np.save(shard, tokens)
     with pytest.raises(ValueError, match="has changed: its SHA-256 is"):
-        pretrain(SMALL, changed, tmp_path / "run", checkpoint_schedule=PACE)
+        pretrain(SMALL, changed, tmp_path / "run", checkpoint_schedule=SCHEDULE)
 
     other = tmp_path / "other"
     index = json.loads((corpus / "index.json").read_text())
@@ -142,38 +158,58 @@ def test_a_corpus_that_changed_since(corpus, tmp_path):
     index["tokenizer"]["fingerprint"] = "0"
     (other / "index.json").write_text(json.dumps(index))
     with pytest.raises(ValueError, match="other options: corpus_fingerprint was .*, not "):
-        pretrain(SMALL, other, tmp_path / "run", checkpoint_schedule=PACE)
+        pretrain(SMALL, other, tmp_path / "run", checkpoint_schedule=SCHEDULE)
     assert list((tmp_path / "run" / "checkpoints").glob("*.npz"))
 
 
-def test_a_truncated_checkpoint(corpus, whole_run, tmp_path):
-    cut_short(SMALL, corpus, tmp_path, 4)
-    newest = max((tmp_path / "checkpoints").glob("*.npz"))
+def test_a_truncated_checkpoint(corpus, whole_run, unfinished_run):
+    newest = max((unfinished_run / "checkpoints").glob("*.npz"))
     newest.write_bytes(newest.read_bytes()[:1000])
     with pytest.raises(ValueError, match="step-00000004.npz is damaged"):
-        pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=PACE, verbose=0)
+        pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE, verbose=0)
     newest.unlink()
-    result = pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=PACE, verbose=0)
+    result = pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE, verbose=0)
     assert result["validation_loss"] == pytest.approx(whole_run[1]["validation_loss"], abs=1e-5)
 
 
-def test_a_full_disk(corpus, tmp_path, capsys):
+def test_a_full_disk(corpus, unfinished_run):
     """The limit on the size of a file stands for it: the system refuses to write more."""
-    cut_short(SMALL, corpus, tmp_path, 2)
+    (unfinished_run / "checkpoints" / "step-00000004.npz").unlink()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
         with pytest.raises(OSError, match="step-00000004.npz: .* The last good one is .*00002.npz"):
-            pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=PACE, verbose=0)
+            pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE, verbose=0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002.npz"]
+    assert [path.name for path in (unfinished_run / "checkpoints").iterdir()] == [
+        "step-00000002.npz"
+    ]
     assert (
-        pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=PACE, verbose=0)["history"][-1][
-            "step"
-        ]
+        pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE, verbose=0)["history"][
+            -1
+        ]["step"]
         == 6
     )
+
+
+@pytest.mark.parametrize("where", ["file", "read-only folder", "full disk"])
+def test_files_that_cannot_be_written_are_one_clear_line(where, corpus, tmp_path, capsys):
+    output = tmp_path / "run"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if where == "file":
+        output.write_text("in the way")
+    elif where == "read-only folder":
+        output = "/sys/run"  # where root may not write either
+    else:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    arguments = ["--corpus", corpus, "--config", "gpt1_micro", "--steps", 2, "--output", output]
+    try:
+        assert main([str(argument) for argument in arguments]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: [Errno ") and "\n" not in error
 
 
 def test_other_options(whole_run, corpus):
@@ -262,7 +298,7 @@ def test_where_there_is_no_tensorflow(corpus, tmp_path):
     lm = gpt1_keras.GPT1CausalLM.from_preset(str(tmp_path / "jax" / "preset"))
     assert lm.backbone.dropout == 0.1  # the run's was for the run alone
     options = PretrainOptions("gpt1_micro", steps=6, batch_size=4, sequence_length=32, dropout=0.0)
-    result = pretrain(options, corpus, tmp_path / "tf", checkpoint_schedule=PACE, verbose=0)
+    result = pretrain(options, corpus, tmp_path / "tf", checkpoint_schedule=SCHEDULE, verbose=0)
     for ours, theirs in zip(result["history"], history, strict=True):
         for name in ("loss", "validation_loss"):
             assert ours[name] == pytest.approx(theirs[name], abs=1e-4)

@@ -8,7 +8,9 @@ import pytest
 
 from training.datasets.tasks import TASKS
 from training.paper.published_results import TABLES
-from training.report import Results, fill, main, report, variant_of
+from training.paper.results import Results, variant_of
+from training.paper.tables import fill
+from training.report import main, report
 
 
 def result(task, seed, score, **changes):
@@ -92,8 +94,8 @@ def test_medians_over_seeds_and_missing_cells():
 def test_mnli_is_the_mean_of_both_its_splits():
     both = [result("mnli_matched", 0, 0.8), result("mnli_mismatched", 0, 0.7)]
     columns, rows = fill(TABLES["table5"], Results(list(enumerate(both))))
-    place = columns.index("MNLI (accuracy)")
-    assert rows[-1].scores[place] == pytest.approx(75)
+    index = columns.index("MNLI (accuracy)")
+    assert rows[-1].scores[index] == pytest.approx(75)
     columns, rows = fill(TABLES["table5"], Results([(0, both[0])]))
     assert rows[-1].scores[columns.index("MNLI (accuracy)")] is None
 

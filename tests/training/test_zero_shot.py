@@ -11,8 +11,8 @@ import tensorflow_datasets as tfds
 import gpt1_keras
 from training.evaluation.likelihood import Scorer
 from training.paper.probes import PROBES, find_probe
-from training.pretrain import CheckpointSchedule, PretrainOptions, pretrain
-from training.zero_shot import best_threshold, main, run_probe, zero_shot_series
+from training.paper.zero_shot_runs import best_threshold, run_probe, zero_shot_series
+from training.zero_shot import main
 
 ASKED = 12
 
@@ -46,14 +46,14 @@ def test_a_score_is_the_mean_of_the_ending_s_tokens(lm):
     tokenizer = lm.preprocessor.tokenizer
     pairs = [(b"the road was", b"long and dark"), (b"", b"a good film"), (b"so", b"it ends")]
     expected = []
-    for beginning, ending in pairs:
-        logs = log_probabilities(lm, (beginning + b" " + ending).decode())
+    for prefix, ending in pairs:
+        logs = log_probabilities(lm, (prefix + b" " + ending).decode())
         count = len(tokenizer(ending.decode()))
         expected.append(logs[-count:].mean())
     np.testing.assert_allclose(Scorer(lm)(pairs), expected, atol=1e-5)
 
 
-def test_a_long_beginning_is_cut_on_its_left(lm):
+def test_a_long_prefix_is_cut_on_its_left(lm):
     words = ("the", "road", "was", "long")
     long = " ".join(words[i % 4] for i in range(100))
     # 64 tokens go in and the last two come out, so 65 are read.
@@ -94,7 +94,7 @@ def test_cola(lm, tfds_dir):
 
 
 def test_sst2(lm, tfds_dir):
-    """The likelier of two words, one token each, behind the sentence and "very"."""
+    """The likelier of two words, one token each, after the sentence and "very"."""
     tokenizer, right = lm.preprocessor.tokenizer, 0
     rows = real("sst2", tfds_dir)[:ASKED]
     for row in rows:
@@ -110,13 +110,13 @@ def test_sst2(lm, tfds_dir):
 
 
 def test_race(lm, tfds_dir):
-    """The answer whose tokens are likeliest behind passage and question."""
+    """The choice whose tokens are likeliest after passage and question."""
     scorer, right, asked = Scorer(lm), 0, 0
     for row in real("race_middle", tfds_dir)[:3]:
         options = [[text.decode() for text in texts] for texts in row["options"].to_list()]
         for question, answer, choices in zip(row["questions"], row["answers"], options):
-            beginning = f"{row['article'].decode()} {question.decode()}".encode()
-            scores = [scorer([(beginning, choice.encode())])[0] for choice in choices]
+            prefix = f"{row['article'].decode()} {question.decode()}".encode()
+            scores = [scorer([(prefix, choice.encode())])[0] for choice in choices]
             right += "ABCD"[int(np.argmax(scores))] == answer.decode()
             asked += 1
     found = run_probe(scorer, PROBES["race_middle"], tfds_dir, limit=asked)
@@ -124,7 +124,7 @@ def test_race(lm, tfds_dir):
 
 
 def test_dprd(lm, tfds_dir):
-    """The candidate behind which, in the pronoun's place, the rest is likelier."""
+    """The name after which, instead of the pronoun, the rest is likelier."""
     right, rows = 0, real("dprd", tfds_dir)[:ASKED]
     tokenizer = lm.preprocessor.tokenizer
     for row in rows:
@@ -177,20 +177,9 @@ def test_the_threshold_is_the_best_percentile():
     assert ((scores > threshold) == labels).mean() >= 0.99
 
 
-@pytest.fixture(scope="module")
-def run(corpus, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    options = PretrainOptions(
-        "gpt1_micro", steps=5, batch_size=4, sequence_length=32, warmup_steps=1
-    )
-    pretrain(
-        options,
-        corpus,
-        folder,
-        checkpoint_schedule=CheckpointSchedule(checkpoint_every=2, snapshot_every=2),
-        verbose=0,
-    )
-    return folder
+@pytest.fixture
+def run(pretrained):
+    return pretrained[0]
 
 
 def test_a_series_of_snapshots_and_its_figure(run, tfds_dir, tmp_path, capsys, monkeypatch):
@@ -203,7 +192,7 @@ def test_a_series_of_snapshots_and_its_figure(run, tfds_dir, tmp_path, capsys, m
     assert main(arguments) == 0
     result = json.loads((tmp_path / "result.json").read_text())
     assert [entry["step"] for entry in result["series"]] == [2, 4, 5]
-    picture = (tmp_path / "zero_shot.svg").read_text()
+    plot = (tmp_path / "zero_shot.svg").read_text()
 
     # The last one is the preset's; each is that of the snapshot's weights.
     lm = gpt1_keras.GPT1CausalLM.from_preset(str(run / "preset"))
@@ -221,7 +210,7 @@ def test_a_series_of_snapshots_and_its_figure(run, tfds_dir, tmp_path, capsys, m
     assert main([*arguments, "--beside", str(beside)]) == 0
     assert capsys.readouterr().out.count("step ") == 1
     assert json.loads((tmp_path / "result.json").read_text()) == result
-    assert (tmp_path / "zero_shot.svg").read_text() != picture
+    assert (tmp_path / "zero_shot.svg").read_text() != plot
 
     with pytest.raises(ValueError, match="holds another series: its limit is 6, not 7"):
         zero_shot_series(run, ["dprd", "sst2"], tmp_path / "result.json", tfds_dir, limit=7)
@@ -231,7 +220,7 @@ def test_errors_are_one_line(run, corpus, tmp_path, capsys):
     for arguments, message in (
         ([], "Give either --preset or --run"),
         (["--preset", "nowhere"], "nowhere is not a preset"),
-        (["--run", str(tmp_path)], "is no finished pre-training: it has no result.json"),
+        (["--run", str(tmp_path)], "is not a finished pre-training: it has no result.json"),
         (["--run", str(run), "--probes", "dprd,x"], "Unknown probe 'x'; expected one of ['cola'"),
         (["--run", str(run), "--limit", "0"], "limit must be at least 1. Received: 0"),
         (["--run", str(run), "--data-dir", str(tmp_path)], "glue/cola is not in"),

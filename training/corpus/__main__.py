@@ -2,8 +2,8 @@
 
     python -m training.corpus --input DIR --num-merges 40000 --output DIR
 
-With `--runner`, all other options go to Apache Beam. Its workers must reach the input and the
-output's parent folder under the same paths as this machine.
+With `--runner`, options that are not listed go to Apache Beam. Its workers must reach the input and
+the output's parent folder under the same paths as this machine.
 """
 
 import dataclasses
@@ -13,19 +13,18 @@ import sys
 from gpt1_keras.cli import UsageError, option, program
 from training.corpus.build import CorpusOptions, make_corpus
 from training.corpus.shards import ShardError
+from training.datasets.tfds_builders import DataOptions
 
 
 @dataclasses.dataclass(frozen=True)
 class _BuildOptions:
-    """Where the corpus is made, and by whom: nothing that its tokens depend on."""
+    """Where and how the corpus is built: its tokens do not depend on it."""
 
     output: str = option("folder of the corpus: index.json, shards, tokenizer/")
-    data_dir: str | None = option("folder of prepared TensorFlow Datasets (TFDS's own)", None)
-    download: bool = option("fetch and prepare the data set if it is missing", False)
-    processes: int | None = option("processes of this machine that share the work", os.cpu_count())
+    processes: int = option("processes of this machine that share the work", os.cpu_count() or 1)
     runner: str | None = option(
         "have Apache Beam do the work: FnApiRunner on this machine, or FlinkRunner, SparkRunner, "
-        "... (default: without Beam, on this machine)",
+        "..., and pass it all options that are not listed here (default: without Beam)",
         None,
     )
 
@@ -36,11 +35,13 @@ class _BuildOptions:
     takes_more=True,
     foreseen=(ShardError,),
 )
-def main(options: CorpusOptions, build: _BuildOptions, beam_flags: list[str]) -> None:
+def main(
+    options: CorpusOptions, build: _BuildOptions, data: DataOptions, beam_flags: list[str]
+) -> None:
     """Turn text into a corpus of token ids for pre-training."""
     if beam_flags and build.runner is None:
         raise UsageError(f"unrecognized arguments: {' '.join(beam_flags)}")
-    make_corpus(options, **vars(build), beam_flags=beam_flags)
+    make_corpus(options, **vars(build), **vars(data), beam_flags=beam_flags)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,38 @@
 """Windows of a corpus as what Keras's `fit` and `evaluate` take, on each backend."""
 
 import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import keras
+import numpy as np
 
-from training.corpus.windows import sequential_windows
+from training.corpus.corpus_format import Split
+from training.corpus.windows import Windows, sequential_windows
+
+if TYPE_CHECKING:  # which may be missing, on another backend
+    import tensorflow as tf
+
+# Of a step, a worker's index and the number of workers: `(inputs, targets[, weights])`.
+_MakeBatch = Callable[[int, int, int], tuple[Any, ...]]
 
 
-def training_batches(windows, first_step, steps, strategy=None):
-    """The batches of some consecutive updates.
+def training_batches(
+    windows: Windows, first_step: int, steps: int, strategy: "tf.distribute.Strategy | None" = None
+) -> Any:
+    """Returns the batches of consecutive updates.
 
     Args:
-        windows: `training.corpus.windows.Windows`.
-        first_step: int, the number of updates before.
-        steps: int.
-        strategy: optional `tf.distribute.Strategy`; each replica gets its own share.
+        windows: to sample from.
+        first_step: number of updates before.
+        steps: number of updates.
+        strategy: each replica gets its own share.
 
     Returns:
         What `fit` takes: `({"token_ids": int32 [batch, length]}, int32 [batch, length])`.
     """
 
-    def batch(step, worker, workers):
+    def batch(step: int, worker: int, workers: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         tokens = windows.batch(step, worker, workers)
         return {"token_ids": tokens[:, :-1]}, tokens[:, 1:]
 
@@ -29,18 +41,27 @@ def training_batches(windows, first_step, steps, strategy=None):
     )
 
 
-def validation_batches(split, length, batch_size, steps, strategy=None):
-    """The windows of a split one after the other, as what `evaluate` takes.
+def validation_batches(
+    split: Split,
+    length: int,
+    batch_size: int,
+    steps: int,
+    strategy: "tf.distribute.Strategy | None" = None,
+) -> Any:
+    """Returns the windows of a split one after the other, as what `evaluate` takes.
 
     Args:
-        split: `training.corpus.windows.Split`.
-        length, batch_size: ints.
-        steps: int, the number of batches to stop after.
-        strategy: as above.
+        split: to read.
+        length: tokens that are predicted in a window.
+        batch_size: windows in a batch, of all replicas together.
+        steps: number of batches to stop after.
+        strategy: each replica gets its own share.
     """
     windows = list(itertools.islice(sequential_windows(split, length, batch_size), steps))
 
-    def batch(step, worker, workers):
+    def batch(
+        step: int, worker: int, workers: int
+    ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
         tokens, weights = windows[step]
         share = slice(worker * batch_size // workers, (worker + 1) * batch_size // workers)
         return {"token_ids": tokens[share, :-1]}, tokens[share, 1:], weights[share]
@@ -48,7 +69,13 @@ def validation_batches(split, length, batch_size, steps, strategy=None):
     return _batches(batch, range(len(windows)), strategy, batch_size, length)
 
 
-def _batches(batch, steps, strategy, batch_size, length):
+def _batches(
+    batch: _MakeBatch,
+    steps: range,
+    strategy: "tf.distribute.Strategy | None",
+    batch_size: int,
+    length: int,
+) -> Any:
     if keras.backend.backend() != "tensorflow":
         return _Sequence(batch, steps)
     import tensorflow as tf
@@ -61,11 +88,11 @@ def _batches(batch, steps, strategy, batch_size, length):
         tf.TensorSpec(shape, "float32"),
     )[: len(batch(steps[0], 0, replicas))]
 
-    def dataset(context=None):
+    def dataset(context: tf.distribute.InputContext | None = None) -> tf.data.Dataset:
         local = replicas // context.num_input_pipelines if context else 1
         first = context.input_pipeline_id * local if context else 0
 
-        def generate():
+        def generate() -> Iterator[tuple[Any, ...]]:
             for step in steps:
                 for replica in range(first, first + local):
                     yield batch(step, replica, replicas)
@@ -78,14 +105,14 @@ def _batches(batch, steps, strategy, batch_size, length):
 
 
 class _Sequence(keras.utils.PyDataset):
-    """The same without TensorFlow, for one device."""
+    """The batches without TensorFlow, for one device."""
 
-    def __init__(self, batch, steps):
+    def __init__(self, batch: _MakeBatch, steps: range) -> None:
         super().__init__()
         self._batch, self._steps = batch, steps
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._steps)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
         return self._batch(self._steps[index], 0, 1)

@@ -1,10 +1,7 @@
-"""Turns text into a corpus of token ids for pre-training.
+"""Builds a corpus: an index, shards of token ids, and the tokenizer that made them.
 
-    python -m training.corpus --input DIR --num-merges 40000 --output DIR
-
-The output holds `index.json`, shards of ids (`.npy`, read by `training.corpus.windows`) and the tokenizer.
-It is there whole or not at all, and its tokens depend on the input and the options alone, not on
-how many processes make it, or where. In every shard the documents follow one another, each behind
+A corpus is written whole or not at all, and its tokens depend on the input and the options alone,
+not on how many processes make it, or where. In every shard documents follow one another, each after
 a `<start>`.
 """
 
@@ -15,17 +12,19 @@ import json
 import os
 import pathlib
 import time
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import gpt1_keras
 from gpt1_keras.cli import check_at_least_one, option
 from gpt1_keras.files import atomic_path
 from gpt1_keras.presets.tokenizers import check_normalization, describe_tokenizer, load_tokenizer
-from training.corpus.documents import find_units
+from training.corpus.corpus_format import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, Corpus
+from training.corpus.documents import Unit, find_units
 from training.corpus.shards import shard_dtype, write_shard
-from training.corpus.windows import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, Corpus
 from training.corpus.workers import run_in_beam, run_in_processes
 
-_TOKENIZER = "the tokenizer (one of both)"  # a group of options in --help
+_TOKENIZER = "the tokenizer (one of the two)"  # a group in --help
 _COUNTS = ("tokens", "documents", "empty_documents", "bytes")
 
 
@@ -53,7 +52,7 @@ class CorpusOptions:
         None,
     )
     validation_share: float = option(
-        "share of a folder's documents that becomes the split validation, where the folder has no "
+        "share of a folder's documents that becomes the split validation, if the folder has no "
         "splits",
         0.0,
     )
@@ -62,7 +61,7 @@ class CorpusOptions:
     )
     shard_mb: float = option("MB of text in a shard, about", 32.0)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if (self.tokenizer is None) == (self.num_merges is None):
             raise ValueError("Give either --tokenizer, or --num-merges to learn one.")
         check_at_least_one(self, "num_merges")
@@ -70,28 +69,34 @@ class CorpusOptions:
 
 
 def make_corpus(
-    options, output, data_dir=None, download=False, processes=1, runner=None, beam_flags=()
-):
+    options: CorpusOptions,
+    output: str | os.PathLike[str],
+    data_dir: str | None = None,
+    download: bool = False,
+    processes: int = 1,
+    runner: str | None = None,
+    beam_flags: Sequence[str] = (),
+) -> dict[str, Any]:
     """Makes a corpus.
 
     Args:
-        options: `CorpusOptions`.
-        output: path of the corpus's folder; it must not be there, or be empty.
-        data_dir: path of the prepared data sets.
-        download: bool, whether to fetch a data set that is not there.
-        processes: int, how many processes of this machine share the work.
-        runner: str, the name of an Apache Beam runner that does the work instead; `output` must
-            be reachable from all its workers under the same path, and so must the input.
-        beam_flags: list of str, options of Beam's.
+        options: what determines it.
+        output: path of the corpus's folder, which must be missing or empty.
+        data_dir: folder of the prepared data sets; TensorFlow Datasets' own by default.
+        download: whether to download and prepare a missing data set.
+        processes: how many processes of this machine share the work.
+        runner: name of an Apache Beam runner that does the work instead; all its workers must reach
+            `output` and the input under the same paths.
+        beam_flags: further options of Beam's.
 
     Returns:
-        The index, a dict, as in `index.json`. For each split and shard it counts `tokens`, all ids;
-        `documents`, each of which has one `<start>` among the tokens; `empty_documents`, which are
-        left out; and `bytes`, of text read.
+        The content of `index.json`. For each split and shard it has the number of `tokens`; of
+        `documents`, each of which has one `<start>` among the tokens; of `empty_documents`, which
+        are left out; and of `bytes` read.
 
     Raises:
-        FileNotFoundError: the input or the tokenizer is not there.
-        ValueError: the output is there already, or the input holds no text.
+        FileNotFoundError: the input or the tokenizer does not exist.
+        ValueError: the output exists already, or the input holds no text.
         training.corpus.shards.ShardError: a shard could not be written.
     """
     if processes < 1:
@@ -108,7 +113,7 @@ def make_corpus(
     processes = min(processes, len(units))
     with atomic_path(output) as folder:
         os.mkdir(folder)
-        tokenizer = _tokenizer(options, units)
+        tokenizer = _make_tokenizer(options, units)
         tokenizer.save_to_preset(os.path.join(folder, TOKENIZER_FOLDER))
         header = {
             "format": FORMAT,
@@ -132,19 +137,19 @@ def make_corpus(
     return index
 
 
-def _check_output(output, source):
+def _check_output(output_path: str | os.PathLike[str], source_path: str) -> None:
     """Keeps a corpus from overwriting anything, and from becoming its own input."""
-    output, source = pathlib.Path(output).resolve(), pathlib.Path(source).resolve()
+    output, source = pathlib.Path(output_path).resolve(), pathlib.Path(source_path).resolve()
     if (output / INDEX_FILE).exists():
         raise ValueError(f"{output} already holds a corpus. Choose another --output.")
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        raise ValueError(f"{output} is there already, and no empty folder.")
+        raise ValueError(f"{output} exists, and is not an empty folder.")
     if source in output.parents:
         raise ValueError(f"The output {output} must not lie within the input {source}.")
 
 
-def _tokenizer(options, units):
-    """The tokenizer of a folder, or one learned from the training documents."""
+def _make_tokenizer(options: CorpusOptions, units: list[Unit]) -> gpt1_keras.GPT1Tokenizer:
+    """Loads the tokenizer of a folder, or learns one from the training documents."""
     if options.tokenizer is not None:
         return load_tokenizer(options.tokenizer, options.normalization)
     training = [unit for unit in units if unit.split == "train"]
@@ -159,16 +164,15 @@ def _tokenizer(options, units):
     return tokenizer
 
 
-def _lines(units):
-    """All lines of units, as strings."""
+def _lines(units: list[Unit]) -> Iterator[str]:
     for unit in units:
         for line in itertools.chain.from_iterable(unit.documents):
             yield line.decode("utf-8", "replace")
 
 
-def _write_index(shards, folder, header):
-    """Writes the index, given what `write_shard` returned for each shard, in any order."""
-    splits = {}
+def _write_index(shards: list[dict[str, Any]], folder: str, header: dict[str, Any]) -> None:
+    """Writes the index from what `write_shard` returned for each shard, in any order."""
+    splits: dict[str, list[dict[str, Any]]] = {}
     for shard in sorted(shards, key=lambda shard: shard["file"]):
         shard = dict(shard)
         splits.setdefault(shard.pop("split"), []).append(shard)
@@ -183,7 +187,7 @@ def _write_index(shards, folder, header):
         pathlib.Path(temporary).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
-def _report(index, seconds):
+def _report(index: dict[str, Any], seconds: float) -> None:
     for name, split in index["splits"].items():
         print(
             f"{name}: {split['tokens']:,} tokens, of which {split['documents']:,} <start>; "

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
 from training.corpus import text_files, tfds_texts
 
@@ -13,48 +14,57 @@ class Unit:
     """The documents of a shard.
 
     Attributes:
-        split: str.
-        number, count: ints; the shard's number in the split, and of how many.
-        documents: `TextFiles` or `TfdsDocuments`: an iterable of documents, each an iterable of lines,
-            which are bytes.
+        split: its name.
+        index: of the shard in the split.
+        count: of the split's shards.
+        documents: `TextFiles` or `TfdsDocuments`: an iterable of documents, each an iterable of
+            lines, which are bytes.
     """
 
     split: str
-    number: int
+    index: int
     count: int
     documents: Iterable[Iterable[bytes]]
 
     @property
-    def file(self):
+    def file(self) -> str:
         """The name of the shard's file."""
-        return f"{self.split}-{self.number:05}-of-{self.count:05}.npy"
+        return f"{self.split}-{self.index:05}-of-{self.count:05}.npy"
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.file} ({self.documents})"
 
 
 def find_units(
-    source, shard_bytes, validation_share=0.0, data_dir=None, download=False, field=None
-):
-    """Finds documents, and groups consecutive ones into units of about equal size.
+    source: str,
+    shard_bytes: int,
+    validation_share: float = 0.0,
+    data_dir: str | None = None,
+    download: bool = False,
+    field: str | None = None,
+) -> list[Unit]:
+    """Finds documents, and groups consecutive ones into units of similar length.
 
     Args:
         source: path of a text file or of a folder of them, or `tfds:NAME`.
-        shard_bytes: int, the size of a unit at most, about; no document is divided.
-        validation_share: float, the share of a folder's documents that goes into validation; see
+        shard_bytes: about the most bytes in a unit; no document is divided.
+        validation_share: share of a folder's documents for validation; see
             `training.corpus.text_files`.
-        data_dir, download, field: for `tfds:NAME`; see `training.corpus.tfds_texts`.
+        data_dir: for `tfds:NAME`, with `download` and `field`; see `training.corpus.tfds_texts`.
+        download: whether to download and prepare a missing data set.
+        field: the feature that holds the text.
 
     Returns:
-        list of `Unit`, split after split.
+        The units, split after split.
 
     Raises:
-        FileNotFoundError: the source is not there.
+        FileNotFoundError: the source does not exist.
         ValueError: a number is out of its range, there are no documents, or an option does not
-            fit the source.
+            apply to the source.
     """
     if shard_bytes < 1:
         raise ValueError(f"A shard's size must be at least 1 byte. Received: {shard_bytes}.")
+    splits: Any
     if source.startswith(TFDS_PREFIX):
         if validation_share:
             raise ValueError(f"{source} has splits of its own; a validation share is for a folder.")
@@ -65,7 +75,7 @@ def find_units(
             raise ValueError(f"A field is for {TFDS_PREFIX}NAME, not for the folder {source}.")
         splits = text_files.find_groups(source, shard_bytes, validation_share)
     return [
-        Unit(split, number, len(groups), group)
+        Unit(split, index, len(groups), group)
         for split, groups in splits.items()
-        for number, group in enumerate(groups)
+        for index, group in enumerate(groups)
     ]

@@ -1,15 +1,19 @@
-"""Documents to a shard of token ids."""
+"""Turns documents into a shard of token ids."""
 
 import functools
 import hashlib
 import itertools
 import os
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
+from gpt1_keras import GPT1Tokenizer
 from gpt1_keras.files import atomic_path
-from gpt1_keras.presets.tokenizers import load_tokenizer
-from training.corpus.windows import TOKENIZER_FOLDER
+from gpt1_keras.presets import load_tokenizer
+from training.corpus.corpus_format import TOKENIZER_FOLDER
+from training.corpus.documents import Unit
 
 _BATCH_BYTES = 2**19  # text that is tokenized at once, in some 500 MiB of memory
 _NO_TOKEN = -1
@@ -19,27 +23,27 @@ class ShardError(RuntimeError):
     """A shard could not be written; the message names it, its documents and the reason."""
 
 
-def shard_dtype(vocabulary_size):
-    """The smallest of uint16 and uint32, as a name, that holds all ids."""
+def shard_dtype(vocabulary_size: int) -> str:
+    """Returns the smaller of `"uint16"` and `"uint32"` that holds all ids."""
     return "uint16" if vocabulary_size <= 2**16 else "uint32"
 
 
-def write_shard(unit, folder):
+def write_shard(unit: Unit, folder: str) -> dict[str, Any]:
     """Tokenizes the documents of a unit and writes their ids.
 
     It is a function of its arguments alone, so any process may run it, and more than once.
 
     Args:
-        unit: `training.corpus.documents.Unit`.
+        unit: the documents.
         folder: path of the corpus, which holds the tokenizer already.
 
     Returns:
-        dict: `split`; `file`, its name; `tokens`, all ids; `documents`, each with one `<start>`;
-        `empty_documents`, those left out; `bytes`, of text read; `sha256` of the file; `source`,
-        what documents they are.
+        dict: `split`; `file`, its name; the number of `tokens`; of `documents`, each with one
+        `<start>`; of `empty_documents`, which are left out; and of `bytes` read; `sha256` of the
+        file; `source`, which says where the documents come from.
 
     Raises:
-        ShardError: whatever went wrong.
+        ShardError: anything went wrong.
     """
     try:
         tokenizer = _tokenizer(os.path.join(folder, TOKENIZER_FOLDER))
@@ -61,74 +65,78 @@ def write_shard(unit, folder):
     }
 
 
-def encode_documents(documents, tokenizer):
-    """Tokenizes documents, each behind a `<start>`.
+def encode_documents(
+    documents: Iterable[Iterable[bytes]], tokenizer: GPT1Tokenizer
+) -> tuple[np.ndarray, dict[str, int]]:
+    """Tokenizes documents, each after a `<start>`.
 
-    The paper is silent about what parts its books, and its vocabulary has no mark for it. We take
-    `<start>`, as fine-tuning puts it before every input. Documents without a token are left out.
+    The paper does not say what separates its books, and its vocabulary has no token for it. We use
+    `<start>`, which fine-tuning puts before every input. Documents without a token are left out.
 
     Args:
-        documents: iterable of documents, each an iterable of lines (bytes), each up to and with
-            its line feed. No word goes beyond a line, so these are the ids of the whole document.
-            (The normalization `original` leaves references such as `&amp;` alone from a text's
-            first `<` on; here, from a line's first.)
-        tokenizer: `GPT1Tokenizer`.
+        documents: each an iterable of lines up to and including the line feed. No word crosses
+            lines, so the ids are those of the whole document. (The normalization `original` leaves
+            references such as `&amp;` alone after a text's first `<`; here, after a line's first.)
+        tokenizer: of the corpus.
 
     Returns:
-        `(tokens, counts)`: uint16 or uint32 `[tokens]`, and a dict of ints: `tokens`, `documents`,
-        `empty_documents`, `bytes`.
+        `(tokens, counts)`: uint16 or uint32 `[tokens]`, and the numbers of `tokens`, `documents`,
+        `empty_documents` and `bytes`.
     """
     dtype = shard_dtype(tokenizer.vocabulary_size())
     chunks = [np.empty(0, dtype)]
     line_end = _NO_TOKEN if tokenizer.line_end_id is None else tokenizer.line_end_id
-    last, started, seen, size = np.array([[-1, -1]]), 0, 0, 0
-    for places, pieces in _batches(documents):
+    last, started, seen, read = np.array([[-1, -1]]), 0, 0, 0
+    for indices, pieces in _batches(documents):
         ids = tokenizer(pieces)
         lengths = ids.row_lengths().numpy()
-        # Before its first token a document has `<start>`, and each further line the last one's end.
+        # `<start>` precedes a document's first token, and a line end each further line's first.
         filled = np.flatnonzero(lengths)
-        is_new_document, is_new_line = np.diff(places[filled], axis=0, prepend=last).T != 0
+        is_new_document, is_new_line = np.diff(indices[filled], axis=0, prepend=last).T != 0
         marks = np.where(is_new_line, line_end, _NO_TOKEN)
         marks = np.where(is_new_document, tokenizer.start_token_id, marks)
         marked = marks != _NO_TOKEN
         begins = (np.cumsum(lengths) - lengths)[filled]
         chunk = ids.values.numpy().astype(dtype)
         chunks.append(np.insert(chunk, begins[marked], marks[marked].astype(dtype)))
-        last = places[filled][-1:] if filled.size else last
+        last = indices[filled][-1:] if filled.size else last
         started += int(np.count_nonzero(is_new_document))
-        seen = places[-1, 0] + 1
-        size += sum(map(len, pieces))
+        seen = int(indices[-1, 0]) + 1
+        read += sum(map(len, pieces))
     tokens = np.concatenate(chunks)
     return tokens, {
         "tokens": len(tokens),
         "documents": started,
-        "empty_documents": int(seen) - started,
-        "bytes": size,
+        "empty_documents": seen - started,
+        "bytes": read,
     }
 
 
-def _batches(documents):
-    """Batches of pieces of lines, each behind an int array `[pieces, 2]`.
-
-    It has the numbers of the document and of the line, counted in it, that each piece belongs to.
+def _batches(
+    documents: Iterable[Iterable[bytes]],
+) -> Iterator[tuple[np.ndarray, list[bytes]]]:
+    """Yields `(indices, pieces)`: pieces of lines, and int `[pieces, 2]`, each piece's document
+    and line.
     """
-    places, pieces, size = [], [], 0
-    for number, document in enumerate(documents):
+    indices: list[tuple[int, int]] = []
+    pieces: list[bytes] = []
+    length = 0
+    for document_index, document in enumerate(documents):
         # The empty line counts a document that has no other.
-        for line_number, line in enumerate(itertools.chain([b""], document)):
+        for line_index, line in enumerate(itertools.chain([b""], document)):
             for piece in _cut(line):
-                places.append((number, line_number))
+                indices.append((document_index, line_index))
                 pieces.append(piece)
-                size += 1 + len(piece)
-                if size >= _BATCH_BYTES:
-                    yield np.array(places), pieces
-                    places, pieces, size = [], [], 0
+                length += 1 + len(piece)
+                if length >= _BATCH_BYTES:
+                    yield np.array(indices), pieces
+                    indices, pieces, length = [], [], 0
     if pieces:
-        yield np.array(places), pieces
+        yield np.array(indices), pieces
 
 
-def _cut(line):
-    """The pieces of a line, cut behind a blank where it is long, as no word goes beyond one."""
+def _cut(line: bytes) -> Iterator[bytes]:
+    """Cuts a long line after spaces, which no word crosses."""
     start = 0
     while len(line) - start > _BATCH_BYTES:
         end = line.rfind(b" ", start, start + _BATCH_BYTES) + 1
@@ -140,5 +148,5 @@ def _cut(line):
 
 
 @functools.lru_cache(maxsize=1)
-def _tokenizer(folder):
+def _tokenizer(folder: str) -> GPT1Tokenizer:
     return load_tokenizer(folder)

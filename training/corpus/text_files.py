@@ -1,8 +1,11 @@
-"""Text files as documents, their splits, and groups of about equal size."""
+"""Text files as documents, their splits, and groups of similar size."""
 
 import dataclasses
 import hashlib
+import io
+import os
 import pathlib
+from collections.abc import Iterator
 
 # Folders that are splits, and what the splits are called.
 _SPLITS = {"train": "train", "valid": "validation", "validation": "validation", "test": "test"}
@@ -14,32 +17,34 @@ class TextFiles:
 
     paths: tuple[str, ...]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[io.BufferedReader]:
         for path in self.paths:
             with open(path, "rb") as lines:
                 yield lines
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.paths[0] if len(self.paths) == 1 else f"{self.paths[0]} to {self.paths[-1]}"
 
 
-def find_groups(source, group_bytes, validation_share=0.0):
+def find_groups(
+    source: str | os.PathLike[str], group_bytes: int, validation_share: float = 0.0
+) -> dict[str, list[TextFiles]]:
     """Finds text files, and groups consecutive ones.
 
     Args:
         source: path of a text file, or of a folder: every `*.txt` in it and its subfolders is a
             document, in the order of their names. Subfolders called train, valid, validation or
-            test are splits; without any, all is train.
-        group_bytes: int, the size of a group at most, about.
-        validation_share: float, the share of a folder without splits that goes into validation.
-            Each document's name alone, hashed, decides, so that new ones leave it where it is.
+            test are splits; without any, all files are train.
+        group_bytes: about the most bytes in a group.
+        validation_share: share of a folder without splits that becomes validation. The hash of each
+            document's name alone decides, so that adding documents moves no other.
 
     Returns:
-        dict from split to list of `TextFiles`.
+        dict from split to groups.
 
     Raises:
         FileNotFoundError: the source does not exist.
-        ValueError: a split is empty, or a file lies outside the splits that there are.
+        ValueError: a split is empty, or a file lies outside the splits.
     """
     source = pathlib.Path(source)
     if not 0 <= validation_share < 1:
@@ -65,7 +70,9 @@ def find_groups(source, group_bytes, validation_share=0.0):
     return {split: _group(paths, group_bytes) for split, paths in splits.items()}
 
 
-def _by_folder(files, source, folders):
+def _by_folder(
+    files: list[pathlib.Path], source: pathlib.Path, folders: list[str]
+) -> dict[str, list[pathlib.Path]]:
     """The files of each split, by the folders that are splits."""
     if {"valid", "validation"} <= set(folders):
         raise ValueError(f"{source} must have one of valid/ and validation/; it has both.")
@@ -79,15 +86,17 @@ def _by_folder(files, source, folders):
     return {_SPLITS[name]: paths for name, paths in splits.items()}
 
 
-def _divide(files, source, validation_share):
+def _divide(
+    files: list[pathlib.Path], source: pathlib.Path, validation_share: float
+) -> dict[str, list[pathlib.Path]]:
     """The files of train, and of validation if it has a share."""
     if not validation_share:
         return {"train": files}
-    splits = {"train": [], "validation": []}
+    splits: dict[str, list[pathlib.Path]] = {"train": [], "validation": []}
     for path in files:
         digest = hashlib.sha256(_name(path, source).encode()).digest()
-        place = int.from_bytes(digest[:8], "big") / 2**64
-        splits["validation" if place < validation_share else "train"].append(path)
+        fraction = int.from_bytes(digest[:8], "big") / 2**64
+        splits["validation" if fraction < validation_share else "train"].append(path)
     for split, paths in splits.items():
         if not paths:
             raise ValueError(
@@ -97,17 +106,17 @@ def _divide(files, source, validation_share):
     return splits
 
 
-def _group(paths, group_bytes):
-    """Groups files: each goes where its middle lies, if all are laid end to end and cut evenly."""
+def _group(paths: list[pathlib.Path], group_bytes: int) -> list[TextFiles]:
+    """Groups files: each goes where its middle lies if all are laid end to end and cut evenly."""
     sizes = [path.stat().st_size for path in paths]
     total, before = max(1, sum(sizes)), 0
     count = -(-total // group_bytes)
-    groups = {}
+    groups: dict[int, list[str]] = {}
     for path, size in zip(paths, sizes):
         groups.setdefault((2 * before + size) * count // (2 * total), []).append(str(path))
         before += size
     return [TextFiles(tuple(group)) for group in groups.values()]
 
 
-def _name(path, source):
+def _name(path: pathlib.Path, source: pathlib.Path) -> str:
     return path.name if path == source else path.relative_to(source).as_posix()

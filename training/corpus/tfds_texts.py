@@ -1,8 +1,9 @@
-"""The texts of a data set of TensorFlow Datasets as documents, in slices of about equal size."""
+"""The texts of a TensorFlow Datasets data set as documents, in slices of similar size."""
 
 import dataclasses
 import io
 import re
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -17,8 +18,8 @@ class Texts:
     """Where a data set keeps its texts.
 
     Attributes:
-        field: str, the feature.
-        marker: str, a regular expression of what stands for a line end in the text, or None.
+        field: the feature.
+        marker: a regular expression of what marks a line end in the text, or None.
     """
 
     field: str
@@ -43,7 +44,7 @@ class TfdsDocuments:
     stop: int
     texts: Texts
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[io.BytesIO]:
         batches = tfds.builder_from_directory(self.folder).as_dataset(
             split=tfds.core.ReadInstruction(self.split, self.start, self.stop, unit="abs"),
             batch_size=_BATCH_SIZE,
@@ -53,35 +54,41 @@ class TfdsDocuments:
         marker = self.texts.marker and re.compile(self.texts.marker.encode())
         for texts in batches.map(lambda batch: batch[self.texts.field]).as_numpy_iterator():
             for text in texts:
-                yield io.BytesIO(marker.sub(b"\n", text) if marker else text)  # as files have lines
+                yield io.BytesIO(marker.sub(b"\n", text) if marker else text)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.folder}, {self.split}[{self.start}:{self.stop}]"
 
 
-def find_groups(name, group_bytes, data_dir=None, download=False, field=None):
+def find_groups(
+    name: str,
+    group_bytes: int,
+    data_dir: str | None = None,
+    download: bool = False,
+    field: str | None = None,
+) -> dict[str, list[TfdsDocuments]]:
     """Cuts every split of a data set into slices.
 
     Args:
-        name: str, such as `"wiki40b/en"`.
-        group_bytes: int, the size of a slice at most, about.
-        data_dir: path of the prepared data sets; TensorFlow Datasets' own by default.
-        download: bool, whether to download and prepare what is missing.
-        field: str, the feature that holds the text; by default the known one of lm1b, pg19 and
-            wiki40b, else the only feature that is a string.
+        name: such as `"wiki40b/en"`.
+        group_bytes: about the most bytes in a slice.
+        data_dir: folder of the prepared data sets; TensorFlow Datasets' own by default.
+        download: whether to download and prepare a missing data set.
+        field: the feature that holds the text; by default the known one of lm1b, pg19 and wiki40b,
+            else the only string feature.
 
     Returns:
-        dict from split to list of `TfdsDocuments`; empty splits are left out.
+        dict from split to slices; empty splits are left out.
 
     Raises:
         FileNotFoundError: the data set is not on disk.
-        ValueError: there is no such data set, or not one feature to take.
+        ValueError: there is no such data set, or no single feature to take.
     """
     builder = prepared_builder(name, data_dir, download)
     texts = _find_texts(name, builder, field)
-    groups = {}
+    groups: dict[str, list[TfdsDocuments]] = {}
     for split, info in builder.info.splits.items():
-        # Where the size is not known, the files that the data set was written in are of a fit one.
+        # Where the size is unknown, the data set's own number of files suits it.
         count = -(-int(info.num_bytes) // group_bytes) or info.num_shards
         count = min(count, info.num_examples)
         if count:
@@ -95,8 +102,8 @@ def find_groups(name, group_bytes, data_dir=None, download=False, field=None):
     return groups
 
 
-def _find_texts(name, builder, field):
-    """Where the texts are: in the given feature, the known one, or the only one of strings."""
+def _find_texts(name: str, builder: tfds.core.DatasetBuilder, field: str | None) -> Texts:
+    """Where the texts are: in the given feature, the known one, or the only string."""
     strings = [
         key
         for key, feature in builder.info.features.items()

@@ -7,61 +7,50 @@ import os
 import re
 import signal
 import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
-import tqdm
 
+from gpt1_keras.cli import progress
+from training.corpus.documents import Unit
 from training.corpus.shards import ShardError
 
-_PATIENCE = 0.2  # seconds between looks at whether Ctrl-C was pressed
+_POLL_SECONDS = 0.2  # between looks at whether Ctrl-C was pressed
+
+_Write = Callable[[Unit], dict[str, Any]]
 
 
-def run_in_processes(function, units, processes):
-    """Calls a function for each unit, in processes of this machine, and shows the progress.
+def run_in_processes(function: _Write, units: list[Unit], processes: int) -> list[dict[str, Any]]:
+    """Calls a function for each unit, in processes of this machine, and shows progress.
 
     Args:
-        function: picklable function of a unit.
-        units: list.
-        processes: int; 1 is this one.
+        function: picklable.
+        units: its arguments.
+        processes: how many; 1 is this one.
 
     Returns:
-        list of the results, in the order of the units.
+        The results, in the order of the units.
 
     Raises:
         ShardError: a process died. What the function raises is raised again; the others stop.
     """
-    progress = tqdm.tqdm(total=len(units), unit="shard")
-    with progress:
-        if processes == 1:
-            results = []
-            for unit in units:
-                results.append(function(unit))
-                progress.update()
-            return results
-        return _run_in_pool(function, units, processes, progress)
-
-
-def _run_in_pool(function, units, processes, progress):
-    # TensorFlow does not survive a fork.
-    context = multiprocessing.get_context("spawn")
+    if processes == 1:
+        return [function(unit) for unit in progress(units, "Writing shards")]
+    # TensorFlow does not survive a fork once it has run. So a server imports it, and forks workers.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["training.corpus.preload"])
     others = set(multiprocessing.active_children())
     with (
         _late_interrupts() as interrupted,
         concurrent.futures.ProcessPoolExecutor(processes, context, _set_up_worker) as pool,
     ):
-        futures = pending = [pool.submit(function, unit) for unit in units]
+        futures = [pool.submit(function, unit) for unit in units]
         try:
-            while pending:
-                done, pending = concurrent.futures.wait(
-                    pending, _PATIENCE, concurrent.futures.FIRST_COMPLETED
-                )
-                for future in done:
-                    future.result()
-                    progress.update()
-                if interrupted.is_set():
-                    raise KeyboardInterrupt
+            for future in progress(_completed(futures, interrupted), "Writing shards", len(units)):
+                future.result()
         except BaseException as error:
-            # Units may take minutes; whoever waits for the error, or has pressed Ctrl-C, need not.
+            # Units may take minutes; whoever waits for the error, or pressed Ctrl-C, need not.
             for process in set(multiprocessing.active_children()) - others:
                 process.terminate()
             if isinstance(error, concurrent.futures.BrokenExecutor):
@@ -72,12 +61,26 @@ def _run_in_pool(function, units, processes, progress):
         return [future.result() for future in futures]
 
 
+def _completed(
+    futures: list[concurrent.futures.Future], interrupted: threading.Event
+) -> Iterator[concurrent.futures.Future]:
+    """Yields futures as they complete; raises KeyboardInterrupt soon after the event is set."""
+    pending = set(futures)
+    while pending:
+        done, pending = concurrent.futures.wait(
+            pending, _POLL_SECONDS, concurrent.futures.FIRST_COMPLETED
+        )
+        yield from done
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+
+
 @contextlib.contextmanager
-def _late_interrupts():
-    """Ctrl-C sets an event: inside the pool's code it could leave a lock taken, for ever."""
+def _late_interrupts() -> Iterator[threading.Event]:
+    """Makes Ctrl-C set an event: inside the pool's code it could leave a lock taken forever."""
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield interrupted  # which gets no signals
+        yield interrupted  # other threads get no signals
         return
     before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
     try:
@@ -86,7 +89,7 @@ def _late_interrupts():
         signal.signal(signal.SIGINT, before)
 
 
-def _set_up_worker():
+def _set_up_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     tf.config.set_visible_devices([], "GPU")  # else each process would take the GPU's memory
@@ -94,24 +97,33 @@ def _set_up_worker():
     tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
-def _exit_with_parent():
-    """Ends a worker whose parent was killed; it would wait for work for ever."""
-    multiprocessing.parent_process().join()
+def _exit_with_parent() -> None:
+    """Ends a worker whose parent was killed; it would wait for work forever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
     os._exit(1)
 
 
-def run_in_beam(function, finish, units, runner, processes, flags=()):
+def run_in_beam(
+    function: _Write,
+    finish: Callable[[list[dict[str, Any]]], None],
+    units: list[Unit],
+    runner: str,
+    processes: int,
+    flags: Sequence[str] = (),
+) -> None:
     """Calls a function for each unit in an Apache Beam pipeline, then one for all results.
 
     Args:
-        function: picklable function of a unit, which gives a dict with `tokens`, `documents` and
-            `empty_documents`; these are counters of the pipeline.
+        function: picklable; returns a dict with `tokens`, `documents` and `empty_documents`, which
+            become counters of the pipeline.
         finish: picklable function of the list of the results, in any order.
-        units: list.
-        runner: str, the name of Beam's runner. `FnApiRunner` is the one of this machine.
-            (`DirectRunner` would first try to download another.)
-        processes: int, of the runners of this machine.
-        flags: list of str, further options of Beam's.
+        units: the function's arguments.
+        runner: name of Beam's runner. `FnApiRunner` is the one of this machine. (`DirectRunner`
+            would first try to download another.)
+        processes: how many, for runners of this machine.
+        flags: further options of Beam's.
 
     Raises:
         ValueError: Beam is not installed.
@@ -131,7 +143,7 @@ def run_in_beam(function, finish, units, runner, processes, flags=()):
         ]
     )
 
-    def count(result):
+    def count(result: dict[str, Any]) -> dict[str, Any]:
         for name in ("tokens", "documents", "empty_documents"):
             beam.metrics.Metrics.counter("corpus", name).inc(result[name])
         return result

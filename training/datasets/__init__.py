@@ -1,1 +1,1 @@
-"""Labelled data sets: the paper's twelve, users' own files, and the models that they train."""
+"""Labelled data sets: the paper's twelve, users' own files, and the models for them."""

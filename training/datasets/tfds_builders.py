@@ -1,24 +1,41 @@
-"""Data sets of TensorFlow Datasets that are on disk, or are fetched on request."""
+"""Data sets of TensorFlow Datasets: on disk, or downloaded on request."""
+
+import dataclasses
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from gpt1_keras.cli import option
 
-def prepared_builder(name, data_dir=None, download=False):
-    """The builder of a data set, whose data can be read.
+
+@dataclasses.dataclass(frozen=True)
+class DataOptions:
+    """Where a program finds its data sets."""
+
+    data_dir: str | None = option(
+        "folder of prepared TensorFlow Datasets (default: TFDS's own)", None
+    )
+    download: bool = option("download and prepare data sets that are missing", False)
+
+
+def prepared_builder(
+    name: str, data_dir: str | None = None, download: bool = False
+) -> tfds.core.DatasetBuilder:
+    """Returns the builder of a data set that is ready to be read.
 
     Args:
-        name: str, such as `"glue/sst2"`.
-        data_dir: path of the prepared data sets; TensorFlow Datasets' own by default.
-        download: bool, whether to download and prepare what is missing.
+        name: such as `"glue/sst2"`.
+        data_dir: folder of the prepared data sets; TensorFlow Datasets' own by default.
+        download: whether to download and prepare a missing data set.
 
     Raises:
         FileNotFoundError: the data set is not on disk.
-        ValueError: there is no such data set.
+        ValueError: TensorFlow Datasets has no data set of that name.
     """
     try:
         builder = tfds.builder(name, data_dir=data_dir)
-    except ValueError as error:  # its message goes on with the names of all data sets there are
+    except ValueError as error:  # its message goes on with the names of all data sets
         raise ValueError(
             f"TensorFlow Datasets has no data set {name!r}: {str(error).splitlines()[0]}"
         ) from None
@@ -32,16 +49,16 @@ def prepared_builder(name, data_dir=None, download=False):
     return builder
 
 
-def read_split(builder, split):
-    """All of a split, in memory.
+def read_split(builder: tfds.core.DatasetBuilder, split: str) -> dict[str, Any]:
+    """Reads a whole split into memory.
 
     Args:
-        builder: as `prepared_builder` gives it.
-        split: str, such as `"train"` or `"train[:80%]"`.
+        builder: from `prepared_builder`.
+        split: such as `"train"` or `"train[:80%]"`.
 
     Returns:
         dict from feature to an array `[examples, ...]`, or to a ragged tensor where examples differ
-        in their lengths.
+        in length.
 
     Raises:
         ValueError: the data set has no such split.

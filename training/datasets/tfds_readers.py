@@ -1,16 +1,22 @@
-"""What data sets of TensorFlow Datasets do that others do not, each handled once.
+"""Readers that turn the columns of a TensorFlow Datasets split into texts and labels.
 
-A reader takes the columns of a split, a dict of arrays and of ragged tensors by feature, and the
-fields of a task, and gives texts and labels: a dict from field to an array `[examples]` of byte
-strings, or for answers to choose from of arrays of byte strings; and int32 or float32 `[examples]`.
-Where there is no label, it is -1 or, for scores, not a number.
+Each takes the columns of a split (a dict from feature to an array or a ragged tensor) and a task's
+fields, and returns `(texts, labels)`: a dict from field to an array `[examples]` of byte strings,
+or for choices of arrays of byte strings; and int32 or float32 `[examples]`. A missing label is -1,
+or NaN where labels are scores.
 """
 
+from typing import Any
+
 import numpy as np
+import tensorflow as tf
+
+Columns = dict[str, Any]
+Texts = dict[str, np.ndarray]
 
 
-def read_columns(columns, fields):
-    """One example a row, with its label, in GLUE's test splits -1."""
+def read_columns(columns: Columns, fields: dict[str, str]) -> tuple[Texts, np.ndarray]:
+    """Reads one example from each row; GLUE's test splits have -1 for a label."""
     texts = {field: columns[feature] for field, feature in fields.items()}
     labels = columns["label"]
     if np.issubdtype(labels.dtype, np.floating):
@@ -18,8 +24,8 @@ def read_columns(columns, fields):
     return texts, labels.astype(np.int32)
 
 
-def read_race(columns, fields):
-    """Each passage has several questions, of which the answers are letters."""
+def read_race(columns: Columns, fields: dict[str, str]) -> tuple[Texts, np.ndarray]:
+    """Reads passages with several questions each, whose labels are letters."""
     questions, options = columns[fields["question"]], columns[fields["choices"]]
     passages = np.repeat(np.arange(questions.nrows()), questions.row_lengths())
     texts = {
@@ -31,8 +37,8 @@ def read_race(columns, fields):
     return texts, np.array([ord(letter) - ord("A") for letter in letters], np.int32)
 
 
-def read_story_cloze(columns, fields):
-    """Labels are the numbers of the endings, from 1; -1 where there is none."""
+def read_story_cloze(columns: Columns, fields: dict[str, str]) -> tuple[Texts, np.ndarray]:
+    """Reads stories whose labels count the endings from 1."""
     texts = {
         "context": columns[fields["context"]],
         "choices": _rows(columns[fields["choices"]]),
@@ -40,10 +46,10 @@ def read_story_cloze(columns, fields):
     return texts, columns["label"].astype(np.int32) - 1
 
 
-def _rows(ragged):
+def _rows(ragged: tf.RaggedTensor) -> np.ndarray:
     """The rows of a ragged tensor, an array `[rows]` of arrays."""
     rows = np.empty(int(ragged.nrows()), object)
-    # Not all at once: NumPy would make a matrix of rows of equal length.
+    # One by one: NumPy would make a matrix of rows of equal length.
     for row, values in enumerate(np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])):
         rows[row] = values
     return rows

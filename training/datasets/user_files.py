@@ -1,18 +1,19 @@
 """A user's own labelled texts: CSV, TSV and JSON Lines files as a task.
 
-The columns say what the task is: `text`; or `premise` and `hypothesis`; or `text1` and `text2`,
+The columns tell what the task is: `text`; or `premise` and `hypothesis`; or `text1` and `text2`,
 whose order does not matter; or `context`, optionally `question`, and `choices`, in CSV and TSV
-`choice1`, `choice2`, ... of which some may be empty. `label` is a class; for choices the number of
-the right one, from 0; or a score, where every label is a number and some are not whole.
+`choice1`, `choice2`, ..., some of which may be empty. `label` is a class; for choices the index of
+the right one, from 0; or a score, if every label is a number and some are not whole.
 """
 
 import dataclasses
 import math
-import re
+import os
 
 import numpy as np
 
-from gpt1_keras.labelled_files import read_rows
+from gpt1_keras.labelled_files import LABEL, Row, read_rows
+from gpt1_keras.tasks.raw_text_task import RawTextTask
 from training.datasets.tasks import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY
 
 _KINDS = {
@@ -22,19 +23,17 @@ _KINDS = {
     ("context", "question", "choices"): MULTIPLE_CHOICE,
     ("context", "choices"): MULTIPLE_CHOICE,
 }
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _SCORE_METRICS = ("pearson", "spearman")
-_CHOICE = re.compile(r"choice\d+")
 
 
 @dataclasses.dataclass(frozen=True)
 class UserFileTask:
-    """Files as a task; the attributes of `training.datasets.tasks.Task` that a model is made from.
+    """Files as a task, with the attributes of `training.datasets.tasks.Task` that models need.
 
     Attributes:
         paths: dict from `"train"`, `"validation"` or `"test"` to paths.
-        kind, fields, metrics, score_range: as in `training.datasets.tasks.Task`.
-        class_names: list of str; None without classes.
+        kind, fields, metrics, score_range, glue_file: as in `training.datasets.tasks.Task`.
+        class_names: None without classes.
     """
 
     paths: dict[str, str]
@@ -45,22 +44,23 @@ class UserFileTask:
     class_names: list[str] | None
     glue_file: None = None
 
-    def read(self, role):
-        """The texts by field and the labels of a file, as the readers of `tfds_oddities`.
+    def read(self, role: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Reads a file: texts by field and labels, as `training.datasets.tfds_readers`.
 
         Raises:
-            FileNotFoundError, ValueError: as `read_rows`, or a label that is none of the task's.
+            FileNotFoundError: the file does not exist.
+            ValueError: it cannot be read, or a label is not one of the task's.
         """
         path = self.paths[role]
         rows = read_rows(path)
-        missing = {*self.fields, "label"} - rows[0].keys()
+        missing = {*self.fields, LABEL} - rows[0].keys()
         if missing:
             raise ValueError(f"{path} has no columns {sorted(missing)}; it has {sorted(rows[0])}.")
         texts = {field: _column([row[field] for row in rows]) for field in self.fields}
         return texts, self._labels(path, rows)
 
-    def _labels(self, path, rows):
-        labels = [row["label"] for row in rows]
+    def _labels(self, path: str, rows: list[Row]) -> np.ndarray:
+        labels = [str(row[LABEL]) for row in rows]
         if self.class_names is not None:
             unknown = set(labels) - set(self.class_names)
             if unknown:
@@ -72,43 +72,46 @@ class UserFileTask:
         for row, number in zip(rows, numbers):
             if self.score_range is not None:
                 low, high = self.score_range
-                is_right, expected = number is not None and low <= number <= high, "a score from "
-                expected += f"{low} to {high}"
+                is_valid = number is not None and low <= number <= high
+                expected = f"a score from {low} to {high}"
             else:
-                is_right = number in range(len(row["choices"]))
-                expected = f"the number of one of the {len(row['choices'])} choices, from 0"
-            if not is_right:
-                raise ValueError(f"{path} has the label {row['label']!r}; expected {expected}.")
+                is_valid = number in range(len(row["choices"]))
+                expected = f"the index of one of the {len(row['choices'])} choices, from 0"
+            if not is_valid:
+                raise ValueError(f"{path} has the label {row[LABEL]!r}; expected {expected}.")
         return np.array(numbers, np.int32 if self.score_range is None else np.float32)
 
 
-def find_user_file_task(train, validation):
+def find_user_file_task(
+    train: str | os.PathLike[str], validation: str | os.PathLike[str]
+) -> UserFileTask:
     """Tells from the train file what the task is.
 
     Args:
-        train, validation: paths of files with the same columns.
-
-    Returns:
-        `UserFileTask`.
+        train: path.
+        validation: path of a file with the same columns.
 
     Raises:
-        FileNotFoundError, ValueError: as `read_rows`, or columns that are no task's.
+        FileNotFoundError: the train file does not exist.
+        ValueError: it cannot be read, or its columns are not those of a task.
     """
     rows = read_rows(train)
     columns = rows[0].keys()
-    fields = next((names for names in _KINDS if {*names, "label"} <= columns), None)
+    fields = next((names for names in _KINDS if {*names, LABEL} <= columns), None)
     if fields is None:
         raise ValueError(
             f"{train} has the columns {sorted(columns)}; expected `label` and one of "
             f"{[', '.join(names) for names in _KINDS]}."
         )
     kind = _KINDS[fields]
-    labels = [row["label"] for row in rows]
-    numbers = [_number(label) for label in labels]
-    metrics, score_range, class_names = ("accuracy",), None, None
+    labels = [str(row[LABEL]) for row in rows]
+    numbers = [number for number in map(_number, labels) if number is not None]
+    is_score = len(numbers) == len(labels) and any(number % 1 for number in numbers)
+    metrics: tuple[str, ...] = ("accuracy",)
+    score_range = class_names = None
     if kind == MULTIPLE_CHOICE:
         pass
-    elif None not in numbers and any(number != int(number) for number in numbers):
+    elif is_score:
         metrics = _SCORE_METRICS
         score_range = (math.floor(min(numbers)), math.ceil(max(numbers)))
     else:
@@ -118,15 +121,13 @@ def find_user_file_task(train, validation):
     return UserFileTask(paths, kind, names, metrics, score_range, class_names)
 
 
-def user_file_task_of(model, kind, path):
-    """A file that a fine-tuned model is to be evaluated on, as a task with the split `"test"`.
+def user_file_task_of(model: RawTextTask, kind: str, path: str | os.PathLike[str]) -> UserFileTask:
+    """Returns a file to evaluate a fine-tuned model on, as a task with the split `"test"`.
 
     Args:
-        model, kind: as `training.datasets.task_models.load_model` gives them.
+        model: fine-tuned.
+        kind: of task, as `training.datasets.task_models.load_model` returns it.
         path: of the file.
-
-    Returns:
-        `UserFileTask`.
     """
     score_range = getattr(model, "score_range", None)
     return UserFileTask(
@@ -139,7 +140,7 @@ def user_file_task_of(model, kind, path):
     )
 
 
-def _column(values):
+def _column(values: list[str | list[str]]) -> np.ndarray:
     """Texts as an array of byte strings, or of arrays of them."""
     column = np.empty(len(values), object)
     for row, value in enumerate(values):
@@ -150,7 +151,7 @@ def _column(values):
     return column
 
 
-def _number(text):
+def _number(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:

@@ -1,1 +1,1 @@
-"""Metrics, likelihoods and pictures."""
+"""Metrics, likelihoods, n-gram models, plots and throughput."""

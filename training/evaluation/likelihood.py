@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from gpt1_keras import GPT1CausalLM
+from gpt1_keras.cli import progress
 from gpt1_keras.tokenization.input_transformations import bucket_lengths
 
 _BATCH_SIZE = 16
@@ -12,10 +14,10 @@ class Scorer:
     """The likelihood of texts under a language model.
 
     Args:
-        lm: `GPT1CausalLM` with a preprocessor, whatever its backbone.
+        lm: with a preprocessor, and any backbone.
     """
 
-    def __init__(self, lm):
+    def __init__(self, lm: GPT1CausalLM) -> None:
         self._lm = lm
         self._context = lm.backbone.max_sequence_length
         self._means = tf.function(
@@ -24,41 +26,46 @@ class Scorer:
             jit_compile=False,
         )
 
-    def __call__(self, pairs):
-        """Scores endings behind beginnings.
+    def __call__(self, pairs: list[tuple[bytes, bytes]]) -> np.ndarray:
+        """Scores continuations after prefixes.
 
         Args:
-            pairs: list of `(beginning, ending)`, bytes.
+            pairs: of `(prefix, continuation)`.
 
         Returns:
-            float64 array `[pairs]`: the mean log-probability, in nats, of the ending's tokens. The
-            first token of all is given, not predicted. Where a pair is longer than the context, its
-            first tokens are left out. An ending without tokens to predict has -inf.
+            float64 array `[pairs]`: the mean log-probability, in nats, of the continuation's
+            tokens. The first token of all is given, not predicted. Where a pair is longer than the
+            context, its first tokens are left out. A continuation without tokens to predict has
+            -inf.
         """
         tokenizer = self._lm.preprocessor.tokenizer
-        beginnings, endings = (tokenizer(list(texts)).to_list() for texts in zip(*pairs))
-        rows = [(first + last)[-self._context - 1 :] for first, last in zip(beginnings, endings)]
-        predicted = [min(len(last), len(row) - 1) for last, row in zip(endings, rows)]
+        prefixes, continuations = (tokenizer(list(texts)).to_list() for texts in zip(*pairs))
+        rows = [
+            (prefix + continuation)[-self._context - 1 :]
+            for prefix, continuation in zip(prefixes, continuations)
+        ]
+        predicted = [min(len(last), len(row) - 1) for last, row in zip(continuations, rows)]
         scores = np.full(len(rows), -np.inf)
         order = [i for i in np.argsort([len(row) for row in rows]) if predicted[i] > 0]
-        for start in range(0, len(order), _BATCH_SIZE):
+        lengths = [*bucket_lengths(self._context), self._context + 1]
+        for start in progress(range(0, len(order), _BATCH_SIZE), "Scoring"):
             batch = order[start : start + _BATCH_SIZE]
             longest = max(len(rows[i]) for i in batch)
-            length = next(
-                n for n in [*bucket_lengths(self._context), self._context + 1] if n >= longest
-            )
+            length = next(length for length in lengths if length >= longest)
             tokens = np.zeros((len(batch), length), np.int32)
             mask = np.zeros((len(batch), length), np.int32)
-            for place, i in enumerate(batch):
-                tokens[place, : len(rows[i])] = rows[i]
-                mask[place, len(rows[i]) - predicted[i] : len(rows[i])] = 1
+            for row, i in enumerate(batch):
+                tokens[row, : len(rows[i])] = rows[i]
+                mask[row, len(rows[i]) - predicted[i] : len(rows[i])] = 1
             scores[batch] = self._means(tokens, mask).numpy()
         return scores
 
-    def _mean_log_probabilities(self, tokens, mask):
-        """float32 `[batch]`, over the tokens where the mask is 1, of which none is the first."""
-        states = self._lm.backbone({"token_ids": tokens[:, :-1]}, training=False)
-        logits = tf.cast(self._lm.backbone.token_embedding(states, reverse=True), tf.float32)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tokens[:, 1:], logits)
+    def _mean_log_probabilities(self, tokens: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """float32 `[batch]`, over the tokens where the mask is 1, which never is at the first."""
+        hidden_states = self._lm.backbone({"token_ids": tokens[:, :-1]}, training=False)
+        logits = self._lm.backbone.token_embedding(hidden_states, reverse=True)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            tokens[:, 1:], tf.cast(logits, tf.float32)
+        )
         mask = tf.cast(mask[:, 1:], tf.float32)
         return -tf.reduce_sum(losses * mask, axis=1) / tf.reduce_sum(mask, axis=1)

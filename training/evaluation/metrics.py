@@ -1,10 +1,15 @@
 """Metrics over a whole data set, from scikit-learn and SciPy."""
 
+from collections.abc import Callable
+
+import numpy as np
 import scipy.stats
 import sklearn.metrics
 
-# Functions of true and predicted class numbers, or of true and predicted scores.
-METRICS = {
+Metric = Callable[[np.ndarray, np.ndarray], float]
+
+# Functions of true and predicted class indices, or of true and predicted scores.
+METRICS: dict[str, Metric] = {
     "accuracy": sklearn.metrics.accuracy_score,
     "f1": sklearn.metrics.f1_score,
     "matthews": sklearn.metrics.matthews_corrcoef,

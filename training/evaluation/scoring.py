@@ -1,40 +1,46 @@
-"""A model's predictions on a data set, and their metrics over all of it."""
+"""A model's predictions on a data set, and their metrics."""
 
 import numpy as np
 
-from training.datasets.labelled_examples import batch_order, count_tokens, make_batches
+from gpt1_keras.tasks.raw_text_task import RawTextTask
+from training.datasets.labelled_examples import LabelledExamples
+from training.datasets.length_batches import batch_order, count_tokens, make_batches
 from training.evaluation.metrics import METRICS
 
 _BATCH_SIZE = 64
 
 
-def predict(model, examples, verbose="auto"):
-    """What a fine-tuned model answers.
+def predict(
+    model: RawTextTask, examples: LabelledExamples, verbose: str | int = "auto"
+) -> np.ndarray:
+    """Predicts the label of each example.
 
     Args:
-        model: `GPT1TextClassifier`, `GPT1TextSimilarity` or `GPT1MultipleChoice`.
-        examples: `training.datasets.labelled_examples.LabelledExamples`.
+        model: fine-tuned.
+        examples: with the fields that the model takes.
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        array `[examples]`: int numbers of classes or answers, or float scores.
+        array `[examples]`: int indices of classes or choices, or float scores.
     """
     order = batch_order(count_tokens(examples, model.preprocessor), _BATCH_SIZE, seed=0, epoch=0)
     batches = make_batches(examples, order).map(lambda texts, _: texts)
-    answers = model.predict(batches, verbose=verbose)
-    if answers.ndim > 1:
-        answers = answers.argmax(axis=-1)
-    found = np.empty_like(answers)
-    found[np.concatenate(order)] = answers
-    return found
+    outputs = model.predict(batches, verbose=verbose)
+    if outputs.ndim > 1:
+        outputs = outputs.argmax(axis=-1)
+    predictions = np.empty_like(outputs)
+    predictions[np.concatenate(order)] = outputs
+    return predictions
 
 
-def score(examples, answers, metrics):
-    """The metrics of answers, a dict of floats.
+def score(
+    examples: LabelledExamples, predictions: np.ndarray, metrics: tuple[str, ...]
+) -> dict[str, float]:
+    """Computes metrics by name.
 
     Args:
-        examples: `training.datasets.labelled_examples.LabelledExamples`, with labels.
-        answers: as `predict` gives them.
-        metrics: names, keys of `training.evaluation.metrics.METRICS`.
+        examples: all of them labelled.
+        predictions: array `[examples]`, from `predict`.
+        metrics: keys of `training.evaluation.metrics.METRICS`.
     """
-    return {name: float(METRICS[name](examples.labels, answers)) for name in metrics}
+    return {name: float(METRICS[name](examples.labels, predictions)) for name in metrics}

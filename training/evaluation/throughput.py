@@ -1,20 +1,24 @@
-"""How fast a training is: FLOPs a token, and the share of what the device can do."""
+"""How fast training is: FLOPs of a token, and the device's peak."""
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
 
+from gpt1_keras.types import Tensor
 
-def flops_per_token(config, length):
+
+def flops_per_token(config: dict[str, Any], length: int) -> int:
     """FLOPs of a training step for one token, forward and backward.
 
     Six for each weight of the blocks' matrices and of the output, and 12 layers width length for
     attention, without credit for the half that the causal mask hides.
 
     Args:
-        config: a `GPT1Backbone`'s or an `LSTMBackbone`'s configuration, a dict.
-        length: int, tokens in a window.
+        config: of a `GPT1Backbone` or an `LSTMBackbone`.
+        length: tokens in a window.
     """
     width = config["hidden_dim"]
     if "units" in config:
@@ -27,8 +31,8 @@ def flops_per_token(config, length):
     return 6 * weights + 12 * layers * width * length
 
 
-def measure_peak(dtype, size=2048, repeats=5):
-    """FLOPs a second of the device's best matrix product of that size and dtype."""
+def measure_peak(dtype: str, size: int = 2048, repeats: int = 5) -> float:
+    """Measures FLOPs per second of the device's best of `repeats` products of square matrices."""
     a = ops.cast(keras.random.uniform((size, size)), dtype)
     multiply = _compiled(lambda a: ops.sum(ops.cast(ops.matmul(a, a), "float32")))
     float(multiply(a))
@@ -40,7 +44,7 @@ def measure_peak(dtype, size=2048, repeats=5):
     return 2 * size**3 / min(seconds)
 
 
-def _compiled(function):
+def _compiled(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     if keras.backend.backend() == "jax":
         import jax
 

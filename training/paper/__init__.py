@@ -1,1 +1,1 @@
-"""The paper's published results and its zero-shot probes, as data."""
+"""The paper's experiments: published results, tables, ablations and zero-shot probes."""

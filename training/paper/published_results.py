@@ -31,16 +31,16 @@ class Column:
     """A data set in a table.
 
     Attributes:
-        name: str, the paper's name of it.
-        tasks: tuple of keys of `training.datasets.tasks.TASKS`, of which the column is the mean.
-        metric: str.
-        published: dict from row to score in hundredths.
+        name: the paper's name of it.
+        tasks: keys of `training.datasets.tasks.TASKS`, of which the column is the mean.
+        metric: key of `training.evaluation.metrics.METRICS`.
+        published: dict from row to score in percent.
     """
 
     name: str
     tasks: tuple[str, ...]
     metric: str
-    published: dict[str, float]
+    published: dict[str, float | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Table:
     """A table of the paper.
 
     Attributes:
-        title: str.
-        columns: tuple of `Column`.
+        title: its heading.
+        columns: its data sets.
         published: names of its published rows.
-        variants: of ours, as `training.report.variant_of` names them.
+        variants: names of ours, as `training.paper.results.variant_of` returns them.
     """
 
     title: str
@@ -60,11 +60,11 @@ class Table:
     variants: tuple[str, ...] = (FULL,)
 
 
-def _columns(**tasks):
+def _columns(**tasks: str) -> tuple[Column, ...]:
     return tuple(
         Column(
             label, (name,), TASKS[name].metrics[0],
-            {BEFORE: TASKS[name].before, PAPER: TASKS[name].published},
+            {BEFORE: TASKS[name].previous_best, PAPER: TASKS[name].paper_score},
         )
         for name, label in tasks.items()
     )  # fmt: skip
@@ -97,9 +97,9 @@ TABLES = {
         tuple(
             Column(
                 name, tasks, TASKS[tasks[0]].metrics[0],
-                {f"{PAPER}, {row}": scores[place] for row, scores in _ABLATION.items()},
+                {f"{PAPER}, {row}": scores[index] for row, scores in _ABLATION.items()},
             )
-            for place, (name, tasks) in enumerate(_ABLATION_COLUMNS.items())
+            for index, (name, tasks) in enumerate(_ABLATION_COLUMNS.items())
         ),
         published=tuple(f"{PAPER}, {row}" for row in _ABLATION),
         variants=tuple(_ABLATION),

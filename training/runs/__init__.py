@@ -1,1 +1,1 @@
-"""The folder that a training run keeps: its options, checkpoints, history and result."""
+"""Training runs: what determines them, their folders, checkpoints and devices."""

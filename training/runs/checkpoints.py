@@ -1,10 +1,12 @@
-"""Checkpoints of a training: whole or not there, the last few kept, read on any backend."""
+"""Checkpoints of a run: written whole or not at all, the last few kept, read on any backend."""
 
 import json
+import os
 import pathlib
 import re
 import shutil
 import zipfile
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,25 +19,27 @@ _NAME = re.compile(r"step-(\d{8})\.npz")
 class Checkpoints:
     """The checkpoints of one run.
 
-    Each holds all that training changes (weights, the optimizer's state and that of the random
-    numbers), the number of updates so far, and the options of the run.
+    Each holds all that training changes (weights, the states of the optimizer and of the random
+    seeds), the number of updates so far, and the options of the run.
 
     Args:
-        folder: path; made when the first checkpoint is saved.
-        options: dict, kept with each checkpoint.
-        keep: int, how many to keep; older ones are deleted once a newer one is whole.
+        folder: path; created with the first checkpoint.
+        options: kept with each checkpoint.
+        keep: how many to keep; older ones are deleted once a newer one is whole.
     """
 
-    def __init__(self, folder, options, keep=3):
+    def __init__(
+        self, folder: str | os.PathLike[str], options: dict[str, Any], keep: int = 3
+    ) -> None:
         self.folder = pathlib.Path(folder)
         self.options = options
         self.keep = keep
 
-    def save(self, model, step):
-        """Saves a checkpoint of a compiled `keras.Model` after `step` updates.
+    def save(self, model: keras.Model, step: int) -> None:
+        """Saves a checkpoint of a compiled model after `step` updates.
 
         Raises:
-            OSError: it could not be written, as when the disk is full. Earlier ones stay.
+            OSError: it cannot be written, as when the disk is full. Earlier ones stay.
         """
         arrays = [keras.ops.convert_to_numpy(variable) for variable in _state(model)]
         header = json.dumps({"step": step, "options": self.options})
@@ -45,18 +49,22 @@ class Checkpoints:
                 np.savez(temporary, *arrays, header=np.frombuffer(header.encode(), np.uint8))
         except OSError as error:
             last = max(self._paths(), default=None)
-            raise OSError(
-                f"Could not save the checkpoint {path}: {error.strerror or error}. "
+            rest = (
                 f"The last good one is {last}; the same command goes on from it."
+                if last
+                else "There is no earlier one."
+            )
+            raise OSError(
+                f"Could not save the checkpoint {path}: {error.strerror or error}. {rest}"
             ) from error
         for old in sorted(self._paths())[: -self.keep]:
             old.unlink()
 
-    def restore(self, model):
-        """Loads the newest checkpoint into a compiled `keras.Model`.
+    def restore(self, model: keras.Model) -> int:
+        """Loads the newest checkpoint into a compiled model.
 
         Returns:
-            int, its number of updates; 0 if there is no checkpoint.
+            Its number of updates; 0 if there is no checkpoint.
 
         Raises:
             ValueError: the checkpoint is damaged, or of another model.
@@ -90,14 +98,14 @@ class Checkpoints:
             variable.assign(value)
         return header["step"]
 
-    def clear(self):
+    def clear(self) -> None:
         """Deletes all checkpoints."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _paths(self):
+    def _paths(self) -> list[pathlib.Path]:
         return [path for path in self.folder.glob("*.npz") if _NAME.fullmatch(path.name)]
 
 
-def _state(model):
+def _state(model: keras.Model) -> list[keras.Variable]:
     model.optimizer.build(model.trainable_variables)
     return [*model.variables, *model.optimizer.variables]

@@ -1,50 +1,55 @@
-"""What determines a pre-training, and when it looks up."""
+"""The options that determine a pre-training, and when it saves and validates."""
 
 import dataclasses
 
-from gpt1_keras.cli import check_at_least_one
-from gpt1_keras.presets import configuration
+from gpt1_keras.cli import check_at_least_one, option
+from gpt1_keras.presets import CONFIGURATIONS, configuration
 
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
+_SCHEDULE = "when to save and validate (the model does not depend on it)"  # a group in --help
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainOptions:
-    """What determines a run; a run goes on only under the same options.
+    """What determines a run; a run resumes only under the same options.
 
     Raises:
         ValueError: an unknown configuration or dtype, or a number out of its range.
     """
 
-    config: str
-    steps: int
-    batch_size: int = 64
-    sequence_length: int | None = None
-    learning_rate: float = 2.5e-4
-    warmup_steps: int = 2000
-    clip_norm: float | None = None
-    dropout: float | None = None
-    dtype: str = "float32"
-    accumulation_steps: int = 1
-    seed: int = 0
+    config: str = option(f"the backbone: one of {', '.join(CONFIGURATIONS)}")
+    steps: int = option("updates in all")
+    batch_size: int = option("windows in an update, on all replicas", 64)
+    sequence_length: int | None = option("tokens in a window (default: the model's context)", None)
+    learning_rate: float = option("the schedule's peak", 2.5e-4)
+    warmup_steps: int = option("updates to warm up over", 2000)
+    clip_norm: float | None = option("global norm to clip gradients to (default: none)", None)
+    dropout: float | None = option("while pre-training (default: the configuration's)", None)
+    dtype: str = option(f"one of {', '.join(DTYPES)}", "float32")
+    accumulation_steps: int = option("slices of a batch", 1)
+    seed: int = option("of weights, windows and dropout", 0)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         context = configuration(self.config).get("max_sequence_length", 512)
-        if self.sequence_length is None:
-            object.__setattr__(self, "sequence_length", context)
+        length = context if self.sequence_length is None else self.sequence_length
+        object.__setattr__(self, "sequence_length", length)
         check_at_least_one(self, "steps", "batch_size", "sequence_length", "accumulation_steps")
-        for name, is_right, expected in (
-            ("learning_rate", lambda value: value > 0, "above 0"),
-            ("clip_norm", lambda value: value is None or value > 0, "above 0"),
-            ("warmup_steps", lambda value: value >= 0, "at least 0"),
-            ("dropout", lambda value: value is None or 0 <= value < 1, "at least 0 and below 1"),
+        for name, is_valid, expected in (
+            ("learning_rate", self.learning_rate > 0, "above 0"),
+            ("clip_norm", self.clip_norm is None or self.clip_norm > 0, "above 0"),
+            ("warmup_steps", self.warmup_steps >= 0, "at least 0"),
+            (
+                "dropout",
+                self.dropout is None or 0 <= self.dropout < 1,
+                "at least 0 and below 1",
+            ),
         ):
-            if not is_right(getattr(self, name)):
+            if not is_valid:
                 raise ValueError(f"{name} must be {expected}. Received: {getattr(self, name)}.")
-        if self.sequence_length > context:
+        if length > context:
             raise ValueError(
                 f"sequence_length must be at most {context}, the context of {self.config}. "
-                f"Received: {self.sequence_length}."
+                f"Received: {length}."
             )
         if self.dtype not in DTYPES:
             raise ValueError(f"Unknown dtype {self.dtype!r}; expected one of {list(DTYPES)}.")
@@ -52,18 +57,22 @@ class PretrainOptions:
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointSchedule:
-    """When to keep and to look: changes nothing in the model that comes out.
+    """When to save and to validate: it does not change the model that results.
 
     Raises:
         ValueError: a number below 1, or snapshots where there is no checkpoint.
     """
 
-    checkpoint_every: int = 500
-    keep: int = 3
-    snapshot_every: int | None = None
-    validation_batches: int | None = None
+    checkpoint_every: int = option("updates", 500, group=_SCHEDULE)
+    keep: int = option("checkpoints to keep", 3, group=_SCHEDULE)
+    snapshot_every: int | None = option(
+        "updates between weights that are kept for good (default: none)", None, group=_SCHEDULE
+    )
+    validation_batches: int | None = option(
+        "to validate on each time (default: all)", None, group=_SCHEDULE
+    )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_at_least_one(self, "checkpoint_every", "keep", "snapshot_every", "validation_batches")
         if (self.snapshot_every or 0) % self.checkpoint_every:
             raise ValueError(

@@ -1,20 +1,24 @@
-"""The `tf.distribute` strategies by the names that the programs give them."""
+"""The `tf.distribute` strategies by their names in the programs."""
+
+from typing import TYPE_CHECKING
 
 import keras
+
+if TYPE_CHECKING:  # which may be missing, on another backend
+    import tensorflow as tf
 
 STRATEGIES = ("none", "mirrored", "multi_worker")
 
 
-def find_strategy(name):
-    """The strategy of a name.
+def find_strategy(name: str) -> "tuple[tf.distribute.Strategy | None, bool]":
+    """Returns the strategy of that name.
 
     Args:
-        name: str, `"none"`; `"mirrored"`, for all accelerators of this machine; or
+        name: `"none"`; `"mirrored"`, for all accelerators of this machine; or
             `"multi_worker"`, for the workers that the environment variable TF_CONFIG lists.
 
     Returns:
-        `(strategy, is_chief)`: a `tf.distribute.Strategy` or None; whether this process writes the
-        files.
+        `(strategy, is_chief)`: the strategy, if any; and whether this process writes the files.
 
     Raises:
         ValueError: an unknown name, or a backend other than TensorFlow.

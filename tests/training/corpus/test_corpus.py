@@ -1,18 +1,21 @@
 """The corpus program: its tokens beside plain loops, its arguments, and what goes wrong."""
 
+import functools
 import json
 import os
 import re
+import sys
 
 import numpy as np
 import pytest
 import tokenizers
 
 import gpt1_keras
+from gpt1_keras import cli
 from gpt1_keras.presets.tokenizers import load_tokenizer
 from training.corpus.__main__ import main
 from training.corpus.build import CorpusOptions, make_corpus
-from training.corpus.windows import Corpus
+from training.corpus.corpus_format import Corpus
 
 
 def hugging_face_tokenizer(vocabulary, merges):
@@ -94,7 +97,9 @@ def run_main(capsys, *arguments):
     return status, capsys.readouterr()
 
 
-def test_the_program_says_what_it_made(stories, tmp_path, capsys):
+def test_the_program_says_what_it_made(stories, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(cli, "tqdm", functools.partial(cli.tqdm, mininterval=0))
     status, printed = run_main(
         capsys, "--input", stories, "--num-merges", 50, "--output", tmp_path / "corpus",
         "--processes", 1,
@@ -133,7 +138,7 @@ def test_the_original_normalization_keeps_line_ends(write_texts, read_tokens, tm
         (["--num-merges", 5, "--input", "nowhere"], "The input nowhere does not exist."),
         (["--num-merges", 5, "--input", "{empty}"], "The folder {empty} holds no .txt file."),
         (["--num-merges", 5, "--output", "{stories}/new"], "The output {stories}/new must not lie"),
-        (["--num-merges", 5, "--output", "{stories}"], "{stories} is there already, and no empty"),
+        (["--num-merges", 5, "--output", "{stories}"], "{stories} exists, and is not an empty"),
         (["--num-merges", 5, "--input", "{stories}/train", "--validation-share", 1e-9],
          "A validation share of 1e-09 leaves none of the 5 document(s) of {stories}/train for the "
          "split 'validation'."),
@@ -192,6 +197,17 @@ def test_help_names_every_option(capsys):
 
 def test_an_unknown_option_is_one_of_beam_s_only_with_a_runner(stories, tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
-        main(["--input", stories, "--output", str(tmp_path / "c"), "--shards", "3"])
+        main(
+            [
+                "--input",
+                stories,
+                "--num-merges",
+                "5",
+                "--output",
+                str(tmp_path / "c"),
+                "--shards",
+                "3",
+            ]
+        )
     assert stopped.value.code == 2
     assert "unrecognized arguments: --shards 3" in capsys.readouterr().err

@@ -8,8 +8,8 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from training.corpus.build import CorpusOptions, make_corpus
+from training.corpus.corpus_format import Corpus
 from training.corpus.tfds_texts import find_groups
-from training.corpus.windows import Corpus
 
 
 def build_data_set(folder, name, splits, features, config=None, version="1.0.0"):

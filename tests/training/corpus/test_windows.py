@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from training.corpus.corpus_format import Corpus, Split
 from training.corpus.windows import (
-    Corpus,
-    Split,
     Windows,
     count_sequential_batches,
     sequential_windows,
@@ -49,7 +48,7 @@ def write_corpus(folder, *shards, **changes):
 
 def test_numpy_is_enough():
     program = (
-        "import sys, training.corpus.windows; "
+        "import sys, training.corpus.corpus_format, training.corpus.windows; "
         "print([name for name in ('tensorflow', 'keras', 'jax') if name in sys.modules])"
     )
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -86,7 +85,7 @@ def test_the_fingerprint_tells_tokens_and_tokenizers_apart_and_no_more(tmp_path)
 
 
 def test_a_missing_or_odd_index_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="is no corpus: it has no index.json"):
+    with pytest.raises(FileNotFoundError, match="is not a corpus: it has no index.json"):
         Corpus(tmp_path / "nowhere")
     index = tmp_path / "index.json"
     for content, message in [

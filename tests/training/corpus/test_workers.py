@@ -13,10 +13,10 @@ import time
 
 import pytest
 
-from training import corpus as program
+from training.corpus import build
 from training.corpus.build import CorpusOptions, make_corpus
+from training.corpus.corpus_format import Corpus
 from training.corpus.shards import ShardError
-from training.corpus.windows import Corpus
 
 ROOT = pathlib.Path(__file__).parents[3]
 needs_beam = pytest.mark.skipif(
@@ -70,7 +70,7 @@ def test_a_failure_names_the_document_and_leaves_nothing(how, unreadable, tokeni
 
 @pytest.mark.slow
 def test_a_worker_that_dies_is_an_error(stories, tokenizer_dir, tmp_path, monkeypatch):
-    monkeypatch.setattr(program, "write_shard", _die)
+    monkeypatch.setattr(build, "write_shard", _die)
     options = CorpusOptions(stories, tokenizer=tokenizer_dir, shard_mb=1e-4)
     with pytest.raises(ShardError, match="A worker process died, .* try fewer --processes"):
         make_corpus(options, tmp_path / "corpus", processes=2)

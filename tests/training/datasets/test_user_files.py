@@ -73,8 +73,8 @@ def test_choices(name, write):
         ("a.csv", "body,label\na,b\n", r"has the columns \['body', 'label'\]; expected `label`"),
         ("a.csv", "text,class\na,b\n", r"has the columns \['class', 'text'\]; expected `label`"),
         ("a.csv", "context,choice1,choice2,label\na,b,c,2\n",
-         "label '2'; expected the number of one of the 2 choices, from 0"),
-        ("a.csv", "context,choice1,choice2,label\na,b,c,right\n", "label 'right'; expected the n"),
+         "label '2'; expected the index of one of the 2 choices, from 0"),
+        ("a.csv", "context,choice1,choice2,label\na,b,c,right\n", "label 'right'; expected the i"),
     ],
 )  # fmt: skip
 def test_bad_files(name, content, message, write):

@@ -10,8 +10,14 @@ import numpy as np
 import pytest
 
 from training import ngrams
-from training.corpus.windows import Split, count_sequential_tokens, sequential_windows
-from training.ngrams import KneserNey, Unigram, estimate_discounts, perplexity
+from training.corpus.corpus_format import Corpus, Split
+from training.corpus.windows import count_sequential_tokens, sequential_windows
+from training.evaluation.ngram_models import (
+    KneserNey,
+    Unigram,
+    estimate_discounts,
+    perplexity,
+)
 
 VOCABULARY = 9
 
@@ -59,7 +65,7 @@ class PlainKneserNey:
             for n in range(1, order + 1)
         }
         self.counts = {order: of_length[order]}
-        for n in range(1, order):  # behind how many different tokens
+        for n in range(1, order):  # after how many different tokens
             self.counts[n] = collections.Counter(ngram[1:] for ngram in of_length[n + 1])
         self.discounts = {n: self.find_discounts(c.values()) for n, c in self.counts.items()}
 
@@ -76,12 +82,12 @@ class PlainKneserNey:
         counts = self.counts[len(context) + 1]
         discounts = self.discounts[len(context) + 1]
         lower = self.probability(context[1:], word) if context else 1.0 / self.vocabulary_size
-        behind = {ngram: count for ngram, count in counts.items() if ngram[:-1] == context}
-        if not behind:
+        followers = {ngram: count for ngram, count in counts.items() if ngram[:-1] == context}
+        if not followers:
             return lower
-        total = sum(behind.values())
-        freed = sum(discounts[min(count, 3) - 1] for count in behind.values())
-        count = behind.get((*context, word), 0)
+        total = sum(followers.values())
+        freed = sum(discounts[min(count, 3) - 1] for count in followers.values())
+        count = followers.get((*context, word), 0)
         share = count - discounts[min(count, 3) - 1] if count else 0.0
         return share / total + freed / total * lower
 
@@ -128,7 +134,7 @@ def test_discounts_that_cannot_be_estimated(counts):
 
 @pytest.mark.parametrize("lengths", [(3000,), (30, 3), (2,), (0,)])
 @pytest.mark.parametrize("length", [0, 1, 2, 5])
-def test_probabilities_sum_to_one_behind_every_context(lengths, length):
+def test_probabilities_sum_to_one_after_every_context(lengths, length):
     model = KneserNey(make_split("train", *lengths), VOCABULARY)
     random = np.random.default_rng(1)
     contexts = all_contexts(length) if length < 3 else random.integers(0, VOCABULARY, (50, length))
@@ -187,7 +193,7 @@ def test_the_program(tmp_path, capsys):
     output = tmp_path / "scores" / "ngrams.json"
     assert ngrams.main(["--corpus", folder, "--output", str(output)]) == 0
     scores = json.loads(output.read_text())
-    assert scores["corpus_fingerprint"] == ngrams.Corpus(folder).fingerprint
+    assert scores["corpus_fingerprint"] == Corpus(folder).fingerprint
     assert scores["unigram_perplexity"] == perplexity(Unigram(train, VOCABULARY), validation)
     assert scores["trigram_perplexity"] == perplexity(KneserNey(train, VOCABULARY), validation)
     assert [len(discounts) for discounts in scores["discounts"]] == [3, 3, 3]
@@ -201,16 +207,14 @@ def test_the_program(tmp_path, capsys):
 def test_the_first_tokens_are_those_that_a_run_looks_at(tmp_path):
     """The windows of the first batches, over two shards."""
     train, validation = make_split("train", 500), make_split("validation", 40, 50)
-    corpus = ngrams.Corpus(
-        write_corpus(tmp_path / "c", train=train.shards, validation=validation.shards)
-    )
+    corpus = Corpus(write_corpus(tmp_path / "c", train=train.shards, validation=validation.shards))
     for batches in (1, 3, 4, 7, 99):
         windows = itertools.islice(sequential_windows(validation, 8, 2), batches)
         predicted = [
-            (window[place], window[place + 1])
+            (window[i], window[i + 1])
             for tokens, weights in windows
             for window, weight in zip(tokens, weights)
-            for place in np.flatnonzero(weight)
+            for i in np.flatnonzero(weight)
         ]
         tokens = count_sequential_tokens(validation, 8, 2, batches)
         assert tokens == len(predicted)
@@ -231,8 +235,8 @@ def test_errors_of_the_program_are_one_line(tmp_path, capsys):
         assert captured.out == "" and captured.err.count("\n") == 1
         return captured.err
 
-    assert error(tmp_path / "none").startswith(f"error: {tmp_path / 'none'} is no corpus")
+    assert error(tmp_path / "none").startswith(f"error: {tmp_path / 'none'} is not a corpus")
     folder = write_corpus(tmp_path / "a", train=[[1, 2, 3]])
     assert "has no split 'validation'; it has ['train']" in error(folder)
     folder = write_corpus(tmp_path / "b", train=[[1, 2, 3]], validation=[[1], [2]])
-    assert "The split 'validation' has no token that another stands before." in error(folder)
+    assert "The split 'validation' has no token that follows another." in error(folder)

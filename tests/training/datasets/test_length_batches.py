@@ -1,0 +1,50 @@
+"""Batches of examples of similar length: their order and their content."""
+
+import numpy as np
+
+from gpt1_keras import GPT1MultipleChoicePreprocessor, GPT1TextClassifierPreprocessor
+from training.datasets.labelled_examples import load_examples
+from training.datasets.length_batches import batch_order, count_tokens, make_batches
+from training.datasets.tasks import TASKS
+
+
+def test_each_epoch_has_every_example_once_in_batches_of_like_length():
+    lengths = np.random.default_rng(0).integers(3, 100, 5000)
+    order = batch_order(lengths, 32, seed=1, epoch=0)
+    assert sorted(np.concatenate(order)) == list(range(5000))
+    assert len(order) == -(-5000 // 32)
+    spread = np.mean([np.ptp(lengths[batch]) for batch in order])
+    assert spread < 5  # a random batch spreads over some 90
+
+    again = batch_order(lengths, 32, seed=1, epoch=0)
+    assert all(np.array_equal(a, b) for a, b in zip(order, again, strict=True))
+    other = batch_order(lengths, 32, seed=1, epoch=1)
+    assert not np.array_equal(np.concatenate(order), np.concatenate(other))
+
+
+def test_batches_hold_the_examples_that_the_order_names(tfds_dir, tiny_tokenizer):
+    examples = load_examples(TASKS["rte"], "validation", tfds_dir).sample(10, 0)
+    (texts, labels), _ = list(make_batches(examples, [np.array([3, 1]), np.array([7])]))
+    assert list(texts["premise"].numpy()) == list(examples.texts["premise"][[3, 1]])
+    assert list(labels.numpy()) == list(examples.labels[[3, 1]])
+
+    preprocessor = GPT1TextClassifierPreprocessor(tiny_tokenizer, 512, ("premise", "hypothesis"))
+    expected = [
+        len(tiny_tokenizer(premise)[:254]) + len(tiny_tokenizer(hypothesis)[:254]) + 3
+        for premise, hypothesis in zip(*examples.texts.values())
+    ]
+    assert count_tokens(examples, preprocessor).tolist() == expected
+
+
+def test_batches_of_choices(tfds_dir, tiny_tokenizer):
+    examples = load_examples(TASKS["race_middle"], "validation", tfds_dir).sample(6, 0)
+    ((texts, labels),) = list(make_batches(examples, [np.array([5, 2])]))
+    choices = texts["choices"].to_list()
+    assert choices == [list(examples.texts["choices"][i]) for i in (5, 2)]
+    assert labels.numpy().tolist() == examples.labels[[5, 2]].tolist()
+
+    preprocessor = GPT1MultipleChoicePreprocessor(tiny_tokenizer, 4096)
+    context, question, choices = (examples.texts[name][0] for name in preprocessor.fields)
+    shared = 1 + len(tiny_tokenizer(context)) + len(tiny_tokenizer(question))
+    answers = sum(2 + len(tiny_tokenizer(choice)) for choice in choices)
+    assert count_tokens(examples, preprocessor)[0] == shared + answers

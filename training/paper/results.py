@@ -1,0 +1,99 @@
+"""Results of fine-tuned models on the paper's data sets, by variant and seed."""
+
+import json
+import os
+import pathlib
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from training.paper.published_results import FULL
+
+
+class Results:
+    """Scores of fine-tuned models by variant, task and seed.
+
+    Args:
+        results: of `(path, result)`, as `gather` returns them.
+
+    Attributes:
+        scores: dict from `(variant, task)` to a dict from seed to a score in percent.
+
+    Raises:
+        ValueError: two results of the same variant, task and seed, or a variant with several
+            presets.
+    """
+
+    def __init__(self, results: Iterable[tuple[Any, dict[str, Any]]]) -> None:
+        self.scores: dict[tuple[str, str], dict[int, float]] = {}
+        presets: dict[str, set[str]] = {}
+        paths: dict[tuple[str, str, int], Any] = {}
+        for path, result in results:
+            variant = variant_of(result)
+            cell = variant, result["task"], result["seed"]
+            if cell in paths:
+                raise ValueError(
+                    f"Two results of {variant}, {cell[1]}, seed {cell[2]}: {paths[cell]} and "
+                    f"{path}. Give runs of one kind with --runs."
+                )
+            paths[cell] = path
+            presets.setdefault(variant, set()).add(result["preset"] or result["config"])
+            self.scores.setdefault(cell[:2], {})[cell[2]] = 100 * result["score"]
+        for variant, found in presets.items():
+            if len(found) > 1:
+                raise ValueError(f"The runs of {variant} began from several models: {found}.")
+
+    def seeds(self, variant: str, tasks: Sequence[str]) -> int:
+        """Returns the number of seeds that all the tasks have at least."""
+        return min(len(self.scores.get((variant, task), ())) for task in tasks)
+
+    def median(self, variant: str, tasks: Sequence[str]) -> float | None:
+        """Returns the mean of the tasks' medians over seeds; None if one has no score."""
+        if not self.seeds(variant, tasks):
+            return None
+        medians = [statistics.median(self.scores[variant, task].values()) for task in tasks]
+        return statistics.mean(medians)
+
+
+def variant_of(result: dict[str, Any]) -> str:
+    """Tells which row of table 5, or point of figure 2, a result of `training.finetune` is.
+
+    Returns:
+        `"full"`, `"no auxiliary loss"`, `"no pre-training"`, `"LSTM"` or `"N blocks"`; of several
+        ablations at once, all their names.
+    """
+    parts = []
+    if result["decoder"] == "LSTMBackbone":
+        parts.append("LSTM")
+    if result["preset"] is None or result["transfer"] == "none":
+        parts.append("no pre-training")
+    elif result["transfer"] != "all":
+        parts.append(f"{result['transfer']} blocks")
+    if not result["lm_coefficient"]:
+        parts.append("no auxiliary loss")
+    return ", ".join(parts) or FULL
+
+
+def gather(
+    folders: Iterable[str | os.PathLike[str]],
+) -> list[tuple[pathlib.Path, dict[str, Any]]]:
+    """Finds all results of `training.finetune` on the paper's data sets below some folders.
+
+    Returns:
+        list of `(path, result)`.
+
+    Raises:
+        FileNotFoundError: there are none.
+    """
+    folders = list(folders)
+    found = []
+    for folder in folders:
+        for path in sorted(pathlib.Path(folder).rglob("result.json")):
+            result = json.loads(path.read_text())
+            if result.get("task") and "best_epoch" in result:
+                found.append((path, result))
+    if not found:
+        raise FileNotFoundError(
+            f"No results of training.finetune in {', '.join(map(str, folders))}."
+        )
+    return found

@@ -1,0 +1,194 @@
+"""Zero-shot probes of a language model, and of all snapshots of its pre-training (section 5)."""
+
+import json
+import os
+import pathlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import gpt1_keras
+from gpt1_keras.files import atomic_path
+from gpt1_keras.presets import load_task
+from training.datasets.tfds_builders import prepared_builder, read_split
+from training.evaluation.likelihood import Scorer
+from training.evaluation.metrics import METRICS, Metric
+from training.paper.probes import Probe, ProbeExamples, find_probe
+
+_SNAPSHOT = re.compile(r"(\d{8})\.weights\.h5")
+
+# Of `(prefix, continuation)` pairs their scores, as `Scorer`.
+_Score = Callable[[list[tuple[bytes, bytes]]], np.ndarray]
+
+
+def zero_shot(
+    preset: str | os.PathLike[str],
+    names: Sequence[str],
+    data_dir: str | None = None,
+    download: bool = False,
+    limit: int | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Runs probes on a model.
+
+    Args:
+        preset: name of a preset that ships, or path of a language model's preset.
+        names: keys of `training.paper.probes.PROBES`.
+        data_dir: as in `run_probe`, like `download` and `limit`.
+        download: whether to download and prepare missing data sets.
+        limit: how many examples of each probe to use; all by default.
+
+    Returns:
+        dict from name to what `run_probe` returns.
+
+    Raises:
+        FileNotFoundError: the preset or a data set does not exist.
+        ValueError: an unknown probe.
+    """
+    probes = {name: find_probe(name) for name in names}
+    scorer = Scorer(load_task(preset, gpt1_keras.GPT1CausalLM))
+    return {name: run_probe(scorer, probes[name], data_dir, download, limit) for name in names}
+
+
+def zero_shot_series(
+    run: str | os.PathLike[str],
+    names: Sequence[str],
+    output: str | os.PathLike[str],
+    data_dir: str | None = None,
+    download: bool = False,
+    limit: int | None = None,
+) -> dict[str, Any]:
+    """Runs probes on all snapshots of a pre-training, and on its final model.
+
+    Args:
+        run: path of the run's folder.
+        names: keys of `training.paper.probes.PROBES`.
+        output: path of the file of scores, from which an interrupted series resumes.
+        data_dir: as in `run_probe`, like `download` and `limit`.
+        download: whether to download and prepare missing data sets.
+        limit: how many examples of each probe to use; all by default.
+
+    Returns:
+        dict of `run`, `names`, `limit`, `decoder` and `series`: a list of dicts of `step` and
+        `probes`, in order.
+
+    Raises:
+        FileNotFoundError: the run, its snapshots or a data set does not exist.
+        ValueError: an unknown probe, or `output` holds another series.
+    """
+    probes = {name: find_probe(name) for name in names}
+    run, output = pathlib.Path(run), pathlib.Path(output)
+    snapshots = _find_snapshots(run)
+    lm = load_task(run / "preset", gpt1_keras.GPT1CausalLM)
+    asked = {"run": str(run), "names": list(names), "limit": limit}
+    result = _read_series(output, {**asked, "decoder": type(lm.backbone).__name__})
+    scorer = Scorer(lm)
+    done = {entry["step"] for entry in result["series"]}
+    for step, weights in snapshots.items():
+        if step in done:
+            continue
+        lm.backbone.load_weights(weights)
+        scores = {
+            name: run_probe(scorer, probe, data_dir, download, limit)
+            for name, probe in probes.items()
+        }
+        result["series"].append({"step": step, "probes": scores})
+        write_result(output, result)
+        shown = ", ".join(f"{name} {found['score']:.4f}" for name, found in scores.items())
+        print(f"step {step}: {shown}", flush=True)
+    return result
+
+
+def run_probe(
+    scorer: _Score,
+    probe: Probe,
+    data_dir: str | None = None,
+    download: bool = False,
+    limit: int | None = None,
+) -> dict[str, Any]:
+    """Runs a probe.
+
+    Args:
+        scorer: `training.evaluation.likelihood.Scorer`.
+        probe: what to ask.
+        data_dir: folder of the prepared data sets; TensorFlow Datasets' own by default.
+        download: whether to download and prepare a missing data set.
+        limit: how many examples to use, from the first; all by default.
+
+    Returns:
+        dict of `score`; `relative`, its share of the way from chance (0) to the previous best (1);
+        and `questions`, the number of examples.
+    """
+    examples = _load(probe, probe.split, data_dir, download).first(limit)
+    scores = _score_choices(scorer, examples)
+    metric = METRICS[probe.metric]
+    if probe.threshold_split is None:
+        predictions = np.array([np.argmax(choices) for choices in scores])
+    else:
+        known = _load(probe, probe.threshold_split, data_dir, download).first(limit)
+        known_scores = np.concatenate(_score_choices(scorer, known))
+        threshold = best_threshold(known_scores, known.labels, metric)
+        predictions = (np.concatenate(scores) > threshold).astype(int)
+    score = float(metric(examples.labels, predictions))
+    relative = (score - probe.chance) / (probe.previous_best - probe.chance)
+    return {"score": score, "relative": relative, "questions": len(predictions)}
+
+
+def best_threshold(scores: np.ndarray, labels: np.ndarray, metric: Metric) -> float:
+    """Finds the percentile of the scores that is the best threshold for predicting 1.
+
+    A reconstruction: the paper does not say how it chose.
+
+    Args:
+        scores: float array `[texts]`.
+        labels: int array `[texts]`, 0 or 1.
+        metric: function of true and predicted labels.
+    """
+    candidates = np.quantile(scores, np.linspace(0.01, 0.99, 99))
+    found = [metric(labels, (scores > candidate).astype(int)) for candidate in candidates]
+    return candidates[int(np.argmax(found))]
+
+
+def write_result(path: pathlib.Path, result: dict[str, Any]) -> None:
+    """Writes a result as JSON."""
+    with atomic_path(path) as temporary:
+        pathlib.Path(temporary).write_text(json.dumps(result, indent=2) + "\n")
+
+
+def _load(probe: Probe, split: str, data_dir: str | None, download: bool) -> ProbeExamples:
+    return probe.read(read_split(prepared_builder(probe.dataset, data_dir, download), split))
+
+
+def _score_choices(scorer: _Score, examples: ProbeExamples) -> list[np.ndarray]:
+    """The scores of each example's choices."""
+    counts = [len(choices) for choices in examples.choices]
+    scores = scorer([pair for choices in examples.choices for pair in choices])
+    return np.split(scores, np.cumsum(counts)[:-1])
+
+
+def _find_snapshots(run: pathlib.Path) -> dict[int, pathlib.Path]:
+    """The files of weights of a run by step, the final ones last."""
+    result_file = run / "result.json"
+    if not result_file.is_file():
+        raise FileNotFoundError(f"{run} is not a finished pre-training: it has no result.json.")
+    matches = {path: _SNAPSHOT.fullmatch(path.name) for path in (run / "snapshots").glob("*.h5")}
+    snapshots = {int(match[1]): path for path, match in sorted(matches.items()) if match}
+    if not snapshots:
+        raise FileNotFoundError(f"{run} has no snapshots: it ran without --snapshot-every.")
+    last = json.loads(result_file.read_text())["steps"]
+    snapshots.pop(last, None)
+    return {**snapshots, last: run / "preset" / "model.weights.h5"}
+
+
+def _read_series(path: pathlib.Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """A series that has begun, or a new one."""
+    if not path.is_file():
+        return {**asked, "gpt1_keras": gpt1_keras.__version__, "series": []}
+    result = json.loads(path.read_text())
+    for name, value in asked.items():
+        if result.get(name) != value:
+            raise ValueError(
+                f"{path} holds another series: its {name} is {result.get(name)}, not {value}."
+            )
+    return result

@@ -1,0 +1,75 @@
+"""The options that determine a fine-tuning."""
+
+import dataclasses
+
+from gpt1_keras.cli import check_at_least_one, option
+from gpt1_keras.presets import CONFIGURATIONS, PRETRAINED, configuration, find_preset
+from gpt1_keras.presets.tokenizers import check_normalization
+from training.datasets.tasks import TASKS, find_task
+
+_START = "what to start from (one of --preset and --config)"  # a group in --help
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneOptions:
+    """What determines a run; a run resumes only under the same options.
+
+    Raises:
+        FileNotFoundError: the preset does not exist.
+        ValueError: an unknown task or configuration, not exactly one of `task` and files or of
+            `preset` and `config`, or a number below 1.
+    """
+
+    task: str | None = option(f"one of {', '.join(sorted(TASKS))}; or else", None)
+    train: str | None = option("your own .csv, .tsv or .jsonl, and", None, metavar="FILE")
+    validation: str | None = option("another, to choose the best epoch by", None, metavar="FILE")
+    preset: str | None = option(
+        f"{', '.join(PRETRAINED)}, or a preset's folder", None, group=_START
+    )
+    transfer: str = option(
+        "with --preset: all; none, for fresh weights; or N, for embeddings and the first N blocks",
+        "all",
+        group=_START,
+    )
+    config: str | None = option(
+        f"a fresh backbone: one of {', '.join(CONFIGURATIONS)}", None, group=_START
+    )
+    tokenizer: str | None = option(
+        "with --config: folder of a tokenizer or preset", None, group=_START
+    )
+    num_merges: int = option(
+        "with --config, without --tokenizer: merges to learn", 8000, group=_START
+    )
+    normalization: str | None = option(
+        "how text becomes words, bert or original (default: as the preset or --tokenizer says, "
+        "else bert)",
+        None,
+        group=_START,
+    )
+    epochs: int = option("passes over the training data", 3)
+    batch_size: int = option("examples in an update", 32)
+    learning_rate: float = option("the schedule's peak", 6.25e-5)
+    lm_coefficient: float = option("lambda, the weight of L1", 0.5)
+    dropout: float | None = option("of the backbone (default: the model's own)", None)
+    limit_examples: int | None = option(
+        "train on this many examples, chosen at random (default: all)", None
+    )
+    seed: int = option("of weights, order and dropout", 0)
+
+    def __post_init__(self) -> None:
+        if (self.task is None) == (self.train is None) or (self.train is None) != (
+            self.validation is None
+        ):
+            raise ValueError("Give either --task, or both --train and --validation.")
+        if self.task is not None:
+            find_task(self.task)
+        check_at_least_one(self, "num_merges", "epochs", "batch_size", "limit_examples")
+        check_normalization(self.normalization)
+        if self.transfer not in ("all", "none") and not self.transfer.isdecimal():
+            raise ValueError(f"transfer must be all, none or a number. Received: {self.transfer}.")
+        if self.preset is not None and self.config is None:
+            find_preset(self.preset)
+        elif self.config is not None and self.preset is None:
+            configuration(self.config)
+        else:
+            raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")

@@ -1,0 +1,56 @@
+"""The model of a pre-training: as it starts, and as its preset keeps it."""
+
+import os
+
+import keras
+import numpy as np
+
+from gpt1_keras import GPT1CausalLM, GPT1CausalLMPreprocessor
+from gpt1_keras.models.causal_backbone import CausalBackbone
+from gpt1_keras.models.layers import INITIALIZER_STDDEV
+from gpt1_keras.optimization.optimizer import GPT1Adam, PretrainingSchedule
+from gpt1_keras.presets import build_backbone, load_tokenizer
+from training.runs.pretrain_options import PretrainOptions
+
+
+def build_model(
+    options: PretrainOptions, vocabulary_size: int, jit_compile: str | bool = "auto"
+) -> GPT1CausalLM:
+    """Builds and compiles a model with fresh weights.
+
+    numpy samples the weights, so they are the same on every backend and under every strategy.
+    """
+    keras.utils.set_random_seed(options.seed)  # dropout's
+    backbone = build_backbone(
+        options.config, vocabulary_size, dtype=options.dtype, dropout=options.dropout
+    )
+    random = np.random.default_rng(options.seed)
+    for variable in backbone.trainable_variables:
+        if len(variable.shape) > 1:
+            variable.assign(random.normal(0.0, INITIALIZER_STDDEV, variable.shape))
+    model = GPT1CausalLM(backbone)
+    schedule = PretrainingSchedule(options.learning_rate, options.steps, options.warmup_steps)
+    model.compile(
+        GPT1Adam(schedule, global_clipnorm=options.clip_norm),
+        jit_compile=jit_compile,
+        accumulation_steps=options.accumulation_steps,
+    )
+    return model
+
+
+def make_preset(
+    backbone: CausalBackbone, tokenizer_folder: str | os.PathLike[str], options: PretrainOptions
+) -> GPT1CausalLM:
+    """Returns the model to keep: trained weights with the corpus's tokenizer. Needs TensorFlow.
+
+    Args:
+        backbone: trained.
+        tokenizer_folder: of the corpus.
+        options: of the run.
+    """
+    tokenizer = load_tokenizer(tokenizer_folder)
+    preprocessor = GPT1CausalLMPreprocessor(tokenizer, options.sequence_length)
+    # The run's dropout suits so much text; fine-tuning, on little, wants the configuration's.
+    kept = build_backbone(options.config, tokenizer.vocabulary_size(), dtype=options.dtype)
+    kept.set_weights(backbone.get_weights())
+    return GPT1CausalLM(kept, preprocessor)
