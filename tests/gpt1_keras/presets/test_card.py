@@ -1,6 +1,5 @@
 """The commands of the model card, on a slice of the books."""
 
-import importlib
 import itertools
 import re
 import shlex
@@ -8,6 +7,7 @@ import shlex
 import pytest
 
 from gpt1_keras.presets import find_preset
+from tests.helpers.commands import main_of
 
 # Values that make the commands take seconds instead of hours.
 LESS = {
@@ -20,13 +20,6 @@ LESS = {
     "--snapshot-every": "2",
     "--jit-compile": "off",
 }
-
-
-def find_program(name):
-    """The function that `python -m NAME` runs."""
-    module = importlib.import_module(name)
-    is_package = hasattr(module, "__path__")
-    return (importlib.import_module(f"{name}.__main__") if is_package else module).main
 
 
 @pytest.mark.slow
@@ -50,7 +43,7 @@ def test_the_commands_that_made_it(books_dir, tmp_path, monkeypatch, capsys):
         for index in range(0, len(arguments), 2):
             option = arguments[index]
             arguments[index + 1] = LESS.get(option, arguments[index + 1])
-        assert not find_program(module)(arguments), capsys.readouterr().err
-    score = find_program("training.perplexity")
+        assert not main_of(module)(arguments), capsys.readouterr().err
+    score = main_of("training.perplexity")
     assert score(["--preset", "./gpt1_tiny_books", "--corpus", "corpus"]) == 0
     assert float(re.search(r"Perplexity: (\S+)", capsys.readouterr().out)[1]) > 1
