@@ -1,18 +1,23 @@
 """TensorFlow, imported when it is first used.
 
-The decoder, its objective and its optimizer run on any Keras backend. So that they can be imported
-where there is no TensorFlow, the modules for text import it from here.
+The backbones, their objective and their optimizer run on any Keras backend. So that they can be
+imported where there is no TensorFlow, the modules for text import it from here. Such modules begin
+with `from __future__ import annotations`, as their signatures name TensorFlow's types.
 """
 
 import importlib
+from typing import TYPE_CHECKING, Any
 
 
 class _LazyModule:
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, attribute):
+    def __getattr__(self, attribute: str) -> Any:
         return getattr(importlib.import_module(self._name), attribute)
 
 
-tensorflow = _LazyModule("tensorflow")
+if TYPE_CHECKING:
+    import tensorflow
+else:
+    tensorflow = _LazyModule("tensorflow")

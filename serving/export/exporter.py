@@ -13,8 +13,8 @@ import tensorflow as tf
 
 import gpt1_keras
 from gpt1_keras.files import atomic_path
-from gpt1_keras.tasks.finetuned_task import ClassOrScoreTask
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.label_heads import LabelHead
 from serving.export.language_model_signatures import LanguageModelSignatures
 from serving.export.readme import readme
 from serving.export.task_signatures import ChoiceSignatures, ClassSignatures, ScoreSignatures
@@ -97,7 +97,7 @@ def signatures_of(model, batching=None, int8=False):
         raise ValueError("A model needs its preprocessor to be exported for raw text.")
     if isinstance(model, gpt1_keras.GPT1MultipleChoice):
         return ChoiceSignatures(model, batching, int8)
-    if isinstance(model, ClassOrScoreTask):
+    if isinstance(model.task_head, LabelHead):
         signatures = ClassSignatures if model.score_range is None else ScoreSignatures
         return signatures(model, batching, int8)
     if not isinstance(model.backbone, gpt1_keras.GPT1Backbone):

@@ -20,7 +20,7 @@ class TaskSignatures(tf.Module):
     All outputs have `num_tokens`, int32 `[batch]`, and those of texts `truncated`, bool `[batch]`.
 
     Args:
-        model: a `gpt1_keras.tasks.FinetunedTask` with a preprocessor, whose fields name the texts.
+        model: a fine-tuned `RawTextTask` with a preprocessor, whose fields name the texts.
         batching: optional `Batching`: texts of many requests are answered together, those of
             `serving_default` and of `tf.Example`s alike.
         int8: bool, weights in 8 bits; the model's are rounded.

@@ -10,8 +10,8 @@ from tensorflow.lite.python.convert import ConverterError
 
 import gpt1_keras
 from gpt1_keras.files import atomic_path
-from gpt1_keras.tasks.finetuned_task import ClassOrScoreTask
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.label_heads import LabelHead
 from serving.export.exporter import metadata_of
 from serving.tflite.language_model_graph import NextTokenGraph
 from serving.tflite.metadata import add_metadata
@@ -113,7 +113,7 @@ def _graph_of(model, sizes, sequence_length, num_choices):
         )
     if has_choices:
         return ChoiceGraph(model, sizes, sequence_length, num_choices)
-    if isinstance(model, ClassOrScoreTask):
+    if isinstance(model.task_head, LabelHead):
         return ClassOrScoreGraph(model, sizes, sequence_length)
     return NextTokenGraph(model, sizes, sequence_length)
 

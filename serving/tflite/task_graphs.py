@@ -23,7 +23,7 @@ class TaskGraph(tf.Module):
     - `tokens`: what the decoder reads, in place of texts, to the answers.
 
     Args:
-        model: a `gpt1_keras.tasks.FinetunedTask` with a preprocessor, whose fields name the texts.
+        model: a fine-tuned `RawTextTask` with a preprocessor, whose fields name the texts.
         max_bytes: list of int, of the text in each field.
         sequence_length: int, the most tokens of a framed sequence.
     """
