@@ -19,7 +19,7 @@ import tensorflow as tf
 import gpt1_keras
 from benchmarks.setting import SIZES, describe
 from gpt1_keras.presets.tokenizers import load_tokenizer
-from gpt1_keras.tasks.finetuned_task import last_states
+from gpt1_keras.tasks.heads import last_token_states
 from gpt1_keras.tokenization.input_transformations import pad, pad_choices
 from training.datasets.labelled_examples import load_examples
 from training.datasets.tasks import TASKS
@@ -105,7 +105,7 @@ def _alone(chooser, length):
     @tf.function
     def score(inputs):
         states = chooser.backbone({"token_ids": inputs["token_ids"]}, training=False)
-        scores = chooser.head(last_states(states, inputs["padding_mask"]))
+        scores = chooser.head(last_token_states(states, inputs["padding_mask"]))
         return tf.reshape(scores, [-1, 4])  # RACE has four answers to each question
 
     return prepare, score

@@ -5,8 +5,9 @@
 Starts `serving.server` on an export, by default of a classifier with random weights, and sends it,
 one after the other, sentences of SST-2 and passages of RACE, mixed: first ten of as many lengths,
 then many more. After the warm-up requests the first clients should wait for nothing: the slowest of
-the first ten answers is compared with the 99th percentile of the same ten texts sent again later. With --without, it also starts the same export
-without its warm-up requests. The machine must be idle.
+the first ten answers is compared with the 99th percentile of the same ten texts sent again later.
+With --without, it also starts the same export without its warm-up requests. The machine must be
+idle.
 """
 
 import argparse

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 
 if TYPE_CHECKING:
     from serving.export.batching import Batching
@@ -68,8 +68,12 @@ def find_task(model: RawTextTask) -> TaskEntry:
 def _built_in_tasks() -> dict[type, TaskEntry]:
     """The tasks of gpt1_keras."""
     # Imported here, because the packages of these modules look up tasks themselves.
-    from gpt1_keras import GPT1CausalLM, GPT1MultipleChoice, GPT1TextSimilarity
-    from gpt1_keras.tasks.finetuned_task import ClassOrScoreTask
+    from gpt1_keras import (
+        GPT1CausalLM,
+        GPT1MultipleChoice,
+        GPT1TextClassifier,
+        GPT1TextSimilarity,
+    )
     from serving.export import metrics
     from serving.export.choice_signatures import ChoiceSignatures
     from serving.export.language_model_signatures import LanguageModelSignatures
@@ -82,7 +86,7 @@ def _built_in_tasks() -> dict[type, TaskEntry]:
         class_or_score_signatures, metrics.class_or_score_metric, ClassOrScoreGraph
     )
     return {
-        ClassOrScoreTask: class_or_score,
+        GPT1TextClassifier: class_or_score,
         GPT1TextSimilarity: dataclasses.replace(class_or_score, device_graph=SimilarityGraph),
         GPT1MultipleChoice: TaskEntry(ChoiceSignatures, metrics.choice_metric, ChoiceGraph),
         GPT1CausalLM: TaskEntry(

@@ -21,7 +21,7 @@ import numpy as np
 import gpt1_keras
 from gpt1_keras.cli import option, program
 from gpt1_keras.files import atomic_path
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.task_models import load_model
 from training.datasets.tasks import TASKS, Task, find_task

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from gpt1_keras.cli import option, program
 from gpt1_keras.optimization.optimizer import finetuning_optimizer
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from training.datasets.labelled_examples import load_examples
 from training.datasets.length_batches import batch_order, count_tokens, make_batches
 from training.datasets.task_models import build_model

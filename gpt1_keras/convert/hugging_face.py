@@ -19,8 +19,8 @@ from gpt1_keras.convert.weights import (
 from gpt1_keras.files import atomic_path
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.models.layers import LAYER_NORM_EPSILON
+from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
-from gpt1_keras.tasks.raw_text_task import RawTextTask
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 

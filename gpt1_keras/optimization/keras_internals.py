@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import tree
 from keras_hub.src.utils.preset_utils import (
+    METADATA_FILE,
     TOKENIZER_CONFIG_FILE,
     check_file_exists,
     get_preset_loader,
+    list_subclasses,
     load_json,
     register_presets,
 )
@@ -22,6 +24,7 @@ from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.types import Tensor
 
 __all__ = [
+    "METADATA_FILE",
     "TOKENIZER_CONFIG_FILE",
     "AdamInternals",
     "JaxTrainerInternals",
@@ -29,6 +32,7 @@ __all__ = [
     "TrainerInternals",
     "check_file_exists",
     "get_preset_loader",
+    "list_subclasses",
     "load_json",
     "register_presets",
     "schedule_of",

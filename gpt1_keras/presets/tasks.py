@@ -7,7 +7,7 @@ from typing import TypeVar
 import keras
 
 from gpt1_keras.presets.pretrained import find_preset
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 
 _Task = TypeVar("_Task", bound=RawTextTask)
 

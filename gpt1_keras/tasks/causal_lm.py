@@ -1,14 +1,19 @@
 """GPT1CausalLM: the next token, and text generation."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import keras_hub
 from keras import ops
 
+from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.optimization.objective import next_token_loss
 from gpt1_keras.optimization.optimizer import pretraining_optimizer
+from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -19,8 +24,8 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
     `[batch, length, vocabulary_size]`. `fit`, `evaluate` and `generate` take raw strings.
 
     Args:
-        backbone: `GPT1Backbone`.
-        preprocessor: `GPT1CausalLMPreprocessor`; `None` for inputs that are ids already.
+        backbone: `GPT1Backbone` or `LSTMBackbone`; to generate, the former.
+        preprocessor: `GPT1CausalLMPreprocessor`; `None` if inputs are ids.
 
     Example:
     ```python
@@ -33,38 +38,54 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
     backbone_cls = GPT1Backbone
     preprocessor_cls = GPT1CausalLMPreprocessor
 
-    def __init__(self, backbone, preprocessor=None, **kwargs):
+    def __init__(
+        self,
+        backbone: CausalBackbone,
+        preprocessor: GPT1CausalLMPreprocessor | None = None,
+        **kwargs: Any,
+    ) -> None:
         self.attach(backbone, preprocessor)
         hidden_states = backbone(backbone.input)
         logits = backbone.token_embedding(hidden_states, reverse=True)
         super().__init__(inputs=backbone.input, outputs=logits, **kwargs)
 
-    def compile(self, optimizer="auto", loss="auto", *, weighted_metrics="auto", **kwargs):
+    def compile(  # type: ignore[override]  # names what Keras takes as *args
+        self,
+        optimizer: Any = "auto",
+        loss: Any = "auto",
+        *,
+        weighted_metrics: Any = "auto",
+        **kwargs: Any,
+    ) -> None:
         """Configures training and generation, as `keras_hub.models.CausalLM.compile`.
 
         Args:
             optimizer: `"auto"` for the paper's for pre-training (section 4.1).
-            loss: `"auto"` for L1 (equation 1): the mean cross-entropy of next tokens, formed
-                without all logits at once. `fit` and `evaluate` report its perplexity too.
+            loss: `"auto"` for L1 (equation 1): the mean cross-entropy of next tokens, computed
+                without holding all logits. `fit` and `evaluate` report its perplexity too.
             weighted_metrics: `"auto"` for none, as metrics need all logits.
             **kwargs: see `keras_hub.models.CausalLM.compile`.
         """
         if weighted_metrics == "auto":
             weighted_metrics = None
-        # A loss or metrics of the user's are given all logits.
+        # A user's own loss or metrics take all logits.
         self._needs_logits = loss != "auto" or bool(weighted_metrics or kwargs.get("metrics"))
-        super().compile(
+        # Past `RawTextTask.compile`, whose defaults are those of fine-tuning.
+        super(RawTextTask, self).compile(
             optimizer=pretraining_optimizer() if optimizer == "auto" else optimizer,
             loss=loss,
             weighted_metrics=weighted_metrics,
             **kwargs,
         )
 
-    def forward_loss(self, x, y, sample_weight, training):
+    def forward_loss(
+        self, x: dict[str, Tensor], y: Tensor, sample_weight: Tensor | None, training: bool
+    ) -> tuple[Any, Tensor]:
+        """As `TrainingStep.forward_loss`; without outputs, unless metrics or the loss need them."""
         if self._needs_logits:
             return super().forward_loss(x, y, sample_weight, training)
         hidden_states = self.backbone({"token_ids": x["token_ids"]}, training=training)
-        weights = self._weights(y, sample_weight)
+        weights = _token_weights(y, sample_weight)
         loss = next_token_loss(
             hidden_states,
             self.backbone.token_embedding,
@@ -72,24 +93,21 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
             weights / ops.maximum(ops.sum(weights), 1e-9),
             training,
         )
-        return (), loss  # nothing for metrics
+        return (), loss
 
-    def loss_count(self, x, y, sample_weight):
+    def loss_count(self, x: dict[str, Tensor], y: Tensor, sample_weight: Tensor | None) -> Tensor:
         """The number of tokens that are predicted, float32 scalar."""
         if self._needs_logits:
             return super().loss_count(x, y, sample_weight)
-        return ops.sum(self._weights(y, sample_weight))
+        return ops.sum(_token_weights(y, sample_weight))
 
-    def _weights(self, y, sample_weight):
-        if sample_weight is None:
-            return ops.ones(ops.shape(y), "float32")
-        return ops.cast(sample_weight, "float32")
-
-    def get_metrics_result(self):
+    def get_metrics_result(self) -> dict[str, Tensor]:
         logs = super().get_metrics_result()
         return logs if self._needs_logits else {**logs, "perplexity": ops.exp(logs["loss"])}
 
-    def call_with_cache(self, token_ids, cache, cache_update_index):
+    def call_with_cache(
+        self, token_ids: Tensor, cache: Tensor, cache_update_index: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """A forward pass that reuses the keys and values of earlier positions.
 
         Args:
@@ -101,7 +119,9 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
         states, cache = self.states_with_cache(token_ids, cache, cache_update_index)
         return self.backbone.token_embedding(states, reverse=True), states, cache
 
-    def states_with_cache(self, token_ids, cache, cache_update_index):
+    def states_with_cache(
+        self, token_ids: Tensor, cache: Tensor, cache_update_index: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """As `call_with_cache`, without logits.
 
         Args:
@@ -119,19 +139,21 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
             caches.append(block_cache)
         return x, ops.stack(caches, axis=1)
 
-    def empty_cache(self, batch, length):
-        """What `call_with_cache` begins with, for so many texts of at most so many tokens."""
+    def empty_cache(self, batch: Tensor, length: Tensor) -> Tensor:
+        """The `cache` that `call_with_cache` starts from, for `batch` texts of `length` tokens."""
         backbone = self.backbone
         head_dim = backbone.hidden_dim // backbone.num_heads
         shape = (batch, backbone.num_layers, 2, backbone.num_heads, length, head_dim)
         return ops.zeros(shape, dtype=self.compute_dtype)
 
-    def generate_step(self, inputs, stop_token_ids=None):
-        """Continues one batch of prompts; compiled by `generate`.
+    def generate_step(
+        self, inputs: dict[str, Tensor], stop_token_ids: Sequence[int] | None = None
+    ) -> dict[str, Tensor]:
+        """Continues one batch of prompts; `generate` compiles it.
 
         Args:
             inputs: dict of `token_ids` and `padding_mask`, int `[batch, max_length]`.
-            stop_token_ids: optional tuple of ids that end a text.
+            stop_token_ids: ids that end a text.
 
         Returns:
             The same dict, continued.
@@ -141,8 +163,8 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
         cache = self.empty_cache(batch, length)
         hidden_states, cache = self.states_with_cache(token_ids, cache, 0)
 
-        def next(prompt, cache, index):
-            # Some samplers keep several beams of each text, and so a larger batch.
+        def next(prompt: Tensor, cache: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            # Samplers that keep several beams of each text pass a larger batch.
             last = ops.slice(prompt, (0, index - 1), (ops.shape(prompt)[0], 1))
             logits, hidden_states, cache = self.call_with_cache(last, cache, index - 1)
             return logits[:, 0], hidden_states[:, 0], cache
@@ -163,13 +185,20 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
             "padding_mask": _until_stop(token_ids, mask, stop_token_ids),
         }
 
-    def generate(self, inputs, max_length=None, stop_token_ids=None, strip_prompt=False):
+    def generate(
+        self,
+        inputs: Any,
+        max_length: int | None = None,
+        stop_token_ids: Sequence[int] | None = None,
+        strip_prompt: bool = False,
+    ) -> Any:
         """Continues prompts, as `keras_hub.models.CausalLM.generate`.
 
         GPT-1 has no end token, so by default texts reach `max_length` tokens.
 
         Raises:
-            ValueError: a backbone that keeps no keys and values.
+            ValueError: the backbone is not a `GPT1Backbone`, a prompt has no token, or `max_length`
+                is longer than the context.
         """
         if not isinstance(self.backbone, GPT1Backbone):
             raise ValueError(
@@ -179,8 +208,17 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
         return super().generate(inputs, max_length, stop_token_ids, strip_prompt)
 
 
-def _until_stop(token_ids, prompt_mask, stop_token_ids):
-    """1 up to and with the first stop token behind the prompt, int32 `[batch, length]`."""
+def _token_weights(y: Tensor, sample_weight: Tensor | None) -> Tensor:
+    """The weight of each target in the loss, float32 `[batch, length]`."""
+    if sample_weight is None:
+        return ops.ones(ops.shape(y), "float32")
+    return ops.cast(sample_weight, "float32")
+
+
+def _until_stop(
+    token_ids: Tensor, prompt_mask: Tensor, stop_token_ids: Sequence[int] | None
+) -> Tensor:
+    """1 through the first stop token after the prompt, then 0; int32 `[batch, length]`."""
     if stop_token_ids is None:
         return ops.ones_like(token_ids)
     stops = ops.any(

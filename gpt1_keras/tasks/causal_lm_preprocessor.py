@@ -1,4 +1,8 @@
-"""Raw strings to the language model's inputs, and back."""
+"""GPT1CausalLMPreprocessor: raw strings to the language model's inputs, and back."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import keras
 import keras_hub
@@ -18,42 +22,47 @@ class GPT1CausalLMPreprocessor(keras_hub.models.CausalLMPreprocessor):
 
     Args:
         tokenizer: `GPT1Tokenizer`.
-        sequence_length: int, the length that texts are cut or padded to.
+        sequence_length: the length that texts are truncated or padded to.
 
     Call arguments:
         x: strings `[batch]`.
 
     Returns:
-        `(x, y, sample_weight)`: `{"token_ids": int32 [batch, sequence_length]}`, each position's
-        next token, and 1 where there is one.
+        `(x, y, sample_weight)`: `{"token_ids": int32 [batch, sequence_length]}`; the next token
+        after each position, int32 of the same shape; and int32 of the same shape, 1 where there is
+        a next token.
     """
 
     backbone_cls = GPT1Backbone
     tokenizer_cls = GPT1Tokenizer
 
-    def __init__(self, tokenizer, sequence_length=512, **kwargs):
+    def __init__(self, tokenizer: GPT1Tokenizer, sequence_length: int = 512, **kwargs: Any) -> None:
         kwargs = {**kwargs, "add_start_token": False, "add_end_token": False}
         super().__init__(tokenizer, sequence_length, **kwargs)
         self.built = True
 
-    def call(self, x, y=None, sample_weight=None, sequence_length=None):
+    def call(
+        self, x: Any, y: Any = None, sample_weight: Any = None, sequence_length: int | None = None
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
         length = sequence_length or self.sequence_length
-        # One more than the inputs, as the last token is only ever predicted.
+        # One more than the inputs, as the last token is only a target.
         token_ids, mask = self._pack(x, length + 1)
         return {"token_ids": token_ids[:, :-1]}, token_ids[:, 1:], mask[:, 1:]
 
-    def generate_preprocess(self, x, sequence_length=None):
+    def generate_preprocess(
+        self, x: Any, sequence_length: int | None = None
+    ) -> dict[str, tf.Tensor]:
         """Turns prompts into what `generate` continues.
 
         Args:
             x: strings `[batch]`.
-            sequence_length: int, the length of prompt and continuation in tokens.
+            sequence_length: the length of prompt and continuation in tokens.
 
         Returns:
             dict of `token_ids` and `padding_mask`, int32 `[batch, sequence_length]`.
 
         Raises:
-            ValueError: a prompt without any token: GPT-1 has no token to begin a text with.
+            ValueError: a prompt has no token, and GPT-1 has no token to start a text with.
         """
         token_ids, mask = self._pack(x, sequence_length or self.sequence_length)
         empty = np.flatnonzero(~np.any(mask, axis=1))
@@ -64,21 +73,22 @@ class GPT1CausalLMPreprocessor(keras_hub.models.CausalLMPreprocessor):
             )
         return {"token_ids": token_ids, "padding_mask": mask}
 
-    def generate_postprocess(self, x):
-        """Turns generated ids, a dict as above, into a list of str, without special tokens."""
+    def generate_postprocess(self, x: dict[str, Any]) -> list[str]:
+        """Turns generated ids, a dict as above, into texts, without special tokens."""
         token_ids = keras.ops.convert_to_numpy(x["token_ids"])
         mask = keras.ops.convert_to_numpy(x["padding_mask"])
-        # A model may embed more ids than its tokenizer has tokens; those mean nothing.
+        # A model may embed more ids than its tokenizer has tokens; those have no text.
         kept = mask.astype(bool) & (token_ids < self.tokenizer.vocabulary_size())
         kept &= ~np.isin(token_ids, self.tokenizer.special_token_ids)
         return self.tokenizer.detokenize(tf.ragged.boolean_mask(token_ids, kept))
 
-    def _pack(self, x, length):
+    def _pack(self, x: Any, length: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Token ids and their padding mask, int32 `[batch, length]`."""
         ids = self.tokenizer.tokenize(x)[:, :length]
         mask = tf.sequence_mask(ids.row_lengths(), length, tf.int32)
         return ids.to_tensor(self.tokenizer.pad_token_id, shape=[None, length]), mask
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         del config["add_start_token"], config["add_end_token"]
         return config

@@ -1,133 +1,102 @@
-"""Raw strings to the multiple-choice task's inputs."""
+"""GPT1MultipleChoicePreprocessor: raw strings to the multiple-choice task's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
-import keras_hub
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tokenization.input_transformations import frame_choices, pad_choices
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1MultipleChoicePreprocessor(keras_hub.models.Preprocessor):
-    """Tokenizes, frames, truncates and pads contexts, questions and their answers.
+class GPT1MultipleChoicePreprocessor(FieldsPreprocessor):
+    """Tokenizes, frames, truncates and pads contexts, questions and their choices.
 
     Args:
         tokenizer: `GPT1Tokenizer`.
-        sequence_length: int, the most tokens of context, question and one answer, special ones
+        sequence_length: the most tokens of context, question and one choice, special tokens
             included.
-        fields: names of the context, optionally of the question, and of the answers.
+        fields: names of the context, optionally of the question, and of the choices.
 
     Call arguments:
-        x: a tuple of strings, or a dict by field: context and question `[batch]`, and answers
+        x: a tuple of strings, or a dict by field: context and question `[batch]`, and choices
             `[batch, choices]`; a ragged tensor or nested lists where examples differ in the number
-            of their answers. In a dense tensor, an empty string is an answer that is not there.
-        y: the numbers of the right answers, passed through.
+            of their choices. In a dense tensor, an empty string is an absent choice.
+        y: the indices of the right choices, passed through.
         sample_weight: passed through.
 
     Returns:
-        dict as `transforms.pad_choices` gives it; with `y`, a tuple as Keras's `fit` takes it.
+        dict as `pad_choices` of `input_transformations` returns it; with `y`, a tuple as Keras's
+        `fit` takes it.
 
     Raises:
-        ValueError: texts that are not as many as the fields, or not of these shapes.
-        tf.errors.InvalidArgumentError: an example without any answer.
+        ValueError: the texts do not match the fields, or have other shapes.
+        tf.errors.InvalidArgumentError: an example has no choices, or a label is not the index of
+            one.
     """
 
-    backbone_cls = GPT1Backbone
-    tokenizer_cls = GPT1Tokenizer
+    field_counts = (2, 3)
+    field_purpose = "a context, an optional question, and choices"
 
     def __init__(
         self,
-        tokenizer,
-        sequence_length=512,
-        fields=("context", "question", "choices"),
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        if len(fields) not in (2, 3) or len(set(fields)) != len(fields):
-            raise ValueError(
-                "Expected fields for a context, an optional question, and choices. "
-                f"Received: {fields}."
-            )
-        self.tokenizer = tokenizer
-        self.sequence_length = sequence_length
-        self.fields = tuple(fields)
-        self.built = True
-        # KerasHub would take a tuple for texts and labels; here it is the texts.
-        self._call_accepts_labels = False
+        tokenizer: GPT1Tokenizer,
+        sequence_length: int = 512,
+        fields: Sequence[str] = ("context", "question", "choices"),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(tokenizer, sequence_length, fields, **kwargs)
 
-    def transform(self, texts):
-        """Tokenizes and frames.
-
-        Args:
-            texts: list of string tensors, one for each field: `[batch]`, and for the answers ragged
-                `[batch, None]`.
-
-        Returns:
-            `(tree, truncated)`, as `transforms.frame_choices` gives them.
-        """
+    def transform(self, texts: list[Any]) -> tuple[dict[str, tf.RaggedTensor], tf.Tensor]:
+        """As `FieldsPreprocessor.transform`, as `frame_choices` returns them."""
         *texts, choices = texts
-        context, *question, answers = self.tokenizer.tokenize_each([*texts, choices.values])
-        question = question[0] if question else context[:, :0]
-        answers = choices.with_values(answers)
-        return frame_choices(context, question, answers, self.tokenizer, self.sequence_length)
+        context, *question, choice_ids = self.tokenizer.tokenize_each([*texts, choices.values])
+        return frame_choices(
+            context,
+            question[0] if question else context[:, :0],
+            choices.with_values(choice_ids),
+            self.tokenizer,
+            self.sequence_length,
+        )
 
-    def call(self, x, y=None, sample_weight=None):
+    def call(self, x: Any, y: Any = None, sample_weight: Any = None) -> Any:
         x = self.as_tensors(x)
         counts = x[self.fields[-1]].row_lengths()
-        _check(counts > 0, "Every example needs an answer. Received numbers of answers:", counts)
+        _check(counts > 0, "Every example needs a choice. Received numbers of choices:", counts)
         if y is not None:
-            known = (tf.cast(y, tf.int64) >= 0) & (tf.cast(y, tf.int64) < counts)
-            _check(known, "Labels must be numbers of answers, from 0. Received:", y)
-        tree, _ = self.transform(list(x.values()))
-        return keras.utils.pack_x_y_sample_weight(self.pad(tree), y, sample_weight)
+            is_index = (tf.cast(y, tf.int64) >= 0) & (tf.cast(y, tf.int64) < counts)
+            _check(is_index, "Labels must be indices of choices, from 0. Received:", y)
+        return super().call(x, y, sample_weight)
 
-    def pad(self, tree):
-        """Pads what `transform` gives, to the model's inputs: as `transforms.pad_choices`."""
-        return pad_choices(tree, self.tokenizer, self.sequence_length)
+    def pad(self, framed: dict[str, tf.RaggedTensor]) -> dict[str, tf.Tensor]:
+        """Pads what `transform` returns to the model's inputs, as `pad_choices` returns them."""
+        return pad_choices(framed, self.tokenizer, self.sequence_length)
 
-    def count_tokens(self, inputs):
-        """How many tokens each example has, int32 `[batch]`."""
+    def count_tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         return tf.reduce_sum(tf.cast(inputs["branches"] >= 0, tf.int32), axis=-1)
 
-    def as_tensors(self, x):
-        """The texts as a dict of tensors by field, the answers ragged `[batch, None]`.
-
-        Raises:
-            ValueError: texts that are not as many as the fields, or not of their shapes.
-        """
-        if not isinstance(x, dict):
-            if len(x) != len(self.fields):
-                raise ValueError(
-                    f"Expected {len(self.fields)} texts, for {self.fields}. Received: {len(x)}."
-                )
-            x = dict(zip(self.fields, x))
-        if set(x) != set(self.fields):
-            raise ValueError(f"Expected the fields {self.fields}. Received: {sorted(x)}.")
+    def as_tensors(self, x: Any) -> dict[str, Any]:
+        """As `FieldsPreprocessor.as_tensors`, the choices ragged `[batch, None]`."""
+        texts = self.by_field(x if isinstance(x, dict) else tuple(x))
         *names, choices = self.fields
-        x = {
-            **{name: tf.convert_to_tensor(x[name], tf.string) for name in names},
-            choices: _present(x[choices]),
-        }
-        ranks = [tensor.shape.rank for tensor in x.values()]
+        tensors = {name: tf.convert_to_tensor(texts[name], tf.string) for name in names}
+        tensors[choices] = _present_choices(texts[choices])
+        ranks = [tensor.shape.rank for tensor in tensors.values()]
         if ranks != [1] * len(names) + [2]:
             raise ValueError(
-                "Expected strings of shapes [batch], and [batch, choices] for the answers. "
-                f"Received ranks: {dict(zip(x, ranks))}."
+                "Expected strings of shapes [batch], and [batch, choices] for the choices. "
+                f"Received ranks: {dict(zip(tensors, ranks))}."
             )
-        return x
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "sequence_length": self.sequence_length,
-            "fields": self.fields,
-        }
+        return tensors
 
 
-def _present(choices):
-    """The answers that are there, ragged `[batch, None]`."""
+def _present_choices(choices: Any) -> tf.RaggedTensor | tf.Tensor:
+    """The choices that are present, ragged `[batch, None]`; of another rank, unchanged."""
     if isinstance(choices, (list, tuple)):
         choices = tf.ragged.constant(choices, dtype=tf.string)
     if isinstance(choices, tf.RaggedTensor):
@@ -135,13 +104,14 @@ def _present(choices):
     choices = tf.convert_to_tensor(choices, tf.string)
     if choices.shape.rank != 2:
         return choices
-    is_there = choices != ""
+    is_present = choices != ""
     return tf.RaggedTensor.from_row_lengths(
-        tf.boolean_mask(choices, is_there),
-        tf.reduce_sum(tf.cast(is_there, tf.int64), axis=1),
+        tf.boolean_mask(choices, is_present),
+        tf.reduce_sum(tf.cast(is_present, tf.int64), axis=1),
         validate=False,
     )
 
 
-def _check(are_right, message, values):
-    tf.debugging.Assert(tf.reduce_all(are_right), [message, values])
+def _check(are_valid: tf.Tensor, message: str, received: Any) -> None:
+    """Raises tf.errors.InvalidArgumentError unless all are valid, in eager mode and in graphs."""
+    tf.debugging.Assert(tf.reduce_all(are_valid), [message, received])

@@ -1,35 +1,42 @@
 """GPT1TextClassifier: one text or a pair of texts to a class."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import keras
 import keras_hub
 
+from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.tasks.finetuned_task import ClassOrScoreTask, last_places, last_states
+from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.heads import last_token_index, last_token_states
+from gpt1_keras.tasks.label_heads import LABEL_ARGUMENTS, LabelHead, make_label_head
 from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
+from gpt1_keras.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1TextClassifier(ClassOrScoreTask, keras_hub.models.TextClassifier):
+class GPT1TextClassifier(RawTextTask, keras_hub.models.TextClassifier):
     """Classifies texts, or pairs of texts as in entailment (sections 3.2 and 3.3).
 
-    A linear layer on the decoder's state at the extract token. `fit`, `evaluate` and `predict`
-    take raw strings, one text or a pair as the preprocessor's `fields` say. Labels are class
-    numbers or class names. `predict` gives float `[batch, classes]`, logits unless
-    `activation` says otherwise.
+    A linear layer on the hidden state at the extract token. `fit`, `evaluate` and `predict` take
+    raw strings, one text or a pair as the preprocessor's `fields` say. Labels are class numbers or
+    class names. `predict` returns float32 `[batch, classes]`, logits unless there is an
+    `activation`.
 
     Args:
-        backbone: `GPT1Backbone`.
-        num_classes: int; or
-        class_names: list of str, the classes, which then travel with presets and exports; or
+        backbone: `GPT1Backbone` or `LSTMBackbone`.
+        num_classes: the number of classes; or
+        class_names: the classes, which presets and exports then hold; or
         score_range: two integers, the least and the greatest score, for regression as in
             `GPT1TextSimilarity`.
-        preprocessor: `GPT1TextClassifierPreprocessor`; `None` for inputs that are ids already.
-        activation: on the scores; `None` for logits, `"softmax"` for probabilities.
-        dropout: float, on the extract state; 0.1 in the paper.
+        preprocessor: `GPT1TextClassifierPreprocessor`; `None` if inputs are ids.
+        activation: on the logits; `None` to leave them, `"softmax"` for probabilities.
+        dropout: on the hidden state at the extract token; 0.1 in the paper.
 
     Raises:
-        ValueError: not exactly one of classes and scores, or differing `num_classes` and
-            `class_names`.
+        ValueError: not exactly one of classes and scores is given, or `num_classes` and
+            `class_names` differ.
 
     Example:
     ```python
@@ -44,34 +51,36 @@ class GPT1TextClassifier(ClassOrScoreTask, keras_hub.models.TextClassifier):
     backbone_cls = GPT1Backbone
     preprocessor_cls = GPT1TextClassifierPreprocessor
 
+    label_arguments = LABEL_ARGUMENTS
+    task_head: LabelHead
+
     def __init__(
         self,
-        backbone,
-        num_classes=None,
-        class_names=None,
-        score_range=None,
-        preprocessor=None,
-        activation=None,
-        dropout=0.1,
-        **kwargs,
-    ):
+        backbone: CausalBackbone,
+        num_classes: int | None = None,
+        class_names: Sequence[str] | None = None,
+        score_range: tuple[int, int] | None = None,
+        preprocessor: GPT1TextClassifierPreprocessor | None = None,
+        activation: str | Callable | None = None,
+        dropout: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
         # === Layers ===
-        units = self.set_labels(num_classes, class_names, score_range, activation)
-        self.add_head(backbone, preprocessor, units, dropout)
+        head = make_label_head(
+            num_classes, class_names, score_range, activation, dropout, backbone.dtype_policy
+        )
+        self.attach(backbone, preprocessor, head)
 
         # === Functional model ===
         token_ids = backbone.input["token_ids"]
         padding_mask = keras.Input((None,), dtype="int32", name="padding_mask")
         hidden_states = backbone({"token_ids": token_ids})
         hidden_states = self.auxiliary(hidden_states, token_ids, padding_mask)
-        state = self.extract_dropout(last_states(hidden_states, padding_mask))
-        outputs = keras.layers.Activation(activation, dtype="float32", name="scores")(
-            self.head(state)
-        )
+        outputs = head(last_token_states(hidden_states, padding_mask))
         inputs = {"token_ids": token_ids, "padding_mask": padding_mask}
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
 
-    def predict_outputs(self, inputs):
-        last = last_places(inputs["padding_mask"])
+    def predict_outputs(self, inputs: dict[str, Tensor]) -> Tensor:
+        last = last_token_index(inputs["padding_mask"])
         states = self.backbone.states_at(inputs["token_ids"], last)
-        return self.activate(self.head(states[:, 0]))
+        return self.task_head.outputs(states[:, 0])

@@ -1,37 +1,44 @@
-"""GPT1TextSimilarity: how alike two texts are, whichever comes first."""
+"""GPT1TextSimilarity: a class or a score for two texts without an order."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import keras_hub
 from keras import ops
 
+from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.tasks.finetuned_task import ClassOrScoreTask, last_places, last_states
+from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.heads import last_token_index, last_token_states
+from gpt1_keras.tasks.label_heads import LABEL_ARGUMENTS, LabelHead, make_label_head
 from gpt1_keras.tasks.text_similarity_preprocessor import GPT1TextSimilarityPreprocessor
+from gpt1_keras.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1TextSimilarity(ClassOrScoreTask, keras_hub.models.Task):
+class GPT1TextSimilarity(RawTextTask, keras_hub.models.Task):
     """Classifies or scores pairs of texts that have no order (section 3.3).
 
-    Both orders of a pair are read, and the linear layer is on the sum of their states at the
-    extract tokens. `fit`, `evaluate` and `predict` take pairs of raw strings.
+    Each pair is read in both orders, and the linear layer is on the sum of the hidden states at the
+    two extract tokens. `fit`, `evaluate` and `predict` take pairs of raw strings.
 
-    With `score_range`, answers are scores such as STS-B's from 0 to 5: the layer gives logits of
-    its integers, which are trained by `SoftLabelCrossEntropy`, and `predict` gives the expected
-    score, float `[batch]`. This is a reconstruction; the paper does not say.
+    With `score_range`, labels are scores such as STS-B's from 0 to 5. The head has a logit for each
+    of the range's integers, `SoftLabelCrossEntropy` trains them, and `predict` returns the expected
+    score, float32 `[batch]`. This is a reconstruction; the paper does not say.
 
     Args:
-        backbone: `GPT1Backbone`.
-        num_classes: int; or
-        class_names: list of str, the classes, which then travel with presets and exports; or
+        backbone: `GPT1Backbone` or `LSTMBackbone`.
+        num_classes: the number of classes; or
+        class_names: the classes, which presets and exports then hold; or
         score_range: two integers, the least and the greatest score.
-        preprocessor: `GPT1TextSimilarityPreprocessor`; `None` for inputs that are ids already.
-        activation: on the outputs; `None` for logits, `"softmax"` for probabilities.
-        dropout: float, on the sum of the extract states; 0.1 in the paper.
+        preprocessor: `GPT1TextSimilarityPreprocessor`; `None` if inputs are ids.
+        activation: on the logits; `None` to leave them, `"softmax"` for probabilities.
+        dropout: on the sum of the hidden states at the extract tokens; 0.1 in the paper.
 
     Raises:
-        ValueError: not exactly one of classes and scores, or differing `num_classes` and
-            `class_names`.
+        ValueError: not exactly one of classes and scores is given, or `num_classes` and
+            `class_names` differ.
 
     Example:
     ```python
@@ -44,45 +51,49 @@ class GPT1TextSimilarity(ClassOrScoreTask, keras_hub.models.Task):
     backbone_cls = GPT1Backbone
     preprocessor_cls = GPT1TextSimilarityPreprocessor
 
+    label_arguments = LABEL_ARGUMENTS
+    task_head: LabelHead
+
     def __init__(
         self,
-        backbone,
-        num_classes=None,
-        class_names=None,
-        score_range=None,
-        preprocessor=None,
-        activation=None,
-        dropout=0.1,
-        **kwargs,
-    ):
+        backbone: CausalBackbone,
+        num_classes: int | None = None,
+        class_names: Sequence[str] | None = None,
+        score_range: tuple[int, int] | None = None,
+        preprocessor: GPT1TextSimilarityPreprocessor | None = None,
+        activation: str | Callable | None = None,
+        dropout: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
         # === Layers ===
-        units = self.set_labels(num_classes, class_names, score_range, activation)
-        self.add_head(backbone, preprocessor, units, dropout)
+        head = make_label_head(
+            num_classes, class_names, score_range, activation, dropout, backbone.dtype_policy
+        )
+        self.attach(backbone, preprocessor, head)
 
         # === Functional model ===
         inputs = {
             name: keras.Input((2, None), dtype="int32", name=name)
             for name in ("token_ids", "padding_mask")
         }
-        token_ids, padding_mask = map(_one_batch, inputs.values())
+        token_ids, padding_mask = map(_merge_orders, inputs.values())
         hidden_states = backbone({"token_ids": token_ids})
         hidden_states = self.auxiliary(hidden_states, token_ids, padding_mask)
-        first, second = ops.split(last_states(hidden_states, padding_mask), 2, axis=0)
-        outputs = keras.layers.Activation(activation, dtype="float32", name="scores")(
-            self.head(self.extract_dropout(first + second))
-        )
+        outputs = head(_sum_of_orders(last_token_states(hidden_states, padding_mask)))
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
 
-    def predict_outputs(self, inputs):
-        token_ids, padding_mask = (
-            _one_batch(inputs[name]) for name in ("token_ids", "padding_mask")
-        )
-        last = last_places(padding_mask)
-        states = self.backbone.states_at(token_ids, last)[:, 0]
-        first, second = ops.split(states, 2, axis=0)
-        return self.activate(self.head(first + second))
+    def predict_outputs(self, inputs: dict[str, Tensor]) -> Tensor:
+        last = last_token_index(_merge_orders(inputs["padding_mask"]))
+        states = self.backbone.states_at(_merge_orders(inputs["token_ids"]), last)
+        return self.task_head.outputs(_sum_of_orders(states[:, 0]))
 
 
-def _one_batch(x):
-    """Both orders as texts of one batch: `[batch, 2, length]` to `[2 batch, length]`."""
+def _merge_orders(x: Tensor) -> Tensor:
+    """Both orders as sequences of one batch: `[batch, 2, length]` to `[2 batch, length]`."""
     return ops.concatenate([x[:, 0], x[:, 1]], axis=0)
+
+
+def _sum_of_orders(states: Tensor) -> Tensor:
+    """The sum over both orders: float `[2 batch, hidden_dim]` to `[batch, hidden_dim]`."""
+    first, second = ops.split(states, 2, axis=0)
+    return first + second

@@ -1,10 +1,16 @@
-"""Pairs of raw strings to the similarity task's inputs."""
+"""GPT1TextSimilarityPreprocessor: pairs of raw strings to the similarity task's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
 from gpt1_keras.tokenization.input_transformations import frame
+from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -24,35 +30,39 @@ class GPT1TextSimilarityPreprocessor(GPT1TextClassifierPreprocessor):
         `y`, a tuple as Keras's `fit` takes it.
     """
 
-    def __init__(self, tokenizer, sequence_length=512, fields=("text1", "text2"), **kwargs):
+    field_counts = (2,)
+    field_purpose = "a pair of texts"
+
+    def __init__(
+        self,
+        tokenizer: GPT1Tokenizer,
+        sequence_length: int = 512,
+        fields: Sequence[str] = ("text1", "text2"),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(tokenizer, sequence_length, fields, **kwargs)
-        if len(self.fields) != 2:
-            raise ValueError(f"Expected fields for a pair of texts. Received: {fields}.")
 
-    def transform(self, texts):
-        """Tokenizes and frames.
-
-        Args:
-            texts: list of two string tensors `[batch]`.
+    def transform(self, texts: list[tf.Tensor]) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """As `FieldsPreprocessor.transform`.
 
         Returns:
-            `(ids, truncated)`: ragged int32 `[2 batch, None]`, each pair's two orders one behind
-            the other; bool `[batch]`, whether a text was cut.
+            `(ids, truncated)`: int32 `[2 batch, None]`, the two orders of each pair in turn; and
+            bool `[batch]`.
         """
         segments = self.tokenizer.tokenize_each(texts)
         first, truncated = frame(segments, self.tokenizer, self.sequence_length)
         second, _ = frame(segments[::-1], self.tokenizer, self.sequence_length)
-        rows = first.nrows()
-        in_turn = tf.reshape(tf.stack([tf.range(rows), rows + tf.range(rows)], axis=1), [-1])
+        batch = first.nrows()
+        in_turn = tf.reshape(tf.stack([tf.range(batch), batch + tf.range(batch)], axis=1), [-1])
         return tf.gather(tf.concat([first, second], axis=0), in_turn), truncated
 
-    def pad(self, ids):
-        """Pads what `transform` gives, to int32 `[batch, 2, bucket]`."""
+    def pad(self, framed: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+        """Pads what `transform` returns to the model's inputs, int32 `[batch, 2, bucket]`."""
         return {
             name: tf.reshape(tensor, [-1, 2, tf.shape(tensor)[1]])
-            for name, tensor in super().pad(ids).items()
+            for name, tensor in super().pad(framed).items()
         }
 
-    def count_tokens(self, inputs):
-        """How many tokens each pair has in one of its orders, int32 `[batch]`."""
+    def count_tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """The number of tokens of each pair in one of its orders, int32 `[batch]`."""
         return tf.reduce_sum(inputs["padding_mask"][:, 0], axis=-1)

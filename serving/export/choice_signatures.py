@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from serving.export.batching import Batching
 from serving.export.signatures import words
 from serving.export.task_signatures import TaskSignatures, Tensors

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.files import atomic_path
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from serving.export.batching import Batching
 from serving.export.metadata import metadata_of
 from serving.export.readme import readme

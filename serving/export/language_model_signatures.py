@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 import gpt1_keras
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.input_transformations import pad
 from serving.export.batching import Batching
 from serving.export.sampling import sample_tokens, uniform_numbers

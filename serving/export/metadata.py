@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 import gpt1_keras
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 
 
 def fields_of(model: RawTextTask) -> list[str]:

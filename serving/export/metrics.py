@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpt1_keras.labelled_files import LABEL
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 
 Answers = Sequence[Mapping[str, np.ndarray]]  # the named outputs of each request
 

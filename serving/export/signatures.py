@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.input_transformations import bucket_lengths
 from serving.export.quantization import saved_variables
 

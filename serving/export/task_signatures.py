@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from serving.export.batching import Batching, by_bucket, merged
 from serving.export.signatures import ConcreteFunction, Signatures, compiled, words
 from serving.layout import CLASSIFY, DEFAULT_SIGNATURE, EXAMPLES_INPUT, REGRESS, TOKENIZE, TOKENS

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from serving.export.metadata import fields_of
 from serving.layout import DEFAULT_SIGNATURE
 from serving.registry import find_task

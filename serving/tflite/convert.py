@@ -12,7 +12,7 @@ from tensorflow.lite.python.convert import ConverterError
 
 import gpt1_keras
 from gpt1_keras.files import atomic_path
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from serving.export.metadata import fields_of, metadata_of
 from serving.registry import find_task
 from serving.tflite.device_graph import DeviceGraph

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 
 INT = tf.int32  # and float32: the types that LiteRT's Kotlin and JavaScript have in common
 

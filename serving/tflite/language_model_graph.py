@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from serving.layout import TEXT, TOKENIZE, TOKENS
 from serving.tflite.device_backbone import Cache, DeviceBackbone
 from serving.tflite.device_graph import INT, DeviceGraph, Specs, Tensors, fills, flag

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import keras
 import tensorflow as tf
 
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from serving.layout import TEXT, TOKENIZE, TOKENS
 from serving.tflite.device_backbone import DeviceBackbone
 from serving.tflite.device_block import Dense
@@ -26,7 +26,7 @@ class TaskGraph(DeviceGraph):
     - `tokens`: the model's inputs, in place of texts, to the answers.
 
     Args:
-        model: a `gpt1_keras.tasks.FinetunedTask` with a preprocessor, whose fields name the texts.
+        model: a fine-tuned `RawTextTask` with a preprocessor, whose fields name the texts.
         max_bytes: of the text in each field.
         sequence_length: the most tokens of a framed sequence.
         num_choices: as in `DeviceGraph`.

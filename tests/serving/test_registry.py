@@ -11,7 +11,7 @@ import pytest
 from keras import ops
 
 import gpt1_keras
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from serving import registry
 from serving.export import export
 from serving.export.signatures import compiled
@@ -107,7 +107,7 @@ def test_an_unregistered_task_is_refused(embedder, tmp_path):
         with pytest.raises(ValueError) as caught:
             write(embedder, tmp_path / "output")
         assert str(caught.value) == (
-            "Expected a registered task: ClassOrScoreTask, GPT1TextSimilarity, GPT1MultipleChoice, "
+            "Expected a registered task: GPT1TextClassifier, GPT1TextSimilarity, GPT1MultipleChoice, "
             "GPT1CausalLM. Received: TextEmbedder. To register it, call "
             "serving.registry.register_task(TextEmbedder, TaskEntry(signatures=...))."
         )

@@ -6,7 +6,7 @@ from typing import Any
 import gpt1_keras
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.presets import build_backbone, find_preset, load_task, load_tokenizer
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.tasks import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY, Task
 from training.datasets.user_files import UserFileTask

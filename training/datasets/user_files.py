@@ -13,7 +13,7 @@ import os
 import numpy as np
 
 from gpt1_keras.labelled_files import LABEL, Row, read_rows
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from training.datasets.tasks import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY
 
 _KINDS = {

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.length_batches import batch_order, count_tokens, make_batches
 from training.evaluation.metrics import METRICS

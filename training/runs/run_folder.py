@@ -10,7 +10,7 @@ from typing import Any
 import gpt1_keras
 from gpt1_keras.files import atomic_path, remove_leftovers
 from gpt1_keras.models.causal_backbone import CausalBackbone
-from gpt1_keras.tasks.raw_text_task import RawTextTask
+from gpt1_keras.tasks.base import RawTextTask
 from training.runs.checkpoints import Checkpoints
 
 # A task's preset holds its weights in float32 twice, and once with Adam's two moments.

@@ -1,0 +1,127 @@
+"""Heads: the layers on the hidden states at extract tokens, and what a task's labels are.
+
+A task holds its head as `task_head`. The heads for classes and scores are in `label_heads`.
+"""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from gpt1_keras.models.layers import initializer
+from gpt1_keras.types import Tensor
+
+# So far below any other logit that softmax makes it 0.
+ABSENT_CHOICE_LOGIT = -1e9
+
+
+class Head:
+    """What a task's labels and outputs are.
+
+    This one has no layers and passes both through: the language model's, whose logits come from the
+    token embedding.
+    """
+
+    class_names: list[str] | None = None
+    score_range: tuple[int, int] | None = None
+
+    @property
+    def num_classes(self) -> int | None:
+        return None if self.class_names is None else len(self.class_names)
+
+    def encode_labels(self, labels: Tensor) -> Tensor:
+        """Turns labels as users give them into those that the loss takes."""
+        return labels
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """Turns the model's outputs for a whole data set into what `predict` returns."""
+        return outputs
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the task's constructor that the head holds."""
+        return {}
+
+
+class ExtractHead(Head):
+    """Dropout and a linear layer on the hidden states at the extract tokens (section 3.2).
+
+    Call it with hidden states to build the model's graph; `outputs` is the same without dropout.
+
+    Args:
+        units: outputs of the linear layer.
+        dropout: the rate, on the hidden states.
+        dtype: a Keras dtype or policy.
+        dropout_shape: shape of the dropout's mask, with 1 where it is shared.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        dropout: float,
+        dtype: str | keras.DTypePolicy | None = None,
+        dropout_shape: tuple[int | None, ...] | None = None,
+    ) -> None:
+        self.dropout = keras.layers.Dropout(
+            dropout, noise_shape=dropout_shape, dtype=dtype, name="extract_dropout"
+        )
+        self.linear = keras.layers.Dense(
+            units, kernel_initializer=initializer(), dtype=dtype, name="head"
+        )
+
+    def __call__(self, hidden_states: Tensor) -> Tensor:
+        return self.outputs(self.dropout(hidden_states))
+
+    def outputs(self, hidden_states: Tensor) -> Tensor:
+        """The model's outputs in inference.
+
+        Args:
+            hidden_states: float `[..., hidden_dim]`, at the extract tokens.
+
+        Returns:
+            float32 `[..., units]`.
+        """
+        return ops.cast(self.linear(hidden_states), "float32")
+
+    def default_loss(self) -> keras.losses.Loss:
+        """L2 (equation 4)."""
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def default_metrics(self) -> list[keras.metrics.Metric]:
+        return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+
+    def get_config(self) -> dict[str, Any]:
+        return {"dropout": self.dropout.rate}
+
+
+class ChoiceHead(ExtractHead):
+    """Multiple choice: one logit per choice.
+
+    All choices of an example share a dropout mask, as in the released code.
+
+    Args:
+        dropout, dtype: as in `ExtractHead`.
+    """
+
+    def __init__(self, dropout: float, dtype: str | keras.DTypePolicy | None = None) -> None:
+        super().__init__(1, dropout, dtype, dropout_shape=(None, 1, None))
+
+    def outputs(self, hidden_states: Tensor) -> Tensor:
+        """Returns float32 `[batch, choices]` from `[batch, choices, hidden_dim]`."""
+        return ops.squeeze(super().outputs(hidden_states), axis=-1)
+
+    def predictions(self, outputs: Tensor) -> np.ndarray:
+        # Keras returns a ragged tensor where batches differ in their largest number of choices.
+        is_ragged = hasattr(outputs, "to_tensor")
+        return outputs.to_tensor(ABSENT_CHOICE_LOGIT).numpy() if is_ragged else outputs
+
+
+def last_token_index(padding_mask: Tensor) -> Tensor:
+    """The index of each sequence's last token, int `[batch, 1]`."""
+    return ops.sum(padding_mask, axis=1, keepdims=True) - 1
+
+
+def last_token_states(hidden_states: Tensor, padding_mask: Tensor) -> Tensor:
+    """The hidden state of each sequence's last token, float `[batch, hidden_dim]`."""
+    last = last_token_index(padding_mask)
+    return ops.squeeze(ops.take_along_axis(hidden_states, last[:, :, None], axis=1), axis=1)
