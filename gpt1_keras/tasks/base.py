@@ -56,6 +56,7 @@ class RawTextTask(TrainingStep):
     label_arguments: ClassVar[tuple[str, ...]] = ()
 
     task_head: Head = Head()
+    auxiliary: Any = None  # an `AuxiliaryLanguageModeling`, which adds L1; None without a head
     preprocessor: Any  # a `keras_hub.models.Preprocessor`; None where inputs are ids
 
     class_names = property(attrgetter("task_head.class_names"), doc="The classes, or None.")
@@ -207,12 +208,12 @@ class RawTextTask(TrainingStep):
                 and `evaluate` report L2.
             **kwargs: see `keras.Model.compile`.
         """
-        self.auxiliary.coefficient = lm_coefficient
-        head: Any = self.task_head  # an `ExtractHead`: the language model has its own `compile`
+        if self.auxiliary is not None:
+            self.auxiliary.coefficient = lm_coefficient
         super().compile(
             optimizer=finetuning_optimizer() if optimizer == "auto" else optimizer,
-            loss=head.default_loss() if loss == "auto" else loss,
-            metrics=head.default_metrics() if metrics == "auto" else metrics,
+            loss=self.task_head.default_loss() if loss == "auto" else loss,
+            metrics=self.task_head.default_metrics() if metrics == "auto" else metrics,
             **kwargs,
         )
 

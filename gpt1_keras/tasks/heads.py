@@ -34,6 +34,14 @@ class Head:
         """Turns labels as users give them into those that the loss takes."""
         return labels
 
+    def default_loss(self) -> keras.losses.Loss | None:
+        """The loss that the task is trained with, unless `compile` is given another."""
+        return None
+
+    def default_metrics(self) -> list[keras.metrics.Metric]:
+        """The metrics that `fit` reports, unless `compile` is given others."""
+        return []
+
     def predictions(self, outputs: Tensor) -> Tensor:
         """Turns the model's outputs for a whole data set into what `predict` returns."""
         return outputs
