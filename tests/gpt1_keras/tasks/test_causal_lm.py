@@ -13,24 +13,40 @@ PROMPTS = ["a good film, and", "the"]
 LENGTH = 20
 
 
-@pytest.fixture
-def lm(tiny_backbone, tiny_tokenizer):
-    """A greedy model of weights that make it write many different tokens."""
+@pytest.fixture(scope="module")
+def lm(tiny_tokenizer):
+    """A greedy model of weights that make it write many different tokens.
+
+    All tests share it and its compiled functions; those that compile it anew take `compiled_anew`.
+    """
+    keras.utils.set_random_seed(0)
+    sizes = {"num_layers": 2, "num_heads": 2, "hidden_dim": 32, "intermediate_dim": 128}
+    backbone = gpt1_keras.GPT1Backbone(
+        tiny_tokenizer.vocabulary_size(), max_sequence_length=64, **sizes
+    )
     random = np.random.default_rng(5)
-    for variable in tiny_backbone.weights:
+    for variable in backbone.weights:
         variable.assign(variable + random.normal(0.0, 0.6, variable.shape))
-    table = tiny_backbone.token_embedding.embeddings
+    table = backbone.token_embedding.embeddings
     table.assign(3.0 * keras.ops.normalize(table, axis=1))
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, sequence_length=LENGTH)
-    lm = gpt1_keras.GPT1CausalLM(tiny_backbone, preprocessor)
+    lm = gpt1_keras.GPT1CausalLM(backbone, preprocessor)
     lm.compile(sampler="greedy", jit_compile=False)
     return lm
 
 
 @pytest.fixture
-def torch_lm(lm, tmp_path):
-    gpt1_keras.convert.save_hugging_face(lm, tmp_path / "saved")
-    return OpenAIGPTLMHeadModel.from_pretrained(tmp_path / "saved").eval()
+def compiled_anew(lm):
+    """A function that compiles `lm`, which is greedy again after the test."""
+    yield lambda **arguments: lm.compile(**arguments)
+    lm.compile(sampler="greedy", jit_compile=False)
+
+
+@pytest.fixture(scope="module")
+def torch_lm(lm, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hugging_face")
+    gpt1_keras.convert.save_hugging_face(lm, folder)
+    return OpenAIGPTLMHeadModel.from_pretrained(folder).eval()
 
 
 def continue_with_torch(torch_lm, ids, length=LENGTH):
@@ -68,8 +84,8 @@ def test_greedy_generation_is_hugging_faces(lm, torch_lm, tiny_tokenizer):
     assert batch["padding_mask"] == [[1] * LENGTH] * 2
 
 
-def test_greedy_generation_under_xla(lm, torch_lm, tiny_tokenizer):
-    lm.compile(sampler="greedy", jit_compile=True)
+def test_greedy_generation_under_xla(lm, compiled_anew, torch_lm, tiny_tokenizer):
+    compiled_anew(sampler="greedy", jit_compile=True)
     generated = generate_ids(lm, PROMPTS)["token_ids"]
     prompts = tiny_tokenizer(PROMPTS).to_list()
     assert generated == [continue_with_torch(torch_lm, prompt) for prompt in prompts]
@@ -117,8 +133,8 @@ def test_stop_tokens(lm, tiny_tokenizer):
     stop = plain[1][lengths[1] + 4]  # in the midst of the second continuation
     stopped = generate_ids(lm, PROMPTS, stop_token_ids=(stop,))
     for row, length in enumerate(lengths):
-        behind = plain[row][length:]
-        end = length + behind.index(stop) + 1 if stop in behind else LENGTH
+        after = plain[row][length:]
+        end = length + after.index(stop) + 1 if stop in after else LENGTH
         assert stopped["token_ids"][row][:end] == plain[row][:end]
         assert stopped["padding_mask"][row] == [1] * end + [0] * (LENGTH - end)
     assert 0 in stopped["padding_mask"][1]
@@ -152,15 +168,15 @@ def test_strip_prompt(lm, tiny_tokenizer):
 
 
 @pytest.mark.parametrize("sampler", ["top_k", "top_p", "contrastive", "beam"])
-def test_kerashubs_samplers(lm, sampler):
-    lm.compile(sampler=sampler, jit_compile=False)
+def test_kerashubs_samplers(lm, compiled_anew, sampler):
+    compiled_anew(sampler=sampler, jit_compile=False)
     ids = generate_ids(lm, PROMPTS)["token_ids"]
     for generated, prompt in zip(ids, lm.preprocessor.tokenizer(PROMPTS).to_list()):
         assert generated[: len(prompt)] == prompt
         assert len(set(generated[len(prompt) :])) > 2
 
 
-def test_beams_are_no_worse_than_greedy(lm, tiny_tokenizer):
+def test_beams_are_no_worse_than_greedy(lm, compiled_anew, tiny_tokenizer):
     def log_probability(ids, prompt):
         logits = np.array(lm({"token_ids": np.array([ids])}), np.float64)[0]
         terms = logits - np.log(np.sum(np.exp(logits), axis=-1, keepdims=True))
@@ -168,7 +184,7 @@ def test_beams_are_no_worse_than_greedy(lm, tiny_tokenizer):
 
     prompt = len(tiny_tokenizer(PROMPTS[0]))
     greedy = generate_ids(lm, PROMPTS[:1])["token_ids"][0]
-    lm.compile(sampler="beam", jit_compile=False)
+    compiled_anew(sampler="beam", jit_compile=False)
     beam = generate_ids(lm, PROMPTS[:1])["token_ids"][0]
     assert log_probability(beam, prompt) >= log_probability(greedy, prompt)
 
@@ -251,16 +267,20 @@ def test_a_tokenizer_larger_than_the_embedding_in_generation(misfit):
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
-def test_int8_with_a_preprocessor(tiny_backbone):
+def test_int8_with_a_preprocessor():
+    keras.utils.set_random_seed(0)
     tokenizer = gpt1_keras.GPT1Tokenizer.learn(["some of the words"], num_merges=9, min_frequency=1)
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tokenizer, sequence_length=8)
-    lm = gpt1_keras.GPT1CausalLM(tiny_backbone, preprocessor)
-    lm.compile(sampler="greedy", jit_compile=False)
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 32, "intermediate_dim": 128}
+    backbone = gpt1_keras.GPT1Backbone(77, **sizes)  # more ids than the tokenizer has
+    lm = gpt1_keras.GPT1CausalLM(backbone, preprocessor)
+    lm.compile(sampler="greedy", jit_compile=False, run_eagerly=True)
     before = lm.predict_on_batch(["some words"])
     lm.quantize("int8")
     after = lm.predict_on_batch(["some words"])
     assert not np.array_equal(after, before)
     assert np.corrcoef(after.ravel(), before.ravel())[0, 1] > 0.99
+    lm.run_eagerly = False
     assert lm.generate("some words").startswith("some words")
 
 

@@ -1,4 +1,4 @@
-"""The classifier on raw strings: it learns, takes what users give it, and says what is wrong."""
+"""The classifier on raw strings: it learns, takes all that `fit` may take, and names errors."""
 
 import json
 
@@ -60,7 +60,13 @@ def classifier(tiny_tokenizer):
     return make_classifier(tiny_tokenizer)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def untrained(tiny_tokenizer):
+    """As `classifier`, for tests that do not change it."""
+    return make_classifier(tiny_tokenizer)
+
+
+@pytest.fixture(scope="module")
 def pair_classifier(tiny_tokenizer):
     return make_classifier(tiny_tokenizer, FIELDS)
 
@@ -127,12 +133,12 @@ def test_predict_takes_lists_arrays_and_datasets(trained):
         assert_same_scores(trained.predict(x, verbose=0), expected)
 
 
-def test_activation(tiny_tokenizer, classifier):
+def test_activation(tiny_tokenizer, untrained):
     softmax = make_classifier(tiny_tokenizer, activation="softmax")
-    expected = keras.ops.softmax(classifier.predict_on_batch(TEXTS))
+    expected = keras.ops.softmax(untrained.predict_on_batch(TEXTS))
     assert_same_scores(softmax.predict_on_batch(TEXTS), expected)
     loss = softmax.test_on_batch(TEXTS, NAMES)[0]
-    assert loss == pytest.approx(cross_entropy(classifier, TEXTS, LABELS)[0], abs=1e-5)
+    assert loss == pytest.approx(cross_entropy(untrained, TEXTS, LABELS)[0], abs=1e-5)
 
 
 def test_batch_mates_do_not_matter(trained):
@@ -160,10 +166,10 @@ def test_validation_split_takes_the_last(head_trainer):
     assert history["val_loss"] == [pytest.approx(loss, abs=1e-5)]
 
 
-def test_a_dataset_cannot_be_split(classifier):
+def test_a_dataset_cannot_be_split(untrained):
     data = tf.data.Dataset.from_tensor_slices((TEXTS, NAMES)).batch(12)
     with pytest.raises(ValueError, match="validation_split"):
-        classifier.fit(data, validation_split=0.25, verbose=0)
+        untrained.fit(data, validation_split=0.25, verbose=0)
 
 
 def test_sample_weights(head_trainer):
@@ -219,19 +225,19 @@ def test_a_dataset_of_pairs(pair_classifier):
         (("text",), [["a", "b"]], r"of shape \[batch\]. Received shapes"),
     ],
 )
-def test_texts_that_do_not_fit_the_fields(tiny_tokenizer, fields, x, message):
-    classifier = make_classifier(tiny_tokenizer, fields)
+def test_texts_that_do_not_fit_the_fields(untrained, pair_classifier, fields, x, message):
+    classifier = pair_classifier if fields == FIELDS else untrained
     with pytest.raises(ValueError, match=message):
         classifier.predict_on_batch(x)
 
 
-def test_texts_that_are_no_strings(classifier):
+def test_texts_that_are_not_strings(untrained):
     with pytest.raises((TypeError, ValueError), match="string"):
-        classifier.predict_on_batch([1, 2])
+        untrained.predict_on_batch([1, 2])
 
 
 @pytest.mark.parametrize("fields", [(), ("a", "b", "c"), ("a", "a")])
-def test_fields_that_are_no_text_or_pair(tiny_tokenizer, fields):
+def test_fields_that_are_not_a_text_or_a_pair(tiny_tokenizer, fields):
     with pytest.raises(ValueError, match="fields"):
         gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, 24, fields)
 
@@ -240,19 +246,19 @@ def test_fields_that_are_no_text_or_pair(tiny_tokenizer, fields):
 
 
 @pytest.mark.parametrize("label", [2, -1, 2**32, "neutral", "Positive", "", "0"])
-def test_a_label_that_is_no_class(classifier, label):
+def test_a_label_that_is_not_a_class(untrained, label):
     labels = np.array([CLASS_NAMES[0] if isinstance(label, str) else 0, label])
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-        classifier.preprocess_samples(["a good film", "a bad one"], labels)
+        untrained.preprocess_samples(["a good film", "a bad one"], labels)
     text = str(caught.value)
     assert "Labels must be one of" in text
     assert all(name in text for name in [*CLASS_NAMES, str(label)])
 
 
 @pytest.mark.parametrize("call", ["fit", "evaluate"])
-def test_training_says_which_label_is_no_class(classifier, call):
+def test_training_says_which_label_is_not_a_class(untrained, call):
     with pytest.raises(tf.errors.InvalidArgumentError, match="(?s)negative.*positive.*neutral"):
-        getattr(classifier, call)(["a film", "a bad one"], ["negative", "neutral"], verbose=0)
+        getattr(untrained, call)(["a film", "a bad one"], ["negative", "neutral"], verbose=0)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +269,7 @@ def test_training_says_which_label_is_no_class(classifier, call):
         ({"class_names": ["a", "b", "a"]}, "must differ.*'a', 'b', 'a'"),
     ],
 )
-def test_classes_that_are_none(tiny_tokenizer, arguments, message):
+def test_arguments_that_say_no_classes(tiny_tokenizer, arguments, message):
     with pytest.raises(ValueError, match=message):
         gpt1_keras.GPT1TextClassifier(make_backbone(tiny_tokenizer), **arguments)
 
@@ -277,7 +283,7 @@ def test_numbered_classes_have_their_numbers_as_names(tiny_tokenizer):
 # --- texts ---
 
 
-def test_an_empty_text_has_scores_of_its_own(trained):
+def test_an_empty_text_has_its_own_scores(trained):
     scores = trained.predict_on_batch(["", " \t\n", "a film"])
     assert np.all(np.isfinite(scores))
     assert_same_scores(scores[1], scores[0])
@@ -293,14 +299,14 @@ def test_a_long_text_is_cut_on_its_right(trained):
     assert np.abs(scores[2] - scores[0]).max() > 1e-5
 
 
-def test_bytes_that_are_no_utf8_are_dropped(trained):
+def test_bytes_that_are_not_utf8_are_dropped(trained):
     texts = np.array([b"a g\xffood \xc3film\xf0\x9f", b"a good film", b"\xff\xfe", b""], object)
     scores = trained.predict_on_batch(texts)
     assert_same_scores(scores[0], scores[1])
     assert_same_scores(scores[2], scores[3])
 
 
-def test_what_the_decoder_reads(tiny_tokenizer):
+def test_the_token_ids_of_a_text(tiny_tokenizer):
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, 24)
     inputs = preprocessor(["a good film", ""])
     start, _, extract = tiny_tokenizer.special_token_ids
@@ -312,14 +318,14 @@ def test_what_the_decoder_reads(tiny_tokenizer):
     assert inputs["padding_mask"].numpy().sum(axis=1).tolist() == [len(ids), 2]
 
 
-def test_the_scores_are_of_the_extract_token(classifier, tiny_tokenizer):
+def test_the_scores_are_of_the_extract_token(untrained, tiny_tokenizer):
     ids, _ = frame([tiny_tokenizer(TEXTS[:4])], tiny_tokenizer, 24)
     rows = []
     for row in ids.to_list():
-        states = np.array(classifier.backbone({"token_ids": np.array([row])}))
-        rows.append(states[0, -1] @ np.array(classifier.head.kernel))
-    expected = np.array(rows) + np.array(classifier.head.bias)
-    assert_same_scores(classifier.predict_on_batch(TEXTS[:4]), expected)
+        states = np.array(untrained.backbone({"token_ids": np.array([row])}))
+        rows.append(states[0, -1] @ np.array(untrained.head.kernel))
+    expected = np.array(rows) + np.array(untrained.head.bias)
+    assert_same_scores(untrained.predict_on_batch(TEXTS[:4]), expected)
 
 
 def test_the_sequence_length_is_capped_to_the_context(tiny_tokenizer):
@@ -365,7 +371,7 @@ def test_a_model_without_preprocessor_takes_ids(classifier):
 def order_of(tiny_tokenizer):
     """A function that fits, and returns the labels in the order that the loss sees them.
 
-    Each text is a class of its own, so that labels tell texts apart.
+    Each text is its own class, so that labels tell texts apart.
     """
 
     def fit(as_dataset=False, **arguments):
@@ -432,10 +438,10 @@ def test_a_dataset_of_unknown_size(head_trainer):
     assert total_steps(head_trainer) == int(head_trainer.optimizer.iterations) == 4
 
 
-def test_an_endless_dataset(classifier):
+def test_an_endless_dataset(untrained):
     data = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(12).repeat()
     with pytest.raises(ValueError, match="`steps_per_epoch`"):
-        classifier.fit(data, verbose=0)
+        untrained.fit(data, verbose=0)
 
 
 def test_a_total_that_the_user_gave_is_kept(head_trainer):

@@ -1,4 +1,4 @@
-"""Pairs without an order: both are read, and the answer is a class or a score."""
+"""Pairs without an order: each is read in both orders, and gets a class or a score."""
 
 import keras
 import numpy as np
@@ -15,28 +15,31 @@ PAIRS = (
 SCORES = np.array([4.5, 0.5, 5.0, 0.0])
 
 
-def make_similarity(tokenizer, backbone, **arguments):
-    """A model whose weights are far from the initial ones."""
+def make_similarity(tokenizer, **arguments):
+    """A small model, run eagerly, whose weights are far from the initial ones."""
     preprocessor = gpt1_keras.GPT1TextSimilarityPreprocessor(tokenizer, 24)
     keras.utils.set_random_seed(0)
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 32, "intermediate_dim": 64}
+    backbone = gpt1_keras.GPT1Backbone(tokenizer.vocabulary_size(), max_sequence_length=24, **sizes)
     model = gpt1_keras.GPT1TextSimilarity(backbone, preprocessor=preprocessor, **arguments)
     random = np.random.default_rng(4)
     for variable in model.weights:
         variable.assign(variable + random.normal(0.0, 0.3, variable.shape))
+    model.compile(run_eagerly=True)
     return model
 
 
-@pytest.fixture
-def scorer(tiny_tokenizer, tiny_backbone):
-    return make_similarity(tiny_tokenizer, tiny_backbone, score_range=(0, 5))
+@pytest.fixture(scope="module")
+def scorer(tiny_tokenizer):
+    return make_similarity(tiny_tokenizer, score_range=(0, 5))
 
 
-@pytest.fixture
-def classifier(tiny_tokenizer, tiny_backbone):
-    return make_similarity(tiny_tokenizer, tiny_backbone, class_names=["other", "same"])
+@pytest.fixture(scope="module")
+def classifier(tiny_tokenizer):
+    return make_similarity(tiny_tokenizer, class_names=["other", "same"])
 
 
-def test_what_the_decoder_reads(tiny_tokenizer):
+def test_the_token_ids_of_a_pair(tiny_tokenizer):
     preprocessor = gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer, 24)
     start, delimiter, extract = tiny_tokenizer.special_token_ids
     inputs = preprocessor((["a film", ""], ["the staff were", "kind"]))
@@ -76,12 +79,13 @@ def test_a_score_is_the_mean_over_its_integers(scorer):
     np.testing.assert_allclose(scorer.predict(PAIRS, verbose=0), expected, rtol=1e-5)
 
 
-def _repeated(answers, times=40):
-    """The pairs and their answers as the one batch of so many updates."""
-    return tf.data.Dataset.from_tensors((PAIRS, answers)).repeat(times)
+def _repeated(labels, times=40):
+    """The pairs and their labels as the one batch of so many updates."""
+    return tf.data.Dataset.from_tensors((PAIRS, labels)).repeat(times)
 
 
-def test_fit_learns_scores(scorer):
+def test_fit_learns_scores(tiny_tokenizer):
+    scorer = make_similarity(tiny_tokenizer, score_range=(0, 5))
     scorer.compile(finetuning_optimizer(1e-2), lm_coefficient=0.0, jit_compile=False)
     data = _repeated(SCORES)
     before = scorer.evaluate(PAIRS, SCORES, verbose=0)
@@ -91,14 +95,15 @@ def test_fit_learns_scores(scorer):
     assert np.corrcoef(found, SCORES)[0, 1] > 0.9
 
 
-def test_fit_learns_classes(classifier):
+def test_fit_learns_classes(tiny_tokenizer):
+    classifier = make_similarity(tiny_tokenizer, class_names=["other", "same"])
     classifier.compile(finetuning_optimizer(1e-2), lm_coefficient=0.0, jit_compile=False)
     classifier.fit(_repeated(["same", "other", "same", "other"]), verbose=0)
     assert classifier.predict(PAIRS, verbose=0).argmax(axis=1).tolist() == [1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("score", [5.1, -0.5, np.nan])
-def test_a_score_out_of_its_range(scorer, score):
+def test_a_score_outside_its_range(scorer, score):
     with pytest.raises(tf.errors.InvalidArgumentError, match="Scores must be from 0 to 5"):
         scorer.preprocess_samples(PAIRS, [1.0, 2.0, 3.0, score])
 
@@ -106,18 +111,18 @@ def test_a_score_out_of_its_range(scorer, score):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"score_range": (0, 5), "num_classes": 2}, "a class or a score. Received both"),
+        ({"score_range": (0, 5), "num_classes": 2}, "classes or a range of scores. Received both"),
         ({"score_range": (0, 0.5)}, r"must be two integers. Received: \(0, 0.5\)"),
         ({"score_range": (5, 0)}, r"must be two integers. Received: \(5, 0\)"),
         ({}, "needs `num_classes` or `class_names`"),
     ],
 )
-def test_answers_that_are_none(tiny_backbone, arguments, message):
+def test_arguments_that_say_no_labels(tiny_backbone, arguments, message):
     with pytest.raises(ValueError, match=message):
         gpt1_keras.GPT1TextSimilarity(tiny_backbone, **arguments)
 
 
-def test_one_text_is_no_pair(tiny_tokenizer):
+def test_one_text_is_not_a_pair(tiny_tokenizer):
     with pytest.raises(ValueError, match=r"fields for a pair of texts. Received: \('text',\)"):
         gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer, fields=("text",))
 
@@ -126,13 +131,16 @@ def test_presets_and_files(scorer, tmp_path):
     expected = scorer.predict(PAIRS, verbose=0)
     scorer.save_to_preset(str(tmp_path / "preset"))
     again = gpt1_keras.GPT1TextSimilarity.from_preset(str(tmp_path / "preset"))
+    again.compile(run_eagerly=True)
     assert again.score_range == (0, 5)
     np.testing.assert_array_equal(again.predict(PAIRS, verbose=0), expected)
     scorer.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
+    again.compile(run_eagerly=True)
     np.testing.assert_array_equal(again.predict(PAIRS, verbose=0), expected)
-    # Asked for classes, the decoder gets a fresh head.
+    # Asked for classes, the backbone gets a fresh head.
     other = gpt1_keras.GPT1TextSimilarity.from_preset(str(tmp_path / "preset"), num_classes=2)
+    other.compile(run_eagerly=True)
     assert other.score_range is None and other.predict(PAIRS, verbose=0).shape == (4, 2)
     for found, kept in zip(other.backbone.get_weights(), scorer.backbone.get_weights()):
         np.testing.assert_array_equal(found, kept)
