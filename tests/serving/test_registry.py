@@ -107,8 +107,8 @@ def test_an_unregistered_task_is_refused(embedder, tmp_path):
         with pytest.raises(ValueError) as caught:
             write(embedder, tmp_path / "output")
         assert str(caught.value) == (
-            "Expected a registered task: GPT1TextClassifier, GPT1TextSimilarity, GPT1MultipleChoice, "
-            "GPT1CausalLM. Received: TextEmbedder. To register it, call "
+            "Expected a registered task: GPT1TextClassifier, GPT1TextSimilarity, "
+            "GPT1MultipleChoice, GPT1CausalLM. Received: TextEmbedder. To register it, call "
             "serving.registry.register_task(TextEmbedder, TaskEntry(signatures=...))."
         )
     assert not list(tmp_path.iterdir())

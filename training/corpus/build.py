@@ -155,6 +155,7 @@ def _make_tokenizer(options: CorpusOptions, units: list[Unit]) -> gpt1_keras.GPT
     training = [unit for unit in units if unit.split == "train"]
     if not training:
         raise ValueError(f"{options.input} has no split 'train' to learn a tokenizer from.")
+    assert options.num_merges is not None  # where there is no tokenizer; see `CorpusOptions`
     print(f"Learning {options.num_merges:,} merges", flush=True)
     started = time.monotonic()
     tokenizer = gpt1_keras.GPT1Tokenizer.learn(

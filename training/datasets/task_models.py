@@ -41,6 +41,7 @@ def build_model(
         tokenizer = load_tokenizer(options.preset, options.normalization)
         backbone = _load_backbone(options, options.preset)
     else:
+        assert options.config is not None  # where there is no preset; see `FinetuneOptions`
         tokenizer = _fresh_tokenizer(options, train)
         backbone = build_backbone(
             options.config, tokenizer.vocabulary_size(), dropout=options.dropout

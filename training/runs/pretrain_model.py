@@ -49,6 +49,7 @@ def make_preset(
         options: of the run.
     """
     tokenizer = load_tokenizer(tokenizer_folder)
+    assert options.sequence_length is not None  # set by `PretrainOptions`
     preprocessor = GPT1CausalLMPreprocessor(tokenizer, options.sequence_length)
     # The run's dropout suits so much text; fine-tuning, on little, wants the configuration's.
     kept = build_backbone(options.config, tokenizer.vocabulary_size(), dtype=options.dtype)
