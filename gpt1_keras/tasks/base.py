@@ -54,14 +54,20 @@ class RawTextTask(TrainingStep):
     # fresh head.
     label_arguments: ClassVar[tuple[str, ...]] = ()
 
-    task_head: Head = Head()
+    task_head: Any = Head()  # which head, a task says
 
     class_names = property(attrgetter("task_head.class_names"), doc="The classes, or None.")
     num_classes = property(attrgetter("task_head.num_classes"), doc="How many, or None.")
     score_range = property(attrgetter("task_head.score_range"), doc="Of regression, or None.")
     activation = property(attrgetter("task_head.activation"), doc="The function on the logits.")
-    activate = property(attrgetter("task_head.activate"), doc="As `LabelHead.activate`.")
-    score_of = property(attrgetter("task_head.score_of"), doc="As `ScoreHead.score_of`.")
+
+    def activate(self, logits: Tensor) -> Tensor:
+        """As `LabelHead.activate`, of a task with such a head."""
+        return self.task_head.activate(logits)
+
+    def score_of(self, logits: Tensor) -> Tensor:
+        """As `ScoreHead.score_of`, of a task with such a head."""
+        return self.task_head.score_of(logits)
 
     def attach(
         self,
@@ -206,7 +212,7 @@ class RawTextTask(TrainingStep):
             **kwargs: see `keras.Model.compile`.
         """
         self.auxiliary.coefficient = lm_coefficient
-        head: Any = self.task_head  # an `ExtractHead`: the language model has its own `compile`
+        head = self.task_head
         super().compile(
             optimizer=finetuning_optimizer() if optimizer == "auto" else optimizer,
             loss=head.default_loss() if loss == "auto" else loss,
