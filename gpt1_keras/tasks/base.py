@@ -55,7 +55,7 @@ class RawTextTask(TrainingStep):
     # fresh head.
     label_arguments: ClassVar[tuple[str, ...]] = ()
 
-    task_head: Head = Head()
+    task_head: Any = Head()  # which head, a task says
     auxiliary: Any = None  # an `AuxiliaryLanguageModeling`, which adds L1; None without a head
     preprocessor: Any  # a `keras_hub.models.Preprocessor`; None where inputs are ids
 
@@ -63,8 +63,14 @@ class RawTextTask(TrainingStep):
     num_classes = property(attrgetter("task_head.num_classes"), doc="How many, or None.")
     score_range = property(attrgetter("task_head.score_range"), doc="Of regression, or None.")
     activation = property(attrgetter("task_head.activation"), doc="The function on the logits.")
-    activate = property(attrgetter("task_head.activate"), doc="As `LabelHead.activate`.")
-    score_of = property(attrgetter("task_head.score_of"), doc="As `ScoreHead.score_of`.")
+
+    def activate(self, logits: Tensor) -> Tensor:
+        """As `LabelHead.activate`, of a task with such a head."""
+        return self.task_head.activate(logits)
+
+    def score_of(self, logits: Tensor) -> Tensor:
+        """As `ScoreHead.score_of`, of a task with such a head."""
+        return self.task_head.score_of(logits)
 
     def attach(
         self,
