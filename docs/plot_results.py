@@ -10,7 +10,7 @@ import pathlib
 import matplotlib
 from matplotlib.axes import Axes
 
-from training.evaluation.plots import BLUE, ORANGE, new_axes, save
+from training.evaluation.plots import BLUE, ORANGE, new_figure, save
 
 PERPLEXITY = {"trigram": 90.9, "LSTM": 90.2, "GPT-1": 60.0}
 ACCURACY = {  # labelled sentences: with pre-training, without
@@ -51,7 +51,7 @@ def plot_accuracy(axes: Axes) -> None:
 
 def main() -> None:
     matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text: a tenth of the size
-    figure, (left, right) = new_axes(10, 3.6, columns=2)
+    figure, (left, right) = new_figure(10, 3.6, columns=2)
     plot_perplexity(left)
     plot_accuracy(right)
     save(figure, pathlib.Path(__file__).with_name("results.svg"))

@@ -128,7 +128,7 @@ def test_errors_are_one_line(mrpc, pairs, choices, tfds_dir, tmp_path, capsys):
     best, data_dir = mrpc[:2]
     for arguments, message in (
         (["--model", best], "Give either --task or --file"),
-        (["--model", str(tmp_path), "--task", "mrpc"], "is no preset: neither one that ships"),
+        (["--model", str(tmp_path), "--task", "mrpc"], "is not a preset: neither one that ships"),
         (["--model", best, "--task", "sst2", "--data-dir", tfds_dir],
          "is for similarity; the task has classification"),
         (["--model", pairs[1], "--task", "mrpc", "--data-dir", data_dir],

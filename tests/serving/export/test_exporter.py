@@ -131,7 +131,7 @@ def test_the_command(tmp_path, model, run_command):
 def test_the_command_without_a_model(tmp_path, run_command):
     status, stdout, stderr = run_command(tmp_path / "nothing", tmp_path / "exports")
     assert (status, stdout, stderr.count("\n")) == (1, "", 1)
-    assert stderr.startswith(f"error: {tmp_path / 'nothing'} is no ")
+    assert stderr.startswith(f"error: {tmp_path / 'nothing'} is not a preset: ")
     assert not list(tmp_path.iterdir())
 
 

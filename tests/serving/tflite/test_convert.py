@@ -183,6 +183,6 @@ def test_the_command_with_a_bad_model(single, tmp_path, capsys):
         arguments = ["--model", str(tmp_path / preset), "--output", str(tmp_path / "m.tflite")]
         assert command.main(arguments) == 1
         error = capsys.readouterr().err
-        assert error.startswith(f"error: {tmp_path / preset} is no ")
+        assert error.startswith(f"error: {tmp_path / preset} is not a preset")
         assert error.count("\n") == 1
     assert not (tmp_path / "m.tflite").exists()
