@@ -232,4 +232,7 @@ def test_any_task_is_exported_by_the_program(chooser, tmp_path, capsys):
     (tmp_path / "task.json").write_text(json.dumps(described))
     (tmp_path / "config.json").write_text("{}")
     assert main(["--model", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
-    assert "is a GPT1Tokenizer, which is not a registered task of raw texts." in capsys.readouterr().err
+    assert (
+        "is a GPT1Tokenizer, which is not a registered task of raw texts."
+        in capsys.readouterr().err
+    )
