@@ -107,10 +107,11 @@ class ClassHead(LabelHead):
             is_class = tf.reduce_any(matches, axis=-1)
             numbers = tf.argmax(matches, axis=-1, output_type=tf.int32)
         else:
+            if labels.dtype == tf.bool:
+                labels = tf.cast(labels, tf.int32)
             numbers = tf.cast(labels, tf.int32)
-            is_class = (numbers >= 0) & (numbers < len(self.class_names))
-            if labels.dtype.is_floating:
-                is_class &= tf.cast(numbers, labels.dtype) == labels
+            is_class = (labels >= 0) & (labels < len(self.class_names))
+            is_class &= tf.cast(numbers, labels.dtype) == labels  # whole
         message = f"Labels must be one of {self.class_names} or its number. Received:"
         return _checked(numbers, is_class, message, labels)
 
