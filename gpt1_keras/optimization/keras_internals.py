@@ -12,6 +12,8 @@ import keras
 from keras import tree
 from keras_hub.src.utils.preset_utils import (
     METADATA_FILE,
+    TASK_CONFIG_FILE,
+    TASK_WEIGHTS_FILE,
     TOKENIZER_CONFIG_FILE,
     check_file_exists,
     get_preset_loader,
@@ -25,6 +27,8 @@ from gpt1_keras.types import Tensor
 
 __all__ = [
     "METADATA_FILE",
+    "TASK_CONFIG_FILE",
+    "TASK_WEIGHTS_FILE",
     "TOKENIZER_CONFIG_FILE",
     "AdamInternals",
     "JaxTrainerInternals",

@@ -17,6 +17,8 @@ from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.optimization.keras_internals import (
     METADATA_FILE,
+    TASK_CONFIG_FILE,
+    TASK_WEIGHTS_FILE,
     TOKENIZER_CONFIG_FILE,
     check_file_exists,
     get_preset_loader,
@@ -54,6 +56,7 @@ class RawTextTask(TrainingStep):
     # Constructor arguments that say what labels are. `from_preset` with one of them asks for a
     # fresh head.
     label_arguments: ClassVar[tuple[str, ...]] = ()
+    has_head: ClassVar[bool] = True  # whether the task has weights beside the backbone's
 
     task_head: Any = Head()  # which head, a task says
     auxiliary: Any = None  # an `AuxiliaryLanguageModeling`, which adds L1; None without a head
@@ -89,11 +92,12 @@ class RawTextTask(TrainingStep):
             weigh: as in `AuxiliaryLanguageModeling`.
         """
         self.backbone = backbone
+        if preprocessor and preprocessor.sequence_length > backbone.max_sequence_length:
+            # Not changed in place, as the caller's may serve other models.
+            config = {**preprocessor.get_config(), "tokenizer": preprocessor.tokenizer}
+            config["sequence_length"] = backbone.max_sequence_length
+            preprocessor = type(preprocessor).from_config(config)
         self.preprocessor = preprocessor
-        if preprocessor is not None:
-            preprocessor.sequence_length = min(
-                preprocessor.sequence_length, backbone.max_sequence_length
-            )
         if head is None:
             return
         self.task_head = head
@@ -127,9 +131,9 @@ class RawTextTask(TrainingStep):
                 such as `class_names`, asks for a fresh head on the preset's backbone.
 
         Raises:
-            ValueError: the preset does not exist, or holds another model or damaged weights; or the
-                tokenizer does not fit the weights, be it the preset's or that of a preprocessor
-                in `kwargs`.
+            ValueError: the preset does not exist, or holds another model or damaged weights; or it
+                lost the weights of its head; or the tokenizer does not fit the weights, be it the
+                preset's or that of a preprocessor in `kwargs`.
         """
         loader = get_preset_loader(preset)
         backbone_cls = loader.check_backbone_class()
@@ -142,6 +146,8 @@ class RawTextTask(TrainingStep):
         if is_fresh:
             # Those that are not given must not stay as the preset has them.
             kwargs |= {name: kwargs.get(name) for name in cls.label_arguments}
+        if load_weights and not is_fresh:
+            cls._check_head_is_saved(preset)
         # KerasHub's own `from_preset` requires another task for each class of backbone.
         task = loader.load_task(cls, load_weights, not is_fresh, **kwargs)
         task.check_tokenizer()
@@ -174,6 +180,18 @@ class RawTextTask(TrainingStep):
             raise ValueError(
                 f"The tokenizer does not fit the model: it has {tokens} tokens, and the model "
                 f"embeds {self.backbone.vocabulary_size}."
+            )
+
+    @classmethod
+    def _check_head_is_saved(cls, preset: str | os.PathLike[str]) -> None:
+        """Raises ValueError if a preset of this task has lost its head's weights."""
+        if not (cls.has_head and check_file_exists(preset, TASK_CONFIG_FILE)):
+            return
+        saved_cls = load_json(preset, TASK_CONFIG_FILE)["class_name"]
+        if saved_cls == cls.__name__ and not check_file_exists(preset, TASK_WEIGHTS_FILE):
+            raise ValueError(
+                f"{preset} is a {saved_cls} without {TASK_WEIGHTS_FILE}, the weights of its head. "
+                f"Restore the file, or ask for fresh weights with load_weights=False."
             )
 
     def _check_trained_with(self, preset: str | os.PathLike[str]) -> None:
@@ -209,17 +227,21 @@ class RawTextTask(TrainingStep):
         Args:
             optimizer: `"auto"` for Adam with the paper's rate, schedule, decay and clipping.
             loss: `"auto"` for the head's, L2: cross-entropy.
-            metrics: `"auto"` for the head's: accuracy, where there are classes.
+            metrics: `"auto"` for the head's: accuracy, where there are classes and the loss takes
+                their numbers.
             lm_coefficient: lambda in L3 = L2 + lambda L1. `fit` reports L3 as its loss; validation
                 and `evaluate` report L2.
             **kwargs: see `keras.Model.compile`.
         """
         if self.auxiliary is not None:
             self.auxiliary.coefficient = lm_coefficient
+        self._takes_class_numbers = _is_sparse(loss)
+        if metrics == "auto":
+            metrics = self.task_head.default_metrics() if self._takes_class_numbers else []
         super().compile(
             optimizer=finetuning_optimizer() if optimizer == "auto" else optimizer,
             loss=self.task_head.default_loss() if loss == "auto" else loss,
-            metrics=self.task_head.default_metrics() if metrics == "auto" else metrics,
+            metrics=metrics,
             **kwargs,
         )
 
@@ -230,8 +252,10 @@ class RawTextTask(TrainingStep):
     def preprocess_samples(self, x: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """As `keras_hub.models.Task.preprocess_samples`, with labels encoded by the head."""
         self.check_tokenizer()
-        if y is not None:
+        if y is not None and self._takes_class_numbers:
             y = self.task_head.encode_labels(y)
+        elif y is not None:
+            y = self.task_head.encode_names(y)
         return super().preprocess_samples(self.texts_as_tensors(x), y, sample_weight)
 
     def fit(
@@ -252,9 +276,15 @@ class RawTextTask(TrainingStep):
         `tf.distribute.DistributedDataset` hold ids, and `keras.Model.fit` gets them unchanged.
 
         Raises:
-            ValueError: `validation_split` with a dataset, or a schedule without `total_steps` and a
-                dataset of unknown length.
+            ValueError: `validation_split` with a dataset; a schedule without `total_steps` and a
+                dataset of unknown length; or weights in float16.
         """
+        if any(variable.dtype == "float16" for variable in self.trainable_variables):
+            raise ValueError(
+                "Weights in float16 cannot be trained: Adam's epsilon rounds to 0 there, and "
+                "updates become NaN. Build the backbone with dtype='mixed_float16'. Received: "
+                f"dtype={self.backbone.dtype_policy.name!r}."
+            )
         if _holds_ids(x):
             self._stretch_schedule(x, kwargs)
             return keras.Model.fit(self, x, shuffle=False, **kwargs)
@@ -312,6 +342,13 @@ class RawTextTask(TrainingStep):
         if total != schedule.total_steps:
             schedule.total_steps = total
             self.train_function = None  # the old total is a constant of its graph
+
+
+def _is_sparse(loss: Any) -> bool:
+    """Whether a loss takes class numbers, or what the head makes of labels."""
+    sparse = keras.losses.SparseCategoricalCrossentropy
+    names = ("auto", "sparse_categorical_crossentropy")
+    return isinstance(loss, sparse) or (isinstance(loss, str) and loss in names)
 
 
 def _pack(x: Any, y: Any, sample_weight: Any) -> tuple[Any, ...]:

@@ -37,6 +37,7 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
 
     backbone_cls = GPT1Backbone
     preprocessor_cls = GPT1CausalLMPreprocessor
+    has_head = False
 
     def __init__(
         self,
@@ -68,8 +69,8 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
         """
         if weighted_metrics == "auto":
             weighted_metrics = None
-        # A user's own loss or metrics take all logits.
-        self._needs_logits = loss != "auto" or bool(weighted_metrics or kwargs.get("metrics"))
+        self._has_own_loss = loss != "auto"
+        self._has_metrics = bool(weighted_metrics or kwargs.get("metrics"))
         # Past `RawTextTask.compile`, whose defaults are those of fine-tuning.
         super(RawTextTask, self).compile(
             optimizer=pretraining_optimizer() if optimizer == "auto" else optimizer,
@@ -82,7 +83,7 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
         self, x: dict[str, Tensor], y: Tensor, sample_weight: Tensor | None, training: bool
     ) -> tuple[Any, Tensor]:
         """As `TrainingStep.forward_loss`; without outputs, unless metrics or the loss need them."""
-        if self._needs_logits:
+        if self._has_own_loss:
             return super().forward_loss(x, y, sample_weight, training)
         hidden_states = self.backbone({"token_ids": x["token_ids"]}, training=training)
         weights = _token_weights(y, sample_weight)
@@ -93,17 +94,19 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
             weights / ops.maximum(ops.sum(weights), 1e-9),
             training,
         )
-        return (), loss
+        if not self._has_metrics:
+            return (), loss
+        return self.backbone.token_embedding(hidden_states, reverse=True), loss
 
     def loss_count(self, x: dict[str, Tensor], y: Tensor, sample_weight: Tensor | None) -> Tensor:
         """The number of tokens that are predicted, float32 scalar."""
-        if self._needs_logits:
+        if self._has_own_loss:
             return super().loss_count(x, y, sample_weight)
         return ops.sum(_token_weights(y, sample_weight))
 
     def get_metrics_result(self) -> dict[str, Tensor]:
         logs = super().get_metrics_result()
-        return logs if self._needs_logits else {**logs, "perplexity": ops.exp(logs["loss"])}
+        return logs if self._has_own_loss else {**logs, "perplexity": ops.exp(logs["loss"])}
 
     def call_with_cache(
         self, token_ids: Tensor, cache: Tensor, cache_update_index: Tensor

@@ -24,6 +24,9 @@ class GPT1CausalLMPreprocessor(keras_hub.models.CausalLMPreprocessor):
         tokenizer: `GPT1Tokenizer`.
         sequence_length: the length that texts are truncated or padded to.
 
+    Raises:
+        ValueError: `add_start_token` or `add_end_token`, which KerasHub's preprocessors take.
+
     Call arguments:
         x: strings `[batch]`.
 
@@ -37,7 +40,13 @@ class GPT1CausalLMPreprocessor(keras_hub.models.CausalLMPreprocessor):
     tokenizer_cls = GPT1Tokenizer
 
     def __init__(self, tokenizer: GPT1Tokenizer, sequence_length: int = 512, **kwargs: Any) -> None:
-        kwargs = {**kwargs, "add_start_token": False, "add_end_token": False}
+        for name in ("add_start_token", "add_end_token"):
+            if kwargs.get(name):
+                raise ValueError(
+                    f"GPT-1 was pre-trained without start and end tokens. Received: {name}="
+                    f"{kwargs[name]}; expected False."
+                )
+        kwargs |= {"add_start_token": False, "add_end_token": False}
         super().__init__(tokenizer, sequence_length, **kwargs)
         self.built = True
 

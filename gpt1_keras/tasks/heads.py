@@ -31,7 +31,11 @@ class Head:
         return None if self.class_names is None else len(self.class_names)
 
     def encode_labels(self, labels: Tensor) -> Tensor:
-        """Turns labels as users give them into those that the loss takes."""
+        """Turns labels as users give them into those that the default loss takes."""
+        return labels
+
+    def encode_names(self, labels: Tensor) -> Tensor:
+        """Turns names of classes into numbers, and leaves other labels to a loss of the user's."""
         return labels
 
     def default_loss(self) -> keras.losses.Loss | None:

@@ -86,28 +86,55 @@ class ClassHead(LabelHead):
         """Turns labels into class numbers.
 
         Args:
-            labels: int `[batch]`, or string `[batch]` of class names.
+            labels: whole numbers or bool `[batch]`, or string `[batch]` of class names.
 
         Returns:
             int32 `[batch]`, in [0, classes).
 
         Raises:
+            ValueError: more than one number for an example, such as one-hot labels.
             tf.errors.InvalidArgumentError: a label is not a class.
         """
         labels = tf.convert_to_tensor(labels)
+        if labels.shape.rank and labels.shape.rank > 1 and labels.shape[-1] != 1:
+            raise ValueError(
+                "The default loss takes one label for each example, a class or its number. "
+                f"Received labels of shape {tuple(labels.shape)}. For a probability of each class, "
+                "compile with keras.losses.CategoricalCrossentropy(from_logits=True)."
+            )
         if labels.dtype == tf.string:
             matches = labels[..., tf.newaxis] == tf.constant(self.class_names)
             is_class = tf.reduce_any(matches, axis=-1)
             numbers = tf.argmax(matches, axis=-1, output_type=tf.int32)
         else:
-            is_class = (labels >= 0) & (labels < len(self.class_names))
+            if labels.dtype == tf.bool:
+                labels = tf.cast(labels, tf.int32)
             numbers = tf.cast(labels, tf.int32)
+            is_class = (labels >= 0) & (labels < len(self.class_names))
+            is_class &= tf.cast(numbers, labels.dtype) == labels  # whole
         message = f"Labels must be one of {self.class_names} or its number. Received:"
         return _checked(numbers, is_class, message, labels)
 
-    def default_loss(self) -> keras.losses.Loss:
-        from_logits = self.activation is not keras.activations.softmax
-        return keras.losses.SparseCategoricalCrossentropy(from_logits)
+    def encode_names(self, labels: Tensor) -> Tensor:
+        labels = tf.convert_to_tensor(labels)
+        return self.encode_labels(labels) if labels.dtype == tf.string else labels
+
+    def default_loss(self) -> Any:
+        """Cross-entropy, L2 (equation 4), of logits or of the probabilities of a softmax.
+
+        Of the outputs of another activation, it is a loss that refuses to be computed.
+        """
+        is_linear = self.activation is keras.activations.linear
+        is_softmax = self.activation is keras.activations.softmax
+        if is_linear or is_softmax or isinstance(self.activation, keras.layers.Softmax):
+            return keras.losses.SparseCategoricalCrossentropy(from_logits=is_linear)
+        return self._refuse_default_loss
+
+    def _refuse_default_loss(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        raise ValueError(
+            "The default loss is for logits (activation=None) or a softmax. Received: "
+            f"activation={self.activation}. Pass a `loss` that fits it to `compile`."
+        )
 
 
 class ScoreHead(LabelHead):

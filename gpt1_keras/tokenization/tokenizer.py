@@ -62,6 +62,9 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         normalization: str = "bert",
         **kwargs: Any,
     ) -> None:
+        dtype = kwargs.get("dtype")  # a float is Keras's policy, which layers of ids ignore
+        if isinstance(dtype, str) and (dtype == "string" or "int" in dtype.replace("int32", "")):
+            raise ValueError(f"Ids are int32. Received: dtype={dtype!r}.")
         super().__init__(**kwargs)
         if (vocabulary is None) != (merges is None):
             received = "merges" if vocabulary is None else "vocabulary"
@@ -225,7 +228,8 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         """Decodes ids to normalized words, separated by spaces.
 
         Args:
-            inputs: int tensor, ragged tensor or list, `[length]` or `[batch, length]`.
+            inputs: int tensor, ragged tensor or list, `[length]` or `[batch, length]`. In a dense
+                `[batch, length]`, padding ids at the end of a row are no tokens.
 
         Returns:
             A str, or a list of str; in a graph, a string tensor.
@@ -233,6 +237,8 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         self._check_vocabulary()
         if isinstance(inputs, (list, tuple)):
             inputs = tf.ragged.constant(inputs, tf.int32)
+        elif not isinstance(inputs, tf.RaggedTensor) and len(inputs.shape) == 2:
+            inputs = tf.RaggedTensor.from_tensor(inputs, padding=self.pad_token_id)
         pieces = tf.ragged.map_flat_values(tf.gather, self._pieces, inputs)
         texts = tf.strings.strip(tf.strings.reduce_join(pieces, axis=-1))
         if not tf.executing_eagerly():

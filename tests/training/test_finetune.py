@@ -218,3 +218,13 @@ def test_a_run_with_other_options_is_refused(tmp_path, capsys):
     )
     assert status == 1
     assert "holds a run with other options: num_merges was 200, not 8000" in error
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("learning_rate", v) for v in (float("nan"), float("inf"), 0.0, -1.0)]
+    + [("lm_coefficient", float("nan")), ("dropout", 1.0), ("dropout", float("nan"))],
+)
+def test_numbers_out_of_their_range(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be .* Received: {value}"):
+        FinetuneOptions("sst2", config="gpt1_micro", **{name: value})

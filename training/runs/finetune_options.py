@@ -1,6 +1,7 @@
 """The options that determine a fine-tuning."""
 
 import dataclasses
+import math
 
 from gpt1_keras.cli import check_at_least_one, option
 from gpt1_keras.presets import CONFIGURATIONS, PRETRAINED, configuration, find_preset
@@ -17,7 +18,7 @@ class FinetuneOptions:
     Raises:
         FileNotFoundError: the preset does not exist.
         ValueError: an unknown task or configuration, not exactly one of `task` and files or of
-            `preset` and `config`, or a number below 1.
+            `preset` and `config`, or a number out of its range.
     """
 
     task: str | None = option(f"one of {', '.join(sorted(TASKS))}; or else", None)
@@ -64,6 +65,12 @@ class FinetuneOptions:
         if self.task is not None:
             find_task(self.task)
         check_at_least_one(self, "num_merges", "epochs", "batch_size", "limit_examples")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate must be above 0. Received: {self.learning_rate}.")
+        if not 0 <= self.lm_coefficient < math.inf:
+            raise ValueError(f"lm_coefficient must be at least 0. Received: {self.lm_coefficient}.")
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1. Received: {self.dropout}.")
         check_normalization(self.normalization)
         if self.transfer not in ("all", "none") and not self.transfer.isdecimal():
             raise ValueError(f"transfer must be all, none or a number. Received: {self.transfer}.")

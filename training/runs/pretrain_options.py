@@ -1,6 +1,7 @@
 """The options that determine a pre-training, and when it saves and validates."""
 
 import dataclasses
+import math
 
 from gpt1_keras.cli import check_at_least_one, option
 from gpt1_keras.presets import CONFIGURATIONS, configuration
@@ -35,7 +36,7 @@ class PretrainOptions:
         object.__setattr__(self, "sequence_length", length)
         check_at_least_one(self, "steps", "batch_size", "sequence_length", "accumulation_steps")
         for name, is_valid, expected in (
-            ("learning_rate", self.learning_rate > 0, "above 0"),
+            ("learning_rate", 0 < self.learning_rate < math.inf, "above 0"),
             ("clip_norm", self.clip_norm is None or self.clip_norm > 0, "above 0"),
             ("warmup_steps", self.warmup_steps >= 0, "at least 0"),
             (

@@ -460,7 +460,7 @@ def test_the_defaults_are_the_papers(tiny_tokenizer):
     expected = finetuning_optimizer().get_config()
     expected["name"] = classifier.optimizer.name
     assert classifier.optimizer.get_config() == expected
-    assert preprocessor.sequence_length == 48
+    assert classifier.preprocessor.sequence_length == 48
 
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])

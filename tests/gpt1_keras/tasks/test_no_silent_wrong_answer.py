@@ -1,0 +1,144 @@
+"""What people who know KerasHub do is answered right, or refused in words."""
+
+import shutil
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpt1_keras
+
+TEXTS = ["a good film", "a bad film", "the staff were kind", "a dull one"]
+
+
+@pytest.fixture
+def make_classifier(tiny_backbone, tiny_tokenizer):
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, sequence_length=16)
+
+    def make(num_classes=2, **kwargs):
+        return gpt1_keras.GPT1TextClassifier(
+            tiny_backbone, num_classes, preprocessor=preprocessor, **kwargs
+        )
+
+    return make
+
+
+def expected_loss(loss, classifier, labels):
+    return float(loss(np.array(labels), classifier.predict(TEXTS, verbose=0)))
+
+
+def test_soft_labels_stay_soft(make_classifier):
+    classifier, loss = make_classifier(), keras.losses.CategoricalCrossentropy(from_logits=True)
+    labels = np.array([[0.3, 0.7], [0.5, 0.5], [0.9, 0.1], [0.6, 0.4]], "float32")
+    classifier.compile("sgd", loss, run_eagerly=True)
+    found = classifier.evaluate(TEXTS, labels, verbose=0)
+    assert found == pytest.approx(expected_loss(loss, classifier, labels), abs=1e-5)
+
+
+def test_numbers_for_a_loss_of_one_s_own(make_classifier):
+    classifier, loss = make_classifier(num_classes=1), keras.losses.MeanSquaredError()
+    labels = np.array([0.7, 1.6, -2.0, 3.5], "float32")
+    classifier.compile("sgd", "mse", run_eagerly=True)
+    found = classifier.evaluate(TEXTS, labels, verbose=0)
+    assert found == pytest.approx(expected_loss(loss, classifier, labels[:, None]), rel=1e-5)
+
+
+@pytest.mark.parametrize("labels", [[0.7, 1.0, 0.0, 1.0], [1.6, 0.0, 1.0, 0.0], [0, 1, 2, 0]])
+def test_labels_that_are_no_classes(make_classifier, labels):
+    classifier = make_classifier()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Labels must be one of"):
+        classifier.evaluate(TEXTS, np.array(labels), verbose=0)
+
+
+def test_whole_numbers_and_bools_are_classes(make_classifier):
+    head = make_classifier().task_head
+    for labels in ([0.0, 1.0], [False, True], ["0", "1"], np.array([0, 1], "uint8")):
+        np.testing.assert_array_equal(head.encode_labels(tf.constant(labels)), [0, 1])
+
+
+def test_one_hot_labels_under_the_default_loss(make_classifier):
+    with pytest.raises(
+        ValueError, match=r"(?s)labels of shape \(None, 2\).*CategoricalCrossentropy"
+    ):
+        make_classifier().evaluate(TEXTS, np.eye(2)[[0, 1, 0, 1]], verbose=0)
+
+
+@pytest.mark.parametrize("activation", ["sigmoid", lambda x: x / 2])
+def test_no_default_loss_for_other_activations(make_classifier, activation):
+    classifier = make_classifier(activation=activation)
+    with pytest.raises(ValueError, match="The default loss is for logits .* Pass a `loss`"):
+        classifier.evaluate(TEXTS, [0, 1, 0, 1], verbose=0)
+    classifier.compile("sgd", "sparse_categorical_crossentropy", metrics=[], run_eagerly=True)
+    assert np.isfinite(classifier.evaluate(TEXTS, [0, 1, 0, 1], verbose=0))
+
+
+def test_a_softmax_layer_gives_probabilities(make_classifier):
+    classifier = make_classifier(activation=keras.layers.Softmax())
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=False)
+    classifier.compile(run_eagerly=True)
+    found = classifier.evaluate(TEXTS, [0, 1, 0, 1], verbose=0)[0]
+    assert found == pytest.approx(expected_loss(loss, classifier, [0, 1, 0, 1]), abs=1e-5)
+
+
+def test_weights_in_float16_are_not_trained(tiny_tokenizer):
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 8}
+    backbone = gpt1_keras.GPT1Backbone(
+        tiny_tokenizer.vocabulary_size(), max_sequence_length=16, dtype="float16", **sizes
+    )
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
+    classifier = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor=preprocessor)
+    with pytest.raises(ValueError, match="dtype='mixed_float16'. Received: dtype='float16'"):
+        classifier.fit(TEXTS, [0, 1, 0, 1], verbose=0)
+
+
+def test_a_metric_does_not_change_the_language_model_s_loss(tiny_backbone, tiny_tokenizer):
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, sequence_length=32)
+    lm = gpt1_keras.GPT1CausalLM(tiny_backbone, preprocessor)
+    lm.compile(run_eagerly=True)
+    plain = lm.evaluate(TEXTS, return_dict=True, verbose=0)
+    lm.compile(
+        weighted_metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+        run_eagerly=True,
+    )
+    found = lm.evaluate(TEXTS, return_dict=True, verbose=0)
+    assert set(found) == {"loss", "accuracy", "perplexity"} and 0 <= found["accuracy"] < 1
+    assert found["loss"] == pytest.approx(plain["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["add_start_token", "add_end_token"])
+def test_tokens_that_are_not_added(tiny_tokenizer, name):
+    with pytest.raises(ValueError, match=f"without start and end tokens. Received: {name}=True"):
+        gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, **{name: True})
+    gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, **{name: False})
+
+
+def test_a_tokenizer_of_another_dtype():
+    with pytest.raises(ValueError, match="Ids are int32. Received: dtype='string'"):
+        gpt1_keras.GPT1Tokenizer(dtype="string")
+
+
+def test_a_task_leaves_its_preprocessor_as_it_was(tiny_backbone, tiny_tokenizer):
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, sequence_length=500)
+    classifier = gpt1_keras.GPT1TextClassifier(tiny_backbone, 2, preprocessor=preprocessor)
+    assert preprocessor.sequence_length == 500
+    assert classifier.preprocessor.sequence_length == tiny_backbone.max_sequence_length
+    assert classifier.preprocessor.tokenizer is tiny_tokenizer
+
+
+def test_padding_is_not_decoded(tiny_tokenizer):
+    ids = tiny_tokenizer(["a good film", "film"])
+    padded = ids.to_tensor(tiny_tokenizer.pad_token_id, shape=[None, 9])
+    for inputs in (padded, padded.numpy()):
+        assert tiny_tokenizer.detokenize(inputs) == ["a good film", "film"]
+
+
+def test_a_preset_that_lost_its_head(make_classifier, tmp_path):
+    make_classifier().save_to_preset(tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "lost")
+    (tmp_path / "lost" / "task.weights.h5").unlink()
+    lost = str(tmp_path / "lost")
+    with pytest.raises(ValueError, match="is a GPT1TextClassifier without task.weights.h5"):
+        gpt1_keras.GPT1TextClassifier.from_preset(lost)
+    assert gpt1_keras.GPT1TextClassifier.from_preset(lost, num_classes=3).num_classes == 3
+    assert gpt1_keras.GPT1TextClassifier.from_preset(lost, load_weights=False).num_classes == 2
