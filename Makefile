@@ -14,9 +14,8 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 quickstart: $(VENV)/installed
 	$(BIN)/python -m examples.quickstart $(ARGS)
 
-# Three processes on two cores: one test in five waits, for a server or another process.
 test: lint $(VENV)/installed-test
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: docs
 	$(BIN)/ruff check .
