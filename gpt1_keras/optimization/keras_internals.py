@@ -1,4 +1,4 @@
-"""All private names of Keras 3.15 and KerasHub 0.32 that training and presets depend on.
+"""All private names of Keras 3.15 and KerasHub 0.32 that this package depends on.
 
 Any release may rename them. So they are used here alone, and test_keras_internals.py fails where
 one is gone, or where Keras no longer calls what is overridden here.
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import keras
+import keras_hub
 from keras import tree
 from keras_hub.src.utils.preset_utils import (
     METADATA_FILE,
@@ -34,12 +35,15 @@ __all__ = [
     "JaxTrainerInternals",
     "TensorFlowTrainerInternals",
     "TrainerInternals",
+    "add_special_token",
     "check_file_exists",
     "get_preset_loader",
     "list_subclasses",
     "load_json",
     "register_presets",
     "schedule_of",
+    "take_tuples_for_texts",
+    "update_special_token_ids",
 ]
 
 # Type checkers see what a mixin is mixed into.
@@ -56,6 +60,21 @@ def schedule_of(optimizer: keras.optimizers.Optimizer) -> Any:
     `optimizer.learning_rate` is the rate of the current update.
     """
     return optimizer._learning_rate
+
+
+def take_tuples_for_texts(preprocessor: keras_hub.models.Preprocessor) -> None:
+    """Keeps KerasHub from taking a pair of texts, a tuple, for texts and labels."""
+    preprocessor._call_accepts_labels = False
+
+
+def add_special_token(tokenizer: keras_hub.tokenizers.Tokenizer, token: str, name: str) -> None:
+    """Adds a token, which KerasHub then knows as the tokenizer's attribute of that name."""
+    tokenizer._add_special_token(token, name)
+
+
+def update_special_token_ids(tokenizer: keras_hub.tokenizers.Tokenizer) -> None:
+    """Looks up the ids of special tokens again, after the vocabulary has changed."""
+    tokenizer._update_special_token_ids()
 
 
 class AdamInternals(Adam):

@@ -59,6 +59,7 @@ class RawTextTask(TrainingStep):
     has_head: ClassVar[bool] = True  # whether the task has weights beside the backbone's
 
     task_head: Any = Head()  # which head, a task says
+    _takes_class_numbers = True  # whether the compiled loss takes what the head makes of labels
     auxiliary: Any = None  # an `AuxiliaryLanguageModeling`, which adds L1; None without a head
     preprocessor: Any  # a `keras_hub.models.Preprocessor`; None where inputs are ids
 

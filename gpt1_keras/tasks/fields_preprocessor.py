@@ -10,6 +10,7 @@ import keras_hub
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.optimization.keras_internals import take_tuples_for_texts
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
@@ -46,8 +47,7 @@ class FieldsPreprocessor(keras_hub.models.Preprocessor):
         self.fields = tuple(fields)
         self.built = True
         if len(fields) > 1:
-            # KerasHub would read a tuple as texts and labels; here it is the texts of the fields.
-            self._call_accepts_labels = False
+            take_tuples_for_texts(self)
 
     def transform(self, texts: list[Any]) -> tuple[Any, tf.Tensor]:
         """Tokenizes and frames.

@@ -14,6 +14,10 @@ import keras_hub
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.optimization.keras_internals import (
+    add_special_token,
+    update_special_token_ids,
+)
 from gpt1_keras.tokenization.encoder import Encoder
 from gpt1_keras.tokenization.learning import learn_merges
 from gpt1_keras.tokenization.normalization import NORMALIZATIONS, find_normalizer
@@ -79,9 +83,9 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
         self._vocabulary: Vocabulary | None = None
         self._saved_fingerprint: str | None = None
         self.built = True
-        self._add_special_token("<start>", "start_token")
-        self._add_special_token("<delimiter>", "delimiter_token")
-        self._add_special_token("<extract>", "extract_token")
+        add_special_token(self, "<start>", "start_token")
+        add_special_token(self, "<delimiter>", "delimiter_token")
+        add_special_token(self, "<extract>", "extract_token")
         if vocabulary is not None and merges is not None:
             self.set_vocabulary_and_merges(vocabulary, merges)
 
@@ -132,7 +136,7 @@ class GPT1Tokenizer(keras_hub.tokenizers.Tokenizer):
                 input_signature=[tf.TensorSpec([None], tf.string)],
                 autograph=False,
             )
-        self._update_special_token_ids()
+        update_special_token_ids(self)
 
     def get_vocabulary(self) -> list[str]:
         """Returns all tokens in the order of their ids, special tokens last."""

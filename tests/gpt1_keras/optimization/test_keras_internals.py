@@ -134,6 +134,8 @@ def test_names_that_texts_need():
     tokenizer = keras_hub.tokenizers.Tokenizer
     assert callable(tokenizer._add_special_token)
     assert callable(tokenizer._update_special_token_ids)
+    # What `take_tuples_for_texts` sets is what KerasHub reads.
+    assert keras_hub.layers.StartEndPacker(4)._call_accepts_labels is False
 
 
 def test_functions_of_presets():
