@@ -22,9 +22,9 @@ import numpy as np
 from benchmarks.load import GrpcLoad, measure
 from benchmarks.serving import OURS, mixed_texts, random_exports, serving
 from benchmarks.setting import SIZES, describe, table
+from serving.layout import WARMUP_FILE
 
 _FIRST = 10
-_WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 
 def main():
@@ -37,7 +37,7 @@ def main():
         if options.without:
             exports["none"] = f"{folder}/model"
             shutil.copytree(path, exports["none"])
-            for file in pathlib.Path(exports["none"]).glob(f"*/{_WARMUP_FILE}"):
+            for file in pathlib.Path(exports["none"]).glob(f"*/{WARMUP_FILE}"):
                 file.unlink()
         for name, path in exports.items():
             first, steady = [], []
