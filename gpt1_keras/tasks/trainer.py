@@ -169,7 +169,8 @@ class RawTextTrainer(TrainingStep):
                 data = data.shuffle(count, reshuffle_each_iteration=True)
             x, y, sample_weight = data.batch(batch_size or 32), None, None
         if validation_data is not None:
-            validation_data = self._validation_batches(validation_data, batch_size)
+            texts, labels, weights = keras.utils.unpack_x_y_sample_weight(validation_data)
+            validation_data, *_ = self._batches(texts, labels, weights, batch_size)
         kwargs |= {"class_weight": class_weight, "validation_data": validation_data}
         self._stretch_schedule(x, kwargs)
         if holds_ids(x):
@@ -181,15 +182,6 @@ class RawTextTrainer(TrainingStep):
     def _sliced(self, x: Any, y: Any, sample_weight: Any) -> tf.data.Dataset:
         """Strings or arrays as a dataset of examples."""
         return tf.data.Dataset.from_tensor_slices(pack(self.texts_as_tensors(x), y, sample_weight))
-
-    def _validation_batches(self, data: Any, batch_size: int | None) -> Any:
-        """What `fit` is given to validate with, as batches."""
-        if is_generator(data):
-            return from_generator(data, self.texts_as_tensors)
-        if holds_batches(data):
-            return data
-        examples = self._sliced(*keras.utils.unpack_x_y_sample_weight(data))
-        return examples.batch(batch_size or 32)
 
     def _batches(self, x: Any, y: Any, sample_weight: Any, batch_size: int | None) -> tuple:
         """The arguments as `tf.data` batches, unless TensorFlow is not installed.

@@ -10,22 +10,11 @@ import urllib.request
 
 import grpc
 import pytest
-import tensorflow as tf
-from tensorflow_serving.apis.model_pb2 import ModelSpec
-from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 from serving.server import Server, server
 from serving.server.models.servable import Servable
-
-LONG = 10**9  # rounds of the signature `slow`: some hours
-
-
-def request_for(signature, **inputs):
-    request = PredictRequest(model_spec=ModelSpec(name="tiny", signature_name=signature))
-    for name, value in inputs.items():
-        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
-    return request
+from tests.helpers.predict_requests import LONG, request_for
 
 
 def until(condition):

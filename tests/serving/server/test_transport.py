@@ -16,8 +16,6 @@ import tensorflow as tf
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from prometheus_client.parser import text_string_to_metric_families
-from tensorflow_serving.apis.model_pb2 import ModelSpec
-from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 from serving.server import Server
@@ -29,15 +27,7 @@ from serving.server.requests.admission import Admission
 from serving.server.requests.budget import RequestLimits
 from serving.server.rest import documents
 from serving.server.rest.calls import RestCalls
-
-LONG = 10**9  # rounds of the signature `slow`: some hours
-
-
-def request_for(signature, **inputs):
-    request = PredictRequest(model_spec=ModelSpec(name="tiny", signature_name=signature))
-    for name, value in inputs.items():
-        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
-    return request
+from tests.helpers.predict_requests import LONG, request_for
 
 
 def num_tokens(channel, **options):
