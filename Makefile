@@ -1,6 +1,7 @@
 # make quickstart   set up, then fine-tune, export, serve and query a small classifier
-# make test         set up, then lint, type check and all tests
-# make fuzz         the property-based tests, with a hundred times as many examples
+# make test         set up, then lint, type check and the tests
+# make test-slow    the tests that take more than ten seconds each
+# make fuzz         the property-based tests with a hundred times as many examples, then by coverage
 # make docs         set up, then the API reference, in docs/api
 # make bench        set up, then the benchmarks beside peers
 # ARGS passes options on: make quickstart ARGS="--task sst2 --data-dir DIR"
@@ -8,18 +9,24 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test fuzz lint docs bench clean
+.PHONY: quickstart test test-slow fuzz lint docs bench clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/python -m examples.quickstart $(ARGS)
 
 test: lint $(VENV)/installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-slow: $(VENV)/installed-test
+	$(PYTEST) -m slow $(ARGS)
 
 fuzz: $(VENV)/installed-test
-	FUZZ=100 $(BIN)/python -m pytest -n 2 -k fuzz $(ARGS)
+	$(BIN)/pip install --quiet --editable ".[test,fuzz]"
+	FUZZ=100 $(PYTEST) -k fuzz
+	$(BIN)/python -m tests.coverage_fuzz $(ARGS)
 
 lint: docs
 	$(BIN)/ruff check .

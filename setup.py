@@ -67,6 +67,8 @@ setup(
             "onnxscript",
             "psutil",
         ],
+        # Coverage-guided fuzzing; on Linux and macOS.
+        "fuzz": ["atheris>=3,<4"],
         "test": [
             "torch==2.13.0",
             "transformers>=5",

@@ -12,6 +12,8 @@ from gpt1_keras.tokenization.vocabulary import Vocabulary
 
 # The value of a pair that no merge joins now, but whose symbols a later merge may bring together.
 _LATER = ABSENT - 1
+# To find all pairs. The original merges, 40,000, take a quarter of a million.
+_MOST_STEPS = 2**22
 
 
 class Merger:
@@ -100,15 +102,25 @@ def _joinable(vocabulary: Vocabulary) -> set[tuple[int, int]]:
 
     They are, for every merge, the symbols that its left side may end in, each with those that its
     right side may start with. Any other pair of adjacent symbols stays apart for ever.
+
+    Raises:
+        ValueError: merges that were made to take hours.
     """
     ends: dict[int, set[int]] = {}
     starts: dict[int, set[int]] = {}
     pairs: set[tuple[int, int]] = set()
+    steps = 0
     merges = zip(vocabulary.left.tolist(), vocabulary.right.tolist(), vocabulary.product.tolist())
     # Shorter products first: by then, everything that a merge's sides are made of has been seen.
     for left, right, product in sorted(merges, key=lambda ids: len(vocabulary.tokens[ids[2]])):
         left_ends = ends.get(left, {left})
         right_starts = starts.get(right, {right})
+        steps += len(left_ends) * len(right_starts)
+        if steps > _MOST_STEPS:
+            raise ValueError(
+                f"The merges may bring together more than {_MOST_STEPS} pairs of symbols, as no "
+                f"learned ones do; reached at '{vocabulary.tokens[product]}'."
+            )
         pairs.update(itertools.product(left_ends, right_starts))
         ends.setdefault(product, {product}).update(ends.get(right, {right}))
         starts.setdefault(product, {product}).update(starts.get(left, {left}))

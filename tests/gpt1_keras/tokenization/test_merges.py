@@ -171,3 +171,12 @@ def test_in_a_graph_of_unknown_length():
     assert [vocabulary.tokens[id] for id in symbols] == ["aaa</w>", "a", "a</w>"]
     assert words.numpy().tolist() == [0, 1, 1]
     assert [part.shape for part in merge(*[tf.zeros([0], tf.int32)] * 2)] == [[0], [0]]
+
+
+def test_merges_that_were_made_to_take_hours():
+    """Each joins any number of a's with any number of b's: 100^4 / 4 pairs of their letters."""
+    runs = range(1, 101)
+    merges = [f"a {'a' * length}" for length in runs] + [f"{'b' * length} b" for length in runs]
+    merges += [f"{'a' * left} {'b' * right}" for left in runs for right in runs]
+    with pytest.raises(ValueError, match="more than 4194304 pairs of symbols, as no learned"):
+        Merger(make_vocabulary(merges))

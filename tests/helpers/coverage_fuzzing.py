@@ -1,0 +1,27 @@
+"""A pytest plugin: one of hypothesis's tests, searched by atheris, which is guided by coverage.
+
+`tests.coverage_fuzz` starts pytest with it, in a process for each test, which libFuzzer ends.
+"""
+
+import inspect
+import os
+
+import atheris
+import pytest
+
+OPTIONS = "LIBFUZZER_OPTIONS"  # the environment variable, separated by spaces
+
+# For all that is imported after it, as long as the process lives.
+atheris.instrument_imports(include=["gpt1_keras", "training", "serving"]).__enter__()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Searches the test instead of running it."""
+    test = pyfuncitem.obj
+    fixtures = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
+    inner = test.hypothesis.inner_test
+    test.hypothesis.inner_test = lambda **drawn: inner(**fixtures, **drawn)
+    test.__signature__ = inspect.Signature()  # so that hypothesis does not miss the fixtures
+    atheris.Setup(["atheris", *os.environ[OPTIONS].split(" ")], test.hypothesis.fuzz_one_input)
+    atheris.Fuzz()
