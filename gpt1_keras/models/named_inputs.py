@@ -1,4 +1,4 @@
-"""NamedInputs, a functional model whose inputs are told apart by their names alone."""
+"""NamedInputs, a functional model whose arguments and inputs are told apart by their names."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,13 +11,20 @@ else:
 
 
 class NamedInputs(Model):
-    """Mixed into a functional model: checks the names of what it is called with.
+    """Mixed into a functional model: checks the names of what it is made and called with.
 
     Keras reads a dict of other names as the inputs in the alphabetic order of those names, with a
     warning: a mask would be read as token ids.
     """
 
     optional_inputs: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, **kwargs: Any) -> None:
+        # Keras takes any argument, so that a misspelt one would change nothing, without a word.
+        known = {"inputs", "outputs", "name", "trainable", "dtype", "compile"}
+        if unknown := sorted(set(kwargs) - known):
+            raise TypeError(f"{type(self).__name__} has no argument {', '.join(unknown)}.")
+        super().__init__(**kwargs)
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         return super().__call__(self._by_name(inputs), *args, **kwargs)

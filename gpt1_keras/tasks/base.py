@@ -59,14 +59,6 @@ class RawTextTask(NamedInputs, RawTextTrainer):
     score_range = property(attrgetter("task_head.score_range"), doc="Of regression, or None.")
     activation = property(attrgetter("task_head.activation"), doc="The function on the logits.")
 
-    def __init__(self, **kwargs: Any) -> None:
-        # Keras takes any argument, so that a misspelt one would change nothing, without a word.
-        if unknown := sorted(
-            set(kwargs) - {"inputs", "outputs", "name", "trainable", "dtype", "compile"}
-        ):
-            raise TypeError(f"{type(self).__name__} has no argument {', '.join(unknown)}.")
-        super().__init__(**kwargs)
-
     @property
     def tokenizer(self) -> Any:
         """The preprocessor's tokenizer; None without one."""

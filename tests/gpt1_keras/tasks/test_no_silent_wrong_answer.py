@@ -153,3 +153,15 @@ def test_weights_in_bfloat16_are_hardly_trained(tiny_tokenizer):
     classifier.compile(run_eagerly=True)
     with pytest.warns(UserWarning, match="mixed_bfloat16"):
         classifier.fit(TEXTS[:2], [0, 1], verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("cls", "sizes"),
+    [(gpt1_keras.GPT1Backbone, (10, 1, 2, 16, 32, 8)), (gpt1_keras.LSTMBackbone, (10, 16, 8))],
+)
+def test_misspelt_arguments(cls, sizes):
+    """Keras, and so KerasHub's backbones, take any."""
+    with pytest.raises(TypeError, match=f"{cls.__name__} has no argument max_length"):
+        cls(*sizes, max_length=64)
+    with pytest.raises(TypeError, match="GPT1TextClassifier has no argument class_name"):
+        gpt1_keras.GPT1TextClassifier(cls(*sizes), 2, class_name=["a", "b"])
