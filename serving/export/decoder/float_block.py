@@ -1,0 +1,60 @@
+"""A block in the float dtype of its model, in the forms that TensorFlow's graph optimizer fuses.
+
+On processors where oneDNN is on, a product takes its bias, GELU or residual along, as long as it is
+of two dimensions and feeds `tf.nn.bias_add` directly.
+"""
+
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from gpt1_keras.models.transformer_block import TransformerBlock
+
+
+class FloatBlock:
+    """A `ServedBlock` in float32 or bfloat16.
+
+    Args:
+        block: of a `GPT1Backbone`, whose variables are read; LoRA's part is added to its kernels.
+    """
+
+    row_sizes: Sequence[int] | None = None
+
+    def __init__(self, block: TransformerBlock) -> None:
+        self.num_heads = block.num_heads
+        self._block = block
+
+    def query_key_value(self, x: tf.Tensor) -> tf.Tensor:
+        return _dense(self._block.attention.qkv, x)
+
+    def finish(self, attended: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        block = self._block
+        x = x + _dense(block.attention.output_projection, attended)
+        x = layer_norm(block.attention_norm, x)
+        hidden = tf.nn.gelu(_dense(block.expand, x), approximate=True)
+        return layer_norm(block.feedforward_norm, x + _dense(block.contract, hidden))
+
+
+def _dense(layer: keras.layers.Dense, x: tf.Tensor) -> tf.Tensor:
+    kernel, bias = (ops.cast(weight, x.dtype) for weight in (layer.kernel, layer.bias))
+    return tf.nn.bias_add(tf.matmul(x, kernel), bias)
+
+
+def layer_norm(layer: keras.layers.LayerNormalization, x: tf.Tensor) -> tf.Tensor:
+    """Layer normalisation of rows, float `[rows, width]`."""
+    rows, width = tf.shape(x)[0], x.shape[1]
+    nothing = tf.zeros([0], tf.float32)
+    normal = tf.raw_ops.FusedBatchNormV3(
+        x=tf.reshape(x, [1, rows, width, 1]),
+        scale=tf.fill([rows], 1.0),
+        offset=tf.fill([rows], 0.0),
+        mean=nothing,
+        variance=nothing,
+        epsilon=layer.epsilon,
+        data_format="NCHW",
+        is_training=True,
+    ).y
+    gamma, beta = (ops.cast(weight, x.dtype) for weight in (layer.gamma, layer.beta))
+    return tf.reshape(normal, [rows, width]) * gamma + beta
