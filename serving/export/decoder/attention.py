@@ -15,7 +15,7 @@ def attend(
     num_heads: int,
     packing: Packing,
     branches: tf.Tensor | None = None,
-    asked: tf.Tensor | None = None,
+    asked: tuple[tf.Tensor, tf.Tensor] | None = None,
     padding: int | tf.Tensor = 0,
 ) -> tf.Tensor:
     """Attends to the same and all earlier tokens of the same sequence.
@@ -26,8 +26,8 @@ def attend(
         packing: where the rows' tokens are.
         branches: optional int32 `[rows]`, for branches after a shared prefix; see
             `gpt1_keras.models.attention_scores`.
-        asked: optional int32 `[batch, n]`, the indices, in their sequences, of the only tokens to
-            return outputs for; sequences as `packing` orders them.
+        asked: optional int32 `[batch, n]` each, the indices, in their sequences, of the only
+            tokens to return outputs for, and their rows; sequences as `packing` orders them.
         padding: how many rows to append.
 
     Returns:
@@ -45,8 +45,7 @@ def attend(
 
     def attend_asked(group: tf.Tensor) -> tf.Tensor:
         rows, of_group = packing.rows_of(group), packing.sequences_of(group)
-        columns = asked[of_group]
-        asked_rows = packing.starts[of_group, tf.newaxis] + columns
+        columns, asked_rows = (each[of_group] for each in asked)
         _, key, value = _split_heads(tf.gather(qkv, rows), num_heads)
         query, *_ = _split_heads(tf.gather(qkv, asked_rows), num_heads)
         is_visible = tf.range(tf.shape(rows)[1]) <= columns[:, :, tf.newaxis]

@@ -56,9 +56,12 @@ class PackedDecoder:
             float `[batch, n, hidden_dim]`.
         """
         asked = tf.maximum(indices, 0)
+        features = [each for each in (token_ids, positions, branches) if each is not None]
         # What comes after the last of them is not seen.
-        packing = Packing(tf.reduce_max(asked, axis=1) + 1, self._buckets)
+        packing = Packing(features, tf.reduce_max(asked, axis=1) + 1, self._buckets)
         asked = tf.gather(asked, packing.order)
+        sequences = tf.range(tf.shape(asked)[0])[:, tf.newaxis]
+        asked_rows = packing.row_of(tf.broadcast_to(sequences, tf.shape(asked)), asked)
         index = tf.gather(packing.order, packing.sequences) * tf.shape(token_ids)[1]
         index += packing.columns
 
@@ -75,9 +78,9 @@ class PackedDecoder:
             x = block.finish(attend(qkv, block.num_heads, packing, of_rows, None, padding), x)
         block, padding = self._blocks[-1], self._padding(tf.size(asked))
         qkv = block.query_key_value(x)
-        attended = attend(qkv, block.num_heads, packing, of_rows, asked, padding)
-        asked_rows = tf.reshape(packing.starts[:, tf.newaxis] + asked, [-1])
-        x = block.finish(attended, tf.gather(x, tf.pad(asked_rows, [[0, padding]])))
+        attended = attend(qkv, block.num_heads, packing, of_rows, (asked, asked_rows), padding)
+        rows = tf.pad(tf.reshape(asked_rows, [-1]), [[0, padding]])
+        x = block.finish(attended, tf.gather(x, rows))
         shape = tf.concat([tf.shape(asked), [x.shape[1]]], axis=0)
         states = tf.reshape(x[: tf.size(asked)], shape)
         return tf.gather(states, tf.math.invert_permutation(packing.order))
