@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from grpc import StatusCode
 
-from serving.export.batching import Batching
+from serving.export.batching import Batching, merged
 from serving.export.exporter import signatures_of
 from serving.server.models.servable import Servable, ServingError
 
@@ -102,6 +102,32 @@ def test_many_clients_with_requests_of_any_size(plain, greedy):
         found = list(pool.map(lambda texts: ask(greedy, texts), requests))
     for texts, answers in zip(requests, found):
         assert_same(answers, ask(plain, texts))
+
+
+@pytest.mark.parametrize(
+    ("columns", "count"),
+    [
+        ([["a", "b", "a", "", "a", ""]], 3),
+        ([["a b", "a", "a b", "1 a"], ["c", "b c", "c", ""]], 3),  # the first two, joined, are one
+        ([["1 1", "1", ""], ["1", "1 1", "1 1 1"]], 3),
+        ([[], []], 0),
+    ],
+)
+def test_repeated_examples_are_computed_once(columns, count):
+    names = ["first", "second"][: len(columns)]
+
+    def spell(**strings):
+        rows = tf.stack(list(strings.values()), axis=1)
+        spelled = tf.strings.reduce_join(rows, axis=1, separator="|")
+        return {"spelled": spelled, "count": tf.fill(tf.shape(spelled), tf.size(spelled))}
+
+    call = merged(spell, names, Batching(8))
+    texts = {name: tf.constant(column, tf.string) for name, column in zip(names, columns)}
+    found = tf.function(call, autograph=False)(**texts)
+    assert found["spelled"].numpy().tolist() == [
+        "|".join(row).encode() for row in zip(*columns, strict=True)
+    ]
+    assert found["count"].numpy().tolist() == [count] * len(columns[0])
 
 
 def test_requests_are_merged_over_signatures(plain, patient):
