@@ -23,7 +23,7 @@ LENGTHS = [1, CONTEXT, 3, 16, 17, 39, 5, 16, 17, 17]
 def backbone():
     """Its embeddings are small, so that epsilon counts in the first layer normalisation."""
     keras.utils.set_random_seed(0)
-    made = gpt1_keras.GPT1Backbone(50, 2, 2, 32, 64, CONTEXT)
+    made = gpt1_keras.GPT1Backbone(50, 2, 2, 32, 128, CONTEXT)
     random = np.random.default_rng(0)
     for block in made.blocks:
         for weight in block.weights:
@@ -158,7 +158,7 @@ def test_rows_are_padded_to_a_blocks_sizes(backbone, sequences, count):
 
 def test_lora_is_added(sequences):
     keras.utils.set_random_seed(0)
-    backbone = gpt1_keras.GPT1Backbone(50, 2, 2, 32, 64, CONTEXT)
+    backbone = gpt1_keras.GPT1Backbone(50, 2, 2, 32, 128, CONTEXT)
     ids, lengths = sequences
     before = np.array(backbone.states_at(ids, lengths[:, None] - 1))
     backbone.enable_lora(2)
