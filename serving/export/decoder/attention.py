@@ -42,10 +42,10 @@ class PackedAttention:
         Returns:
             float `[rows + padding, hidden_dim]`.
         """
-        width, qkv = qkv.shape[1] // 3, _by_head(qkv, num_heads)
+        width = qkv.shape[1] // 3
 
         def attend(group: tf.Tensor) -> list[tf.Tensor]:
-            query, key, value = _heads_first(tf.gather(qkv, self._rows.read(group)))
+            query, key, value = split_heads(tf.gather(qkv, self._rows.read(group)), num_heads)
             found = attention(query, key, value, self._visible.read(group))
             return [tf.gather(tf.reshape(found, [-1, width]), self._slots.read(group))]
 
@@ -69,7 +69,7 @@ class PackedAttention:
         Returns:
             float `[batch * n + padding, hidden_dim]`.
         """
-        width, qkv = qkv.shape[1] // 3, _by_head(qkv, num_heads)
+        width = qkv.shape[1] // 3
 
         def attend(group: tf.Tensor) -> list[tf.Tensor]:
             of_group, rows = self._packing.sequences_of(group), self._rows.read(group)
@@ -78,8 +78,8 @@ class PackedAttention:
                 of_keys = tf.gather(self._branches, rows)[:, tf.newaxis]
                 of_queries = tf.gather(self._branches, asked_rows[of_group])[:, :, tf.newaxis]
                 is_visible &= (of_keys == 0) | (of_keys == of_queries)
-            _, key, value = _heads_first(tf.gather(qkv, rows))
-            query, *_ = _heads_first(tf.gather(qkv, asked_rows[of_group]))
+            _, key, value = split_heads(tf.gather(qkv, rows), num_heads)
+            query, *_ = split_heads(tf.gather(qkv, asked_rows[of_group]), num_heads)
             found = attention(query, key, value, is_visible[:, tf.newaxis])
             return [tf.reshape(found, [-1, width])]
 
@@ -104,13 +104,10 @@ class PackedAttention:
         return _map(of_group, count, [tf.TensorSpec([None, width], dtype)], [last])[0].concat()
 
 
-def _by_head(qkv: tf.Tensor, num_heads: int) -> tf.Tensor:
-    """`[rows, 3 * hidden_dim]` to `[rows, 3, heads, head_dim]`."""
-    return tf.reshape(qkv, [-1, 3, num_heads, qkv.shape[1] // (3 * num_heads)])
-
-
-def _heads_first(qkv: tf.Tensor) -> list[tf.Tensor]:
-    """`[n, length, 3, heads, head_dim]` to three of `[n, heads, length, head_dim]`."""
+def split_heads(qkv: tf.Tensor, num_heads: int) -> list[tf.Tensor]:
+    """`[n, length, 3 * hidden_dim]` to query, key, value: `[n, heads, length, head_dim]`."""
+    shape, head_dim = tf.shape(qkv), qkv.shape[-1] // (3 * num_heads)
+    qkv = tf.reshape(qkv, [shape[0], shape[1], 3, num_heads, head_dim])
     return tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))
 
 
