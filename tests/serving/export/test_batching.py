@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from grpc import StatusCode
 
+import gpt1_keras
 from serving.export.batching import Batching, merged
 from serving.export.exporter import signatures_of
 from serving.server.models.servable import Servable, ServingError
@@ -128,6 +129,23 @@ def test_repeated_examples_are_computed_once(columns, count):
         "|".join(row).encode() for row in zip(*columns, strict=True)
     ]
     assert found["count"].numpy().tolist() == [count] * len(columns[0])
+
+
+def test_a_task_that_only_keras_computes(exported_classifier, plain):
+    """It goes bucket by bucket."""
+
+    class OtherClassifier(gpt1_keras.GPT1TextClassifier):
+        def predict_outputs(self, inputs):
+            return super().predict_outputs(inputs)
+
+    model = exported_classifier("single").model
+    other = OtherClassifier(
+        model.backbone, class_names=model.class_names, preprocessor=model.preprocessor
+    )
+    other.head.set_weights(model.head.get_weights())
+    answer = signatures_of(other, Batching(4)).functions()["serving_default"]
+    found = {name: each.numpy() for name, each in answer(text=tf.constant(TEXTS)).items()}
+    assert_same(found, ask(plain, TEXTS))
 
 
 def test_requests_are_merged_over_signatures(plain, patient):
