@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -110,11 +111,17 @@ class RawTextTask(NamedInputs, RawTextTrainer):
         self.extract_dropout, self.head = head.dropout, head.linear
         self.dropout = head.dropout.rate
 
-    def predict_outputs(self, inputs: dict[str, Tensor]) -> Tensor:
+    def predict_outputs(
+        self, inputs: dict[str, Tensor], states_at: Callable[..., Tensor] | None = None
+    ) -> Tensor:
         """Returns the model's outputs in inference, computing only the hidden states they need.
+
+        A task may leave out `states_at`; its exports then compute the backbone as it is.
 
         Args:
             inputs: the model's inputs by name, as the preprocessor returns them.
+            states_at: computes hidden states in the place of the backbone's `states_at`, with the
+                same arguments.
         """
         raise NotImplementedError
 

@@ -1,5 +1,6 @@
 """GPT1MultipleChoice: the best of several choices."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -76,9 +77,11 @@ class GPT1MultipleChoice(RawTextTask, keras_hub.models.Task):
         outputs = ops.where(is_present, logits, ABSENT_CHOICE_LOGIT)
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
 
-    def predict_outputs(self, inputs: dict[str, Tensor]) -> Tensor:
+    def predict_outputs(
+        self, inputs: dict[str, Tensor], states_at: Callable[..., Tensor] | None = None
+    ) -> Tensor:
         names = ("token_ids", "extract_indices", "positions", "branches")
-        states = self.backbone.states_at(*(inputs[name] for name in names))
+        states = (states_at or self.backbone.states_at)(*(inputs[name] for name in names))
         logits = self.task_head.outputs(states)
         return ops.where(inputs["extract_indices"] >= 0, logits, ABSENT_CHOICE_LOGIT)
 

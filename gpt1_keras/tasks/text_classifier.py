@@ -86,7 +86,9 @@ class GPT1TextClassifier(RawTextTask, keras_hub.models.TextClassifier):
         outputs = head(last_token_states(hidden_states, padding_mask))
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
 
-    def predict_outputs(self, inputs: dict[str, Tensor]) -> Tensor:
+    def predict_outputs(
+        self, inputs: dict[str, Tensor], states_at: Callable[..., Tensor] | None = None
+    ) -> Tensor:
         last = last_token_index(inputs["padding_mask"])
-        states = self.backbone.states_at(inputs["token_ids"], last)
+        states = (states_at or self.backbone.states_at)(inputs["token_ids"], last)
         return self.task_head.outputs(states[:, 0])

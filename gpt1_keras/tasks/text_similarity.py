@@ -86,9 +86,13 @@ class GPT1TextSimilarity(RawTextTask, keras_hub.models.Task):
         outputs = head(_sum_of_orders(last_token_states(hidden_states, padding_mask)))
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
 
-    def predict_outputs(self, inputs: dict[str, Tensor]) -> Tensor:
-        last = last_token_index(_merge_orders(inputs["padding_mask"]))
-        states = self.backbone.states_at(_merge_orders(inputs["token_ids"]), last)
+    def predict_outputs(
+        self, inputs: dict[str, Tensor], states_at: Callable[..., Tensor] | None = None
+    ) -> Tensor:
+        token_ids, padding_mask = (
+            _merge_orders(inputs[name]) for name in ("token_ids", "padding_mask")
+        )
+        states = (states_at or self.backbone.states_at)(token_ids, last_token_index(padding_mask))
         return self.task_head.outputs(_sum_of_orders(states[:, 0]))
 
 

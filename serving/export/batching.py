@@ -53,18 +53,27 @@ def merged(
 ) -> Callable[..., dict[str, tf.Tensor]]:
     """Makes a function that runs on the examples of many calls at once.
 
+    Examples whose strings are all the same are computed once.
+
     Args:
-        function: from named strings `[batch]` to tensors `[batch, ...]`. An error in it fails all
-            calls that are merged, so its arguments have to be checked before.
+        function: from named strings `[batch]` to tensors `[batch, ...]`, whose examples do not
+            depend on each other. An error in it fails all calls that are merged, so its arguments
+            have to be checked before.
         names: of the strings.
         batching: how calls are merged.
 
     Returns:
         A function of the same strings, for graphs. All its calls share one queue.
     """
-    computation = tf.function(
-        lambda *strings: function(**dict(zip(names, strings))), autograph=False, jit_compile=False
-    ).get_concrete_function(*(tf.TensorSpec([None], tf.string, name) for name in names))
+
+    def compute(*strings: tf.Tensor) -> dict[str, tf.Tensor]:
+        number, first = _distinct(strings)
+        outputs = function(**{n: tf.gather(each, first) for n, each in zip(names, strings)})
+        return {name: tf.gather(output, number) for name, output in outputs.items()}
+
+    computation = tf.function(compute, autograph=False, jit_compile=False).get_concrete_function(
+        *(tf.TensorSpec([None], tf.string, name) for name in names)
+    )
     # In one process of Python, queues of the same name are one, whatever model they belong to.
     shared_name = f"batching_{uuid.uuid4().hex}"
 
@@ -89,6 +98,17 @@ def merged(
         return tf.nest.pack_sequence_as(computation.structured_outputs, outputs)
 
     return call
+
+
+def _distinct(strings: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    """The number of each example among the distinct ones, and where each of those is first."""
+    joined = strings[0]
+    if len(strings) > 1:  # before their lengths, "a b" and "c" would be "a" and "b c"
+        lengths = [tf.strings.as_string(tf.strings.length(each)) for each in strings]
+        joined = tf.strings.join([*lengths, *strings], separator=" ")
+    distinct, number = tf.unique(joined)
+    where = tf.range(tf.size(joined))
+    return number, tf.math.unsorted_segment_min(where, number, tf.size(distinct))
 
 
 def _shaped(output: tf.Tensor, known: tf.Tensor) -> tf.Tensor:

@@ -8,6 +8,7 @@ import tensorflow as tf
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.input_transformations import segment_limit
 from serving.export.batching import Batching
+from serving.export.decoder.base import ServedBlock
 from serving.export.signatures import Condition, at_most, checked, in_range, same_shapes, words
 from serving.export.task_signatures import TaskSignatures, Tensors
 from serving.layout import CLASSIFY
@@ -15,7 +16,7 @@ from serving.layout import CLASSIFY
 # An example with all its choices is at most as long as so many sequences: attention's memory grows
 # with the square of it.
 _MAX_SEQUENCES = 8
-_LENGTHS = "lengths"  # the name of the packed choices' lengths
+_LENGTHS = "lengths"  # the name of the joined choices' lengths
 
 
 class ChoiceSignatures(TaskSignatures):
@@ -28,9 +29,13 @@ class ChoiceSignatures(TaskSignatures):
     """
 
     def __init__(
-        self, model: RawTextTask, batching: Batching | None = None, int8: bool = False
+        self,
+        model: RawTextTask,
+        batching: Batching | None = None,
+        int8: bool = False,
+        blocks: Sequence[ServedBlock] | None = None,
     ) -> None:
-        super().__init__(model, batching, int8)
+        super().__init__(model, batching, int8, blocks)
         self._field = self._preprocessor.fields[-1]
 
     def bucket_lengths(self) -> list[int]:
@@ -116,10 +121,10 @@ class ChoiceSignatures(TaskSignatures):
         )
         return {**texts, self._field: choices.with_values(values[self._field])}
 
-    def _packed_names(self) -> Sequence[str]:
+    def _joined_names(self) -> Sequence[str]:
         return (*self._preprocessor.fields, _LENGTHS)
 
-    def _packed(self, texts: Tensors) -> Tensors:
+    def _join(self, texts: Tensors) -> Tensors:
         """Texts whose choices are one string for each example, and the choices' lengths in bytes.
 
         Tensors of requests that are merged may only differ in their batch.
@@ -132,11 +137,11 @@ class ChoiceSignatures(TaskSignatures):
             _LENGTHS: tf.strings.reduce_join(lengths, axis=-1, separator=" "),
         }
 
-    def _unpacked(self, **packed: tf.Tensor) -> Tensors:
-        lengths = tf.strings.split(packed.pop(_LENGTHS))
+    def _split(self, **joined: tf.Tensor) -> Tensors:
+        lengths = tf.strings.split(joined.pop(_LENGTHS))
         lengths = lengths.with_values(tf.strings.to_number(lengths.values, tf.int32))
-        joined = tf.gather(packed[self._field], lengths.value_rowids())
+        of_example = tf.gather(joined[self._field], lengths.value_rowids())
         starts = tf.cumsum(lengths.values, exclusive=True)
         starts -= tf.gather(starts, tf.gather(lengths.row_splits, lengths.value_rowids()))
-        choices = tf.strings.substr(joined, starts, lengths.values)
-        return {**packed, self._field: lengths.with_values(choices)}
+        choices = tf.strings.substr(of_example, starts, lengths.values)
+        return {**joined, self._field: lengths.with_values(choices)}

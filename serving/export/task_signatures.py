@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
 from serving.export.batching import Batching, by_bucket, merged
+from serving.export.decoder.base import ServedBlock
+from serving.export.decoder.packed_decoder import packed_outputs
 from serving.export.signatures import (
     ConcreteFunction,
     Condition,
@@ -44,16 +46,25 @@ class TaskSignatures(Signatures):
         batching: if given, texts of many requests are answered together, those of
             `serving_default` and of `tf.Example`s alike.
         int8: whether to store matrices in 8 bits; the model's own are rounded.
+        blocks: the backbone's blocks, as they are to be computed; in its own dtype by default.
     """
 
     def __init__(
-        self, model: RawTextTask, batching: Batching | None = None, int8: bool = False
+        self,
+        model: RawTextTask,
+        batching: Batching | None = None,
+        int8: bool = False,
+        blocks: Sequence[ServedBlock] | None = None,
     ) -> None:
         super().__init__(model, model.preprocessor.sequence_length, int8)
-        self._set_untracked(  # traced once, whichever signatures use them
+        packed = packed_outputs(model, self.bucket_lengths(), blocks)
+        self._set_untracked(
+            _predict_outputs=packed or model.predict_outputs,
+            # Traced once, whichever signatures use them.
             _tokenize=tf.function(self._tokenize, autograph=False),
             _predict_tokens=tf.function(self._predict_tokens, autograph=False),
         )
+        self._pads = packed is None
         self._preprocessor = model.preprocessor
         self._batching = batching
 
@@ -98,7 +109,9 @@ class TaskSignatures(Signatures):
         examples = {EXAMPLES_INPUT: tf.TensorSpec([None], tf.string, EXAMPLES_INPUT)}
         self._answer = self._predict_texts
         if self._batching:
-            from_tokens = compiled(self._predict_tokens, tokens)
+            from_tokens = self._predict_tokens
+            if self._pads:
+                from_tokens = self._by_bucket(compiled(from_tokens, tokens))
             self._answer = self._merged(from_tokens, self._batching)
         return {
             DEFAULT_SIGNATURE: compiled(self._predict, texts),
@@ -120,29 +133,38 @@ class TaskSignatures(Signatures):
         truncated = inputs.pop("truncated")
         return {**self._predict_tokens(**inputs), "truncated": truncated}
 
-    def _merged(self, from_tokens: ConcreteFunction, batching: Batching) -> Callable[..., Tensors]:
-        """As `_predict_texts`, for the texts of many requests, by bucket."""
+    def _by_bucket(self, from_tokens: ConcreteFunction) -> Callable[..., Tensors]:
+        """As `_predict_tokens`, which is compiled, a bucket at a time."""
 
-        def predict(**texts: Any) -> Tensors:
-            inputs = self._tokenize(**self._unpacked(**texts))
-            truncated = inputs.pop("truncated")
+        def predict(**inputs: tf.Tensor) -> Tensors:
             num_tokens = self._preprocessor.count_tokens(inputs)
-            outputs = by_bucket(from_tokens, inputs, num_tokens, self.bucket_lengths())
-            return {**outputs, "truncated": truncated}
+            return by_bucket(from_tokens, inputs, num_tokens, self.bucket_lengths())
 
-        call = merged(predict, self._packed_names(), batching)
-        return lambda **texts: call(**self._packed(texts))
+        return predict
 
-    def _packed_names(self) -> Sequence[str]:
+    def _merged(
+        self, from_tokens: Callable[..., Tensors], batching: Batching
+    ) -> Callable[..., Tensors]:
+        """As `_predict_texts`, for the texts of many requests."""
+
+        def predict(**joined: tf.Tensor) -> Tensors:
+            inputs = self._tokenize(**self._split(**joined))
+            truncated = inputs.pop("truncated")
+            return {**from_tokens(**inputs), "truncated": truncated}
+
+        call = merged(predict, self._joined_names(), batching)
+        return lambda **texts: call(**self._join(texts))
+
+    def _joined_names(self) -> Sequence[str]:
         return self._preprocessor.fields
 
-    def _packed(self, texts: Tensors) -> Tensors:
+    def _join(self, texts: Tensors) -> Tensors:
         """The part of a request that is merged with others: strings `[batch]` by name."""
         return texts
 
-    def _unpacked(self, **packed: tf.Tensor) -> Tensors:
-        """The texts that `_packed` packed."""
-        return packed
+    def _split(self, **joined: tf.Tensor) -> Tensors:
+        """The texts that `_join` joined."""
+        return joined
 
     def _tokenize(self, **texts: Any) -> Tensors:
         tensors = self._preprocessor.as_tensors(texts)
@@ -153,7 +175,7 @@ class TaskSignatures(Signatures):
         return self._predict_tokens(**checked(inputs, *self.token_conditions(inputs)))
 
     def _predict_tokens(self, **inputs: tf.Tensor) -> Tensors:
-        outputs = self.outputs(self._model.predict_outputs(inputs))
+        outputs = self.outputs(self._predict_outputs(inputs))
         return {**outputs, "num_tokens": self._preprocessor.count_tokens(inputs)}
 
     def _parse(self, examples: tf.Tensor) -> Mapping[str, Any]:
@@ -171,9 +193,13 @@ class ClassSignatures(TaskSignatures):
     """Of tasks with classes: `label`, string `[batch]`; `scores`, float `[batch, classes]`."""
 
     def __init__(
-        self, model: RawTextTask, batching: Batching | None = None, int8: bool = False
+        self,
+        model: RawTextTask,
+        batching: Batching | None = None,
+        int8: bool = False,
+        blocks: Sequence[ServedBlock] | None = None,
     ) -> None:
-        super().__init__(model, batching, int8)
+        super().__init__(model, batching, int8, blocks)
         self._class_names = tf.constant(model.class_names)
 
     def outputs(self, answers: tf.Tensor) -> Tensors:
@@ -207,11 +233,14 @@ class ScoreSignatures(TaskSignatures):
 
 
 def class_or_score_signatures(
-    model: RawTextTask, batching: Batching | None = None, int8: bool = False
+    model: RawTextTask,
+    batching: Batching | None = None,
+    int8: bool = False,
+    blocks: Sequence[ServedBlock] | None = None,
 ) -> TaskSignatures:
     """Returns the signatures of a task whose answer is a class, or a number.
 
     A number is a score in a range, or what the head of a single class returns.
     """
     signatures = ScoreSignatures if model.class_names is None else ClassSignatures
-    return signatures(model, batching, int8)
+    return signatures(model, batching, int8, blocks)

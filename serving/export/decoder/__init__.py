@@ -1,0 +1,1 @@
+"""The backbone of an export: real tokens as the rows of one matrix."""

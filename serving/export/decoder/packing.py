@@ -1,0 +1,91 @@
+"""Where the tokens of sequences are, as the rows of one matrix and in attention."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from serving.export.decoder.prefixes import find_owners
+
+
+class Packing:
+    """The tokens of sequences as rows: sequence after sequence, from short to long.
+
+    A token that comes after the same tokens in an earlier sequence has the row that it has there.
+
+    For attention, sequences are padded. Those of one bucket are a *group*, which is computed
+    together; a *slot* is a place for a token in a group, or for padding.
+
+    Args:
+        features: int32 `[batch, length]` each, the numbers that each token is embedded and masked
+            by.
+        lengths: int32 `[batch]`, of the sequences, at least 1.
+        buckets: ascending lengths that groups are padded to; the sequences beyond the last are a
+            group, too, which is padded to its longest.
+
+    Attributes:
+        order: int32 `[batch]`, the sequences from short to long. All else numbers them so.
+        sequences: int32 `[rows]`, the sequence of each row.
+        columns: int32 `[rows]`, the index of each row in its sequence.
+        num_groups: int32 scalar.
+    """
+
+    def __init__(
+        self, features: Sequence[tf.Tensor], lengths: tf.Tensor, buckets: Sequence[int]
+    ) -> None:
+        self.order = tf.argsort(lengths, stable=True)
+        lengths = tf.gather(lengths, self.order)
+        bucket = tf.searchsorted(tf.constant(buckets, tf.int32), lengths)
+        _, _, sizes = tf.unique_with_counts(bucket)
+        self.num_groups = tf.size(sizes)
+        longest = tf.maximum(tf.reduce_max(lengths), buckets[-1])
+        padded = tf.minimum(tf.gather([*buckets, tf.int32.max], bucket), longest)
+
+        self._owners = find_owners(tf.gather(tf.stack(features, axis=-1), self.order), lengths)
+        is_shared = self._owners != tf.range(tf.size(lengths))
+        shared = tf.reduce_sum(tf.cast(is_shared, tf.int32), axis=0)
+        ends, slot_ends = tf.cumsum(lengths - shared), tf.cumsum(padded)
+        self._starts, slot_starts = ends - lengths, slot_ends - padded
+        self.sequences, self.columns = _enumerate(shared, lengths)
+        sequence, column = _enumerate(tf.zeros_like(padded), padded)
+        # Padding repeats the last token, which comes after all that see it.
+        self._row_of_slot = self.row_of(
+            sequence, tf.minimum(column, tf.gather(lengths, sequence) - 1)
+        )
+        self._slot_of_row = tf.gather(slot_starts, self.sequences) + self.columns
+
+        self._splits = _with_zero(tf.cumsum(sizes))
+        self._row_splits = tf.gather(_with_zero(ends), self._splits)
+        self._slot_splits = tf.gather(_with_zero(slot_ends), self._splits)
+
+    def row_of(self, sequence: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
+        """The rows of tokens, by sequence and index in it; int32 of one shape."""
+        last = tf.shape(self._owners)[0] - 1
+        owner = tf.gather_nd(self._owners, tf.stack([tf.minimum(column, last), sequence], axis=-1))
+        return tf.gather(self._starts, owner) + column
+
+    def sequences_of(self, group: tf.Tensor) -> slice:
+        """The sequences of a group."""
+        return slice(self._splits[group], self._splits[group + 1])
+
+    def rows_of(self, group: tf.Tensor) -> tf.Tensor:
+        """The rows of a group's slots, int32 `[sequences, length]`."""
+        rows = self._row_of_slot[self._slot_splits[group] : self._slot_splits[group + 1]]
+        of_group = self.sequences_of(group)
+        return tf.reshape(rows, [of_group.stop - of_group.start, -1])
+
+    def slots_of(self, group: tf.Tensor) -> tf.Tensor:
+        """The slots of a group's rows, from 0 for its first, int32 `[rows]`."""
+        slots = self._slot_of_row[self._row_splits[group] : self._row_splits[group + 1]]
+        return slots - self._slot_splits[group]
+
+
+def _enumerate(starts: tf.Tensor, ends: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The sequence, and the index in it, of each token of sequences, between these indices."""
+    column = tf.range(tf.reduce_max(tf.concat([ends, [0]], axis=0)))
+    is_here = (column >= starts[:, tf.newaxis]) & (column < ends[:, tf.newaxis])
+    found = tf.cast(tf.where(is_here), tf.int32)
+    return found[:, 0], found[:, 1]
+
+
+def _with_zero(numbers: tf.Tensor) -> tf.Tensor:
+    return tf.concat([[0], numbers], axis=0)
