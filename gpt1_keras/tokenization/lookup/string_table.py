@@ -9,6 +9,7 @@ import numpy as np
 from gpt1_keras.lazy import tensorflow as tf
 
 _HASHES = 2**62
+_NOT_UTF8 = b"\xff"
 
 
 class StringTable:
@@ -31,16 +32,16 @@ class StringTable:
         order = np.argsort(hashes)
         if (np.diff(hashes[order]) == 0).any():
             raise ValueError(f"Two of the {len(encoded)} strings of a table have the same hash.")
-        # The last entry is found for hashes beyond all others.
+        # The last entry is found for hashes beyond all others; it equals no string.
         self._hashes = tf.constant([[*hashes[order], _HASHES]])
-        self._strings = tf.constant([*encoded[order], b""])
+        self._strings = tf.constant([*encoded[order], _NOT_UTF8])
         self._values = tf.concat([tf.gather(values, order), tf.zeros([1], values.dtype)], 0)
 
     def __call__(self, strings: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Looks up strings.
 
         Args:
-            strings: string `[n]`.
+            strings: string `[n]`, UTF-8.
 
         Returns:
             `(values, is_known)`: `[n]`, the value of each string, any value where there is none;
