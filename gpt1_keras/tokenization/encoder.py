@@ -6,7 +6,8 @@ import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
-from gpt1_keras.tokenization.lookup.ragged import join_rows, row_indices
+from gpt1_keras.tokenization.lookup.ragged import from_row_indices, join_rows, row_indices
+from gpt1_keras.tokenization.lookup.selection import call_if
 from gpt1_keras.tokenization.lookup.string_table import StringTable
 from gpt1_keras.tokenization.merges import Merger
 from gpt1_keras.tokenization.normalization import find_normalizer
@@ -38,8 +39,7 @@ class Encoder:
         words = [word.removesuffix(END_OF_WORD) for word in words if word != END_OF_WORD]
         ids = self._merge_words(tf.constant(words, tf.string)).to_list()
         whole = {word: ids[0] for word, ids in zip(words, ids) if len(ids) == 1}
-        self._whole_words = StringTable(list(whole))
-        self._whole_ids = tf.constant([*whole.values(), unknown])
+        self._whole_words = StringTable(list(whole), tf.constant(list(whole.values()), tf.int32))
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Encodes texts.
@@ -51,32 +51,38 @@ class Encoder:
             int32 `[batch, None]`.
         """
         chunks, words = self._normalizer.split(texts)
-        # Texts repeat their words, so each distinct word is encoded once.
-        distinct, indices = tf.unique(words.values)
-        ids = join_rows(self._encode_words(distinct), words.with_values(indices))
-        return join_rows(ids, chunks)
-
-    def _encode_words(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Encodes words, string `[words]`, to int32 `[words, None]`."""
-        index = self._whole_words(words)
-        is_whole = index >= 0
-        ids = tf.gather(self._whole_ids, tf.maximum(index, 0))
-
-        def merge() -> tuple[tf.Tensor, tf.Tensor]:
-            merged = self._merge_words(tf.boolean_mask(words, ~is_whole))
-            # The rows of `ids`, each of one id, followed by those of `merged`.
-            rows = tf.concat([tf.RaggedTensor.from_uniform_row_length(ids, 1), merged], 0)
-            merged_row = tf.size(ids) - 1 + tf.cumsum(tf.cast(~is_whole, tf.int32))
-            row = tf.where(is_whole, tf.range(tf.size(ids)), merged_row)
-            found = join_rows(rows, tf.RaggedTensor.from_uniform_row_length(row, 1))
-            return found.values, found.row_splits
-
-        values, splits = tf.cond(
-            tf.reduce_all(is_whole),
-            lambda: (ids, tf.range(tf.size(ids, tf.int64) + 1)),
-            merge,
+        ids, is_whole = self._whole_words(words.values)
+        return call_if(
+            ~tf.reduce_all(is_whole),
+            lambda: self._join_merged(chunks, words, ids, is_whole),
+            lambda: join_rows(words.with_values(ids), chunks),
         )
-        return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+
+    def _join_merged(
+        self, chunks: tf.RaggedTensor, words: tf.RaggedTensor, ids: tf.Tensor, is_whole: tf.Tensor
+    ) -> tf.RaggedTensor:
+        """Encodes texts some of whose words are not tokens as a whole.
+
+        Args:
+            chunks, words: as the normalization returned them.
+            ids, is_whole: int32 and bool, the token of each of the words, and whether it is one.
+
+        Returns:
+            int32 `[batch, None]`.
+        """
+        missing = tf.where(~is_whole)
+        distinct, indices = tf.unique(tf.gather_nd(words.values, missing))
+        merged = self._merge_words(distinct)
+        # A row of one id for each word, and then those of the merged words.
+        size = tf.size(ids, tf.int64)
+        rows = tf.RaggedTensor.from_row_splits(
+            tf.concat([ids, merged.values], 0),
+            tf.concat([tf.range(size), size + merged.row_splits], 0),
+            validate=False,
+        )
+        row = tf.range(tf.size(ids))
+        row = tf.tensor_scatter_nd_update(row, missing, tf.size(ids) + indices)
+        return join_rows(rows, join_rows(words.with_values(row), chunks))
 
     def _merge_words(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Encodes words letter by letter, by merging: string `[words]` to int32 `[words, None]`."""
@@ -85,6 +91,4 @@ class Encoder:
         is_final = tf.concat([rows[1:] != rows[:-1], [True]], 0)[: tf.size(rows)]
         symbols = tf.where(is_final, self._final(letters), self._inner(letters))
         symbols, rows = self._merge(symbols, rows)
-        return tf.RaggedTensor.from_value_rowids(
-            symbols, tf.cast(rows, tf.int64), nrows=words.nrows(), validate=False
-        )
+        return from_row_indices(symbols, rows, tf.cast(words.nrows(), tf.int32))

@@ -8,10 +8,9 @@ import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
+from gpt1_keras.tokenization.lookup.selection import call_if
 from gpt1_keras.tokenization.vocabulary import Vocabulary
 
-# The value of a pair that no merge joins now, but whose symbols a later merge may bring together.
-_LATER = ABSENT - 1
 # To find all pairs. The original merges, 40,000, take a quarter of a million.
 _MOST_STEPS = 2**22
 
@@ -20,23 +19,23 @@ class Merger:
     """Merges symbols in the order of the merges' ranks (Sennrich et al., 2016).
 
     In each round, the symbols fall into pieces that no merge will ever join, and every piece
-    merges the pairs of its lowest rank. So there are as many rounds as the hardest piece needs,
-    not as many as a long text uses merges.
+    merges the pairs of its lowest rank, and all others whose symbols no merge of a lower rank will
+    ever join to their neighbours. So there are as many rounds as the hardest piece needs, not as
+    many as a long text uses merges.
 
     Args:
         vocabulary: tokens and merges.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        ranks = {
-            pair: rank
-            for rank, pair in reversed(
-                list(enumerate(zip(vocabulary.left.tolist(), vocabulary.right.tolist())))
-            )
-        }
-        values = dict.fromkeys(_joinable(vocabulary), int(_LATER)) | ranks
-        left, right = np.array(list(values), np.int32).reshape(-1, 2).T
-        self._value = PairTable(left, right, list(values.values()))
+        merges = zip(vocabulary.left.tolist(), vocabulary.right.tolist())
+        ranks = {pair: rank for rank, pair in reversed(list(enumerate(merges)))}
+        bounds = _lowest_ranks(vocabulary)
+        left, right = np.array(list(bounds), np.int32).reshape(-1, 2).T
+        values = [(ranks.get(pair, ABSENT), bound) for pair, bound in bounds.items()]
+        # For each pair of symbols, its rank, and the lowest of those of all merges that may ever
+        # join the two, which other merges may have made part of longer symbols by then.
+        self._rank_and_bound = PairTable(left, right, np.array(values, np.int32).reshape(-1, 2))
         self._product = tf.constant(np.append(vocabulary.product, 0), tf.int32)
         self._is_ordered = vocabulary.merges_are_ordered
 
@@ -52,32 +51,38 @@ class Merger:
             `(symbols, words)` as above, merged.
         """
         return tf.while_loop(
-            lambda symbols, words, more: more,
-            lambda symbols, words, more: self._round(symbols, words),
-            [symbols, words, tf.size(symbols) > 1],
-            shape_invariants=[tf.TensorShape([None])] * 2 + [tf.TensorShape([])],
+            lambda symbols, words, rank, bound: tf.reduce_any(rank != ABSENT),
+            self._round,
+            [symbols, words, *self._rank_and_bound(symbols[:-1], symbols[1:])],
+            shape_invariants=[tf.TensorShape([None])] * 4,
         )[:2]
 
     def _round(
-        self, symbols: tf.Tensor, words: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Merges once in each piece: the new symbols and words, and whether any pair was merged."""
-        left, right = symbols[:-1], symbols[1:]
-        value = self._value(left, right)
-        piece = tf.cumsum(tf.cast(value == ABSENT, tf.int32))
-        lowest = tf.math.unsorted_segment_min(value, piece, tf.size(symbols))
-        hit = (value < _LATER) & (value == tf.gather(lowest, piece))
-        hit = self._without_conflicts(hit, piece)
-        product = tf.gather(self._product, tf.where(hit, value, 0))
-        symbols = tf.concat([tf.where(hit, product, left), symbols[-1:]], 0)
+        self, symbols: tf.Tensor, words: tf.Tensor, rank: tf.Tensor, bound: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Merges once: from symbols, words, and each pair's rank and bound to the same."""
+        hit = self._find_hits(rank, bound)
+        product = tf.gather(self._product, tf.where(hit, rank, 0))
+        symbols = tf.concat([tf.where(hit, product, symbols[:-1]), symbols[-1:]], 0)
         kept = tf.where(tf.concat([[True], ~hit], 0))[:, 0]
-        return tf.gather(symbols, kept), tf.gather(words, kept), tf.reduce_any(hit)
+        symbols = tf.gather(symbols, kept)
+        return (
+            symbols,
+            tf.gather(words, kept),
+            *self._rank_and_bound(symbols[:-1], symbols[1:]),
+        )
 
-    def _without_conflicts(self, hit: tf.Tensor, piece: tf.Tensor) -> tf.Tensor:
-        """Keeps the pairs that may be merged in the same round: bool `[n - 1]`."""
+    def _find_hits(self, rank: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+        """Which pairs to merge in this round: bool `[n - 1]`."""
+        piece = tf.cumsum(tf.cast(bound == ABSENT, tf.int32))
+        lowest = tf.math.unsorted_segment_min(rank, piece, tf.size(rank) + 1)
+        hit = (rank != ABSENT) & (rank == tf.gather(lowest, piece))
         if not self._is_ordered:  # a merge may bring up a lower rank than the round's
             return _first_of_each(hit, piece)
-        return tf.cond(tf.reduce_any(hit[1:] & hit[:-1]), lambda: _every_other(hit), lambda: hit)
+        overlap = tf.reduce_any(hit[1:] & hit[:-1])
+        hit = call_if(overlap, lambda: _every_other(hit), lambda: hit)
+        bound = tf.concat([[ABSENT], bound, [ABSENT]], 0)
+        return hit | (rank < tf.minimum(bound[:-2], bound[2:]))
 
 
 def _first_of_each(hit: tf.Tensor, piece: tf.Tensor) -> tf.Tensor:
@@ -97,8 +102,8 @@ def _every_other(hit: tf.Tensor) -> tf.Tensor:
     return hit & ((tf.range(tf.size(hit)) - tf.gather(start, run)) % 2 == 0)
 
 
-def _joinable(vocabulary: Vocabulary) -> set[tuple[int, int]]:
-    """The pairs of symbols that can be adjacent before some merge joins them.
+def _lowest_ranks(vocabulary: Vocabulary) -> dict[tuple[int, int], int]:
+    """The lowest rank of a merge that may ever join two adjacent symbols, for each such pair.
 
     They are, for every merge, the symbols that its left side may end in, each with those that its
     right side may start with. Any other pair of adjacent symbols stays apart for ever.
@@ -108,11 +113,13 @@ def _joinable(vocabulary: Vocabulary) -> set[tuple[int, int]]:
     """
     ends: dict[int, set[int]] = {}
     starts: dict[int, set[int]] = {}
-    pairs: set[tuple[int, int]] = set()
+    bounds: dict[tuple[int, int], int] = {}
     steps = 0
     merges = zip(vocabulary.left.tolist(), vocabulary.right.tolist(), vocabulary.product.tolist())
     # Shorter products first: by then, everything that a merge's sides are made of has been seen.
-    for left, right, product in sorted(merges, key=lambda ids: len(vocabulary.tokens[ids[2]])):
+    for rank, (left, right, product) in sorted(
+        enumerate(merges), key=lambda merge: len(vocabulary.tokens[merge[1][2]])
+    ):
         left_ends = ends.get(left, {left})
         right_starts = starts.get(right, {right})
         steps += len(left_ends) * len(right_starts)
@@ -121,7 +128,8 @@ def _joinable(vocabulary: Vocabulary) -> set[tuple[int, int]]:
                 f"The merges may bring together more than {_MOST_STEPS} pairs of symbols, as no "
                 f"learned ones do; reached at '{vocabulary.tokens[product]}'."
             )
-        pairs.update(itertools.product(left_ends, right_starts))
+        for pair in itertools.product(left_ends, right_starts):
+            bounds[pair] = min(rank, bounds.get(pair, rank))
         ends.setdefault(product, {product}).update(ends.get(right, {right}))
         starts.setdefault(product, {product}).update(starts.get(left, {left}))
-    return pairs
+    return bounds

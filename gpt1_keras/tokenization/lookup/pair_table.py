@@ -21,13 +21,13 @@ class PairTable:
     Args:
         left: int array `[pairs]`, the ids of the left symbols, not negative.
         right: int array `[pairs]`, the ids of the right symbols. No pair occurs twice.
-        values: int array `[pairs]`, values below `ABSENT`.
+        values: int array `[pairs]` or `[pairs, n]`, values below `ABSENT`.
     """
 
     def __init__(
         self, left: np.ndarray, right: np.ndarray, values: np.ndarray | Sequence[int]
     ) -> None:
-        rows = np.stack([left, right, values], -1).astype(np.int32)
+        rows = np.column_stack([left, right, values]).astype(np.int32)
         # A cuckoo table must be less than half full. An odd length also separates pairs of equal
         # symbols, whose products with the sum of two odd factors are all even.
         self._half = 5 * len(rows) // 4 | 1
@@ -36,7 +36,7 @@ class PairTable:
         while slots is None:
             self._factors = random.integers(1, 2**30, (2, 2, 1), np.int32) * 2 + 1
             slots = _assign_slots(self._slots(rows[:, 0], rows[:, 1]), 2 * self._half)
-        table = np.full((2 * self._half, 3), -1, np.int32)
+        table = np.full((2 * self._half, rows.shape[1]), -1, np.int32)
         table[slots >= 0] = rows[slots[slots >= 0]]
         self._rows = tf.constant(table)
 
@@ -45,7 +45,7 @@ class PairTable:
         mixed = left * self._factors[0] + right * self._factors[1]  # int32 products wrap around
         return mixed % self._half + np.array([[0], [self._half]], np.int32)
 
-    def __call__(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    def __call__(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor | list[tf.Tensor]:
         """Looks up pairs.
 
         Args:
@@ -53,12 +53,13 @@ class PairTable:
             right: int32 `[n]`, ids of right symbols.
 
         Returns:
-            int32 `[n]`: each pair's value, or `ABSENT`.
+            int32 `[n]`: each pair's value, or `ABSENT`; of several, a list.
         """
-        rows = tf.gather(self._rows, self._slots(left, right))  # (2, n, 3)
-        lefts, rights, values = tf.unstack(rows, axis=-1)
+        rows = tf.gather(self._rows, self._slots(left, right))  # (2, n, 2 + values)
+        lefts, rights, *columns = tf.unstack(rows, axis=-1)
         found = (lefts == left) & (rights == right)
-        return tf.reduce_min(tf.where(found, values, ABSENT), axis=0)
+        values = [tf.reduce_min(tf.where(found, column, ABSENT), axis=0) for column in columns]
+        return values[0] if len(values) == 1 else values
 
 
 def _assign_slots(ways: np.ndarray, size: int) -> np.ndarray | None:

@@ -28,6 +28,6 @@ class Normalizer(Protocol):
 
         Returns:
             `(chunks, words)`: int32 `[batch, None]`, the indices of each text's chunks; and string
-            `[chunks, None]`, the words of each chunk.
+            `[chunks, None]`, the words of each chunk, valid UTF-8 and none of them empty.
         """
         ...

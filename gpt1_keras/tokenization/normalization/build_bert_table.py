@@ -19,54 +19,56 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from gpt1_keras.cli import program
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
-from gpt1_keras.tokenization.normalization.bert import DROPPED, ISOLATED, LETTER, SPACE, TABLE_FILE
+from gpt1_keras.tokenization.normalization.bert import HANGUL, TABLE_FILE
 
-_SURROGATES = range(0xD800, 0xE000)  # never in a valid string
-_HANGUL = range(0xAC00, 0xD7A4)  # decomposed by arithmetic instead
+_SURROGATES = range(0xD800, 0xE000)  # never in a valid string, so dropped
 
 
 def build() -> dict[str, np.ndarray]:
     """Asks `tokenizers` about every code point.
 
     Returns:
-        dict of int32 arrays `[0x110000]`: `kind`, what the code point does to its word; `count`,
-        how many letters it becomes; `shift`, its first letter minus itself (differences repeat
-        from page to page, letters do not); `second` and `third`, its further letters or 0.
+        dict of `entries`, int32 `[0x110000]`, the index of each code point's replacement, or 0 if
+        it stays; `replacements`, the distinct ones, of which a space separates words; and
+        `isolated`, int32 `[ranges, 2]`, the first and last letters of the ranges of those letters
+        that are words by themselves. Hangul syllables, which decompose by arithmetic, stay.
     """
     normalizer, splitter = BertNormalizer(lowercase=True), BertPreTokenizer()
-    names = ("kind", "count", "shift", "second", "third")
-    table = {name: np.zeros(CODE_POINTS, np.int32) for name in names}
+    replacements = {"": 0}  # the first is not used
+    entries = np.zeros(CODE_POINTS, np.int32)
+    isolated: set[str] = set()
+    joined: set[str] = set()
     for code in range(CODE_POINTS):
-        if code in _SURROGATES:
+        if code in HANGUL:
             continue
         # What stands between two letters shows whether the code point joins or separates them.
-        text = normalizer.normalize_str(f"a{chr(code)}b")
+        text = "ab" if code in _SURROGATES else normalizer.normalize_str(f"a{chr(code)}b")
         words = [word for word, _ in splitter.pre_tokenize_str(text)]
-        if len(words) == 1:
-            letters = words[0][1:-1]
-            kind = LETTER if letters else DROPPED
-        else:
-            letters = "".join(words[1:-1])
-            kind = ISOLATED if letters else SPACE
-        if len(letters) > 3:
-            raise ValueError(f"U+{code:04X} becomes {len(letters)} letters; expected at most 3.")
-        table["kind"][code] = kind
-        # A space stays one letter, so that it can separate words before it is dropped.
-        table["count"][code] = 1 if kind == SPACE else len(letters)
-        if letters and code not in _HANGUL:
-            first, second, third = map(ord, letters.ljust(3, "\0"))
-            table["shift"][code] = first - code
-            table["second"][code], table["third"][code] = second, third
-    return table
+        letters = words[0][1:-1] if len(words) == 1 else "".join(words[1:-1])
+        (joined if len(words) == 1 else isolated).update(letters)
+        if len(words) > 1 and not letters:
+            letters = " "
+        if letters != chr(code):
+            key = letters or "\0"  # which no code point becomes
+            entries[code] = replacements.setdefault(key, len(replacements))
+    if both := isolated & joined:
+        raise ValueError(f"Letters both join words and stand alone: {sorted(both)}.")
+    codes = np.array(sorted(map(ord, isolated)))
+    gaps = np.flatnonzero(np.diff(codes) > 1)
+    first, last = codes[np.append(0, gaps + 1)], codes[np.append(gaps, len(codes) - 1)]
+    return {
+        "entries": entries,
+        "replacements": np.array([key.replace("\0", "") for key in replacements]),
+        "isolated": np.stack([first, last], -1).astype(np.int32),
+    }
 
 
 @program("gpt1_keras.tokenization.normalization.build_bert_table")
 def main() -> None:
     """Rebuild bert_table.npz from the installed `tokenizers`."""
     path = os.path.join(os.path.dirname(__file__), TABLE_FILE)
-    arrays: dict[str, Any] = {}
-    for name, values in build().items():
-        arrays[f"{name}_pages"], arrays[f"{name}_page_of"] = CodePointTable.compress(values)
+    arrays: dict[str, Any] = build()
+    arrays["pages"], arrays["page_of"] = CodePointTable.compress(arrays.pop("entries"))
     with atomic_path(path) as temporary:
         np.savez_compressed(temporary, **arrays)
     print(f"{path}: {os.path.getsize(path):,} bytes")

@@ -213,6 +213,16 @@ def test_ten_megabytes_of_books(original_tokenizer, reference, books_dir):
     assert_same_ids(original_tokenizer, reference, book_lines(books_dir, 10_000_000))
 
 
+def test_random_plain_text(original_tokenizer, reference):
+    """Which takes its own path, with other texts beside it in the same batch."""
+    random = np.random.default_rng(6)
+    plain = np.array([*range(0x20, 0x7F), *b"\t\n\r", *b" etaoin" * 9], np.uint8)
+    texts = [random.choice(plain, size).tobytes() for size in random.integers(0, 41, 20_000)]
+    texts[::7] = [text + b"\xc3\xa9" for text in texts[::7]]
+    texts[::11] = [b"\x0b" + text + b"\x1c\xff." for text in texts[::11]]
+    assert_same_ids(original_tokenizer, reference, texts)
+
+
 def test_random_unicode(original_tokenizer, reference):
     random = np.random.default_rng(0)
     texts = random_texts(random, random.integers(0, 41, 100_000))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
+from gpt1_keras.tokenization.lookup.code_point_map import CodePointMap
 from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
+from gpt1_keras.tokenization.lookup.selection import is_ascii, update_where
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
-from gpt1_keras.tokenization.normalization.original.selection import is_ascii, update_where
 
 # Hangul syllables compose by arithmetic (The Unicode Standard, section 3.12).
 _SYLLABLE, _LEAD, _VOWEL, _TRAIL = 0xAC00, 0x1100, 0x1161, 0x11A7
@@ -26,7 +24,7 @@ class CharacterRepair:
 
     def __init__(self) -> None:
         tables = load_resources()
-        self._replace = CodePointMap(tables["characters"])
+        self._replace = CodePointMap.from_mapping(tables["characters"])
         pairs = np.array([[ord(c) for c in pair] for pair in tables["compositions"]], np.int32)
         composed = [ord(c) for c in tables["compositions"].values()]
         self._composed = PairTable(pairs[:, 0], pairs[:, 1], composed)
@@ -60,38 +58,6 @@ class CharacterRepair:
         kept = tf.concat([[True], ~hit], 0)[: tf.size(codes)]
         before = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)
         return tf.boolean_mask(codes, kept), tf.gather(before, splits), tf.reduce_any(hit)
-
-
-class CodePointMap:
-    """Replaces code points by any number of code points.
-
-    Args:
-        replacements: from a string of one code point to its replacement.
-    """
-
-    def __init__(self, replacements: Mapping[str, str]) -> None:
-        entry = np.zeros(CODE_POINTS, np.int32)
-        entry[[ord(each) for each in replacements]] = 1 + np.arange(len(replacements))
-        counts = np.array([1, *map(len, replacements.values())], np.int32)
-        self._entry = CodePointTable(*CodePointTable.compress(entry))
-        self._counts = tf.constant(counts)
-        self._starts = tf.constant(np.cumsum(counts) - counts, tf.int32)
-        letters = "\0" + "".join(replacements.values())
-        self._letters = tf.constant([ord(letter) for letter in letters])
-
-    def __call__(self, texts: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Replaces code points of texts: int32 `[n, None]` to int32 `[n, None]`."""
-        codes = texts.values
-        entry = self._entry(codes)
-        counts = tf.gather(self._counts, entry)
-        starts = tf.concat([[0], tf.cumsum(counts)], 0)
-        source = tf.repeat(tf.range(tf.size(codes)), counts)
-        entry = tf.gather(entry, source)
-        offset = tf.range(tf.size(source)) - tf.gather(starts, source)
-        letters = tf.gather(self._letters, tf.gather(self._starts, entry) + offset)
-        codes = tf.where(entry > 0, letters, tf.gather(codes, source))
-        splits = tf.cast(tf.gather(starts, texts.row_splits), tf.int64)
-        return tf.RaggedTensor.from_row_splits(codes, splits, validate=False)
 
 
 def _compose_hangul(left: tf.Tensor, right: tf.Tensor, joined: tf.Tensor) -> tf.Tensor:

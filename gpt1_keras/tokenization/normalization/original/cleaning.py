@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.lookup.ragged import concatenate, row_indices
+from gpt1_keras.tokenization.lookup.selection import repeat, update_where
 from gpt1_keras.tokenization.normalization.original.characters import CharacterRepair
 from gpt1_keras.tokenization.normalization.original.entities import EntityDecoder
 from gpt1_keras.tokenization.normalization.original.mojibake import MojibakeRepair
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
-from gpt1_keras.tokenization.normalization.original.selection import repeat, update_where
 
 # ftfy has no such bound. Two rounds are seldom needed; each round peels one layer of `&amp;amp;`.
 MAX_ROUNDS = 8

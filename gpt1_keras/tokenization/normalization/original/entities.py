@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.lookup.code_point_map import CodePointMap
 from gpt1_keras.tokenization.lookup.ragged import concatenate
+from gpt1_keras.tokenization.lookup.selection import update_where
 from gpt1_keras.tokenization.lookup.string_table import StringTable
-from gpt1_keras.tokenization.normalization.original.characters import CodePointMap
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
-from gpt1_keras.tokenization.normalization.original.selection import update_where
 
 _REFERENCE = "&#?[0-9A-Za-z]{1,24};"
 _MARK = "\x01"
@@ -20,9 +20,9 @@ class EntityDecoder:
 
     def __init__(self) -> None:
         tables = load_resources()
-        self._entities = StringTable(list(tables["entities"]))
-        self._characters = tf.constant(list(tables["entities"].values()))
-        self._references = CodePointMap(tables["references"])
+        entities = tables["entities"]
+        self._entities = StringTable(list(entities), tf.constant(list(entities.values())))
+        self._references = CodePointMap.from_mapping(tables["references"])
 
     def __call__(self, lines: tf.Tensor) -> tf.Tensor:
         """Decodes references: string `[n]` to string `[n]`."""
@@ -37,8 +37,8 @@ class EntityDecoder:
             tf.strings.regex_replace(lines, _REFERENCE, rf"{_MARK}\0{_MARK}"), _MARK
         )
         values = pieces.values
-        index = self._entities(values)
-        values = tf.where(index >= 0, tf.gather(self._characters, tf.maximum(index, 0)), values)
+        characters, is_entity = self._entities(values)
+        values = tf.where(is_entity, characters, values)
         values = self._decode_numbers(values, "&#([0-9]+);", 10)
         values = self._decode_numbers(values, "&#[xX]([0-9A-Fa-f]+);", 16)
         return concatenate(pieces.with_values(values))

@@ -13,8 +13,8 @@ import numpy as np
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
 from gpt1_keras.tokenization.lookup.ragged import concatenate, row_indices
+from gpt1_keras.tokenization.lookup.selection import repeat, update_where
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
-from gpt1_keras.tokenization.normalization.original.selection import repeat, update_where
 
 # RE2 cannot match single bytes, so each is represented by the code point of the same number.
 _MARK = "\u0100"  # not a byte

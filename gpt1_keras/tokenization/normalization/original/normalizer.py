@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.lookup.ragged import split_at_white_space
+from gpt1_keras.tokenization.lookup.selection import is_ascii, update_where
 from gpt1_keras.tokenization.normalization.base import Normalizer
 from gpt1_keras.tokenization.normalization.original.cleaning import Cleaner
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
-from gpt1_keras.tokenization.normalization.original.selection import is_ascii, update_where
 from gpt1_keras.tokenization.normalization.original.splitting import Splitter
 
 _LINE_END = "\x01"  # replaces the word while spaces separate words; no cleaned text holds it
@@ -23,19 +24,19 @@ class OriginalNormalizer(Normalizer):
 
     def __init__(self) -> None:
         self._clean = Cleaner()
-        self._split_pieces = Splitter()
+        self._split_chunks = Splitter()
         self._punctuation = load_resources()["patterns"]["punctuation"]
 
     def split(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         """Splits texts at white space into chunks; see `Normalizer`. Invalid bytes are U+FFFD."""
         texts = tf.strings.strip(self._clean(texts))
         texts = tf.strings.regex_replace(texts, r"\s*\n\s*", f" {_LINE_END} ")
-        chunks = tf.strings.split(texts)
+        texts = tf.strings.regex_replace(texts, self._punctuation, r" \0 ")
+        chunks = split_at_white_space(texts)
         distinct, indices = tf.unique(chunks.values)
-        pieces = tf.strings.split(tf.strings.regex_replace(distinct, self._punctuation, r" \0 "))
-        words = tf.strings.split(_lower(self._split_pieces(pieces.values)))
+        words = split_at_white_space(_lower(self._split_chunks(distinct)))
         words = words.with_values(tf.where(words.values == _LINE_END, self.line_end, words.values))
-        return chunks.with_values(indices), pieces.with_values(words).merge_dims(1, 2)
+        return chunks.with_values(indices), words
 
 
 def _lower(texts: tf.Tensor) -> tf.Tensor:

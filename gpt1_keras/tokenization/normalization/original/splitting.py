@@ -8,9 +8,9 @@ chunk's tokens are kept in one string, separated by spaces.
 from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.lookup.selection import update_where
 from gpt1_keras.tokenization.lookup.string_table import StringTable
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
-from gpt1_keras.tokenization.normalization.original.selection import update_where
 
 # spaCy has no such bound, and no real text needs so many. The rest of a longer run of prefixes or
 # suffixes stays one token, so that the work on hostile input is linear in its length.
@@ -23,8 +23,8 @@ class Splitter:
     def __init__(self) -> None:
         tables = load_resources()
         self._patterns = tables["patterns"]
-        self._exceptions = StringTable(list(tables["exceptions"]))
-        self._pieces = tf.constant([" ".join(pieces) for pieces in tables["exceptions"].values()])
+        exceptions = {chunk: " ".join(tokens) for chunk, tokens in tables["exceptions"].items()}
+        self._exceptions = StringTable(list(exceptions), tf.constant(list(exceptions.values())))
 
     def __call__(self, chunks: tf.Tensor) -> tf.Tensor:
         """Splits chunks.
@@ -41,9 +41,8 @@ class Splitter:
 
     def _replace_exceptions(self, chunks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Replaces the chunks that are exceptions by their tokens, and says which these are."""
-        index = self._exceptions(chunks)
-        found = index >= 0
-        return tf.where(found, tf.gather(self._pieces, tf.maximum(index, 0)), chunks), found
+        tokens, is_exception = self._exceptions(chunks)
+        return tf.where(is_exception, tokens, chunks), is_exception
 
     def _is_whole(self, chunks: tf.Tensor) -> tf.Tensor:
         """Whether a chunk that is not an exception stays whole: a URL, a word or a number."""
@@ -76,7 +75,7 @@ class Splitter:
         without_prefix = tf.strings.substr(texts, prefix, length - prefix)
         without_suffix = tf.strings.substr(texts, tf.zeros_like(suffix), length - suffix)
         inner = tf.strings.substr(texts, prefix, length - prefix - fitting)
-        found = self._exceptions(tf.concat([without_prefix, without_suffix, inner], 0)) >= 0
+        _, found = self._exceptions(tf.concat([without_prefix, without_suffix, inner], 0))
         after_prefix, before_suffix, within = tf.unstack(tf.reshape(found, [3, -1]))
         # Only one of them is taken off where that leaves an exception.
         suffix = tf.where(after_prefix, 0, tf.where(before_suffix, suffix, fitting))

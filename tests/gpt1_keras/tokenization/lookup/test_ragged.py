@@ -3,7 +3,12 @@
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.tokenization.lookup.ragged import concatenate, join_rows, row_indices
+from gpt1_keras.tokenization.lookup.ragged import (
+    concatenate,
+    join_rows,
+    row_indices,
+    split_at_white_space,
+)
 
 LENGTHS = [[], [0], [3], [0, 0], [2, 0, 0, 3, 1, 0], [0, 1, 0, 100]]
 
@@ -38,3 +43,9 @@ def test_concatenate():
     texts = tf.ragged.constant([[], ["a", "", "b"], [], ["é"], []], tf.string)
     assert concatenate(texts).numpy().tolist() == [b"", b"ab", b"", "é".encode(), b""]
     assert concatenate(texts[:0]).shape == [0]
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["", " a\tb ", "\n", "ü c\r"]])
+def test_texts_split_at_white_space_as_python_splits_them(texts):
+    split = split_at_white_space(tf.constant(texts, tf.string))
+    assert split.to_list() == [text.encode().split() for text in texts]

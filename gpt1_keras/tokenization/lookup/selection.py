@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from gpt1_keras.lazy import tensorflow as tf
 
@@ -20,12 +21,25 @@ def update_where(
     Returns:
         string `[n]`.
     """
-    indices = tf.where(condition)
-    return tf.cond(
-        tf.size(indices) > 0,
-        lambda: tf.tensor_scatter_nd_update(texts, indices, function(tf.gather_nd(texts, indices))),
-        lambda: texts,
-    )
+
+    def update() -> tf.Tensor:
+        indices = tf.where(condition)
+        return tf.tensor_scatter_nd_update(texts, indices, function(tf.gather_nd(texts, indices)))
+
+    return call_if(tf.reduce_any(condition), update, lambda: texts)
+
+
+def call_if(condition: tf.Tensor, function: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    """`tf.cond` whose first branch is large and seldom taken.
+
+    TensorFlow visits every op of a branch that is not taken, too. As the body of a function that
+    is not inlined, the whole branch is one op.
+    """
+    if not tf.executing_eagerly():
+        function = tf.function(
+            function, autograph=False, experimental_attributes={"_noinline": True}
+        )
+    return tf.cond(condition, function, otherwise)
 
 
 def repeat(function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor, rounds: int) -> tf.Tensor:

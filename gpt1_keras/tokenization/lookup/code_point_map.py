@@ -1,0 +1,48 @@
+"""Replaces code points, each by a text of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
+from gpt1_keras.tokenization.lookup.ragged import row_indices
+
+
+class CodePointMap:
+    """Replaces code points of texts by any number of code points.
+
+    Args:
+        entries: int array `[0x110000]`, for each code point the index of its replacement, or 0 for
+            a code point that stays.
+        replacements: strings; the first stands for what stays, and is not used.
+    """
+
+    def __init__(self, entries: np.ndarray, replacements: Sequence[str]) -> None:
+        counts = np.array([1, *map(len, replacements[1:])], np.int32)
+        self._entry = CodePointTable(*CodePointTable.compress(entries))
+        self._counts = tf.constant(counts)
+        self._starts = tf.constant(np.cumsum(counts) - counts, tf.int32)
+        self._letters = tf.constant([0, *map(ord, "".join(replacements[1:]))])
+
+    @classmethod
+    def from_mapping(cls, replacements: Mapping[str, str]) -> CodePointMap:
+        """Makes a map from code points, as strings, to their replacements."""
+        entries = np.zeros(CODE_POINTS, np.int32)
+        entries[[ord(each) for each in replacements]] = 1 + np.arange(len(replacements))
+        return cls(entries, ["", *replacements.values()])
+
+    def __call__(self, texts: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Replaces code points of texts: int32 `[n, None]` to int32 `[n, None]`."""
+        codes = texts.values
+        entry = self._entry(codes)
+        starts = tf.concat([[0], tf.cumsum(tf.gather(self._counts, entry))], 0)
+        source = row_indices(starts)
+        entry = tf.gather(entry, source)
+        offset = tf.range(starts[-1]) - tf.gather(starts, source)
+        letters = tf.gather(self._letters, tf.gather(self._starts, entry) + offset)
+        codes = tf.where(entry > 0, letters, tf.gather(codes, source))
+        splits = tf.cast(tf.gather(starts, texts.row_splits), tf.int64)
+        return tf.RaggedTensor.from_row_splits(codes, splits, validate=False)
