@@ -1,12 +1,13 @@
 """Cross-entropy after a linear layer over a vocabulary, without all its logits at once."""
 
+import functools
 from typing import Any
 
-import keras
 from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.custom_gradients.execution_order import zero_after
+from gpt1_keras.models.custom_gradients.fused import fused
 from gpt1_keras.types import Tensor
 
 MAX_LOGITS = 2**23  # in memory at once: 32 MiB in float32
@@ -113,10 +114,14 @@ def _sum_over_chunks(
     return results
 
 
+def _by_kernel(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """As below, in TensorFlow's graph: in place."""
+    return tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=logits, labels=targets)
+
+
+@functools.partial(fused, in_graph=_by_kernel)
 def _cross_entropy_and_gradient(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Returns -log softmax(logits)[target], float32 `[rows]`, and its gradient."""
-    if keras.backend.backend() == "tensorflow":  # one kernel computes both, in place
-        return tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=logits, labels=targets)
     logarithms = ops.log_softmax(logits)
     losses = -ops.take_along_axis(logarithms, targets[:, None], axis=-1)[:, 0]
     is_target = targets[:, None] == ops.arange(logits.shape[-1])
