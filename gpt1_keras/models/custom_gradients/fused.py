@@ -15,15 +15,13 @@ from gpt1_keras.lazy import tensorflow as tf
 LEAST_ELEMENTS = 2**18  # for fewer, compiling takes longer than it saves
 
 
-def fused(function: Callable, in_graph: Callable | None = None) -> Callable:
+def fused(function: Callable) -> Callable:
     """Returns the function, compiled where that is worth it: for large tensors of known shape.
 
     Args:
         function: of tensors and constants; the first is the largest. It belongs to a module, so
             that all layers share what is compiled, and is used where gradients are written by
             hand: none passes through it.
-        in_graph: what computes the same from small tensors, or of unknown shape, on TensorFlow;
-            the function itself by default.
     """
 
     @functools.cache
@@ -32,13 +30,15 @@ def fused(function: Callable, in_graph: Callable | None = None) -> Callable:
 
     @functools.wraps(function)
     def run(first: Any, *others: Any) -> Any:
-        if keras.backend.backend() != "tensorflow":
-            return function(first, *others)
-        if not tf.inside_function() or (first.shape.num_elements() or 0) < LEAST_ELEMENTS:
-            return (in_graph or function)(first, *others)
-        # So that the call keeps nothing for a gradient.
-        return compiled()(
-            *(tf.stop_gradient(x) if tf.is_tensor(x) else x for x in (first, *others))
+        is_large = (
+            keras.backend.backend() == "tensorflow"
+            and tf.inside_function()
+            and (first.shape.num_elements() or 0) >= LEAST_ELEMENTS
         )
+        if not is_large:
+            return function(first, *others)
+        # So that the call keeps nothing for a gradient.
+        values = (tf.stop_gradient(x) if tf.is_tensor(x) else x for x in (first, *others))
+        return compiled()(*values)
 
     return run
