@@ -59,6 +59,7 @@ setup(
         "bench": [
             "torch==2.13.0",
             "transformers>=5",
+            "accelerate>=1.15,<2",  # transformers' Trainer needs it
             "fastapi",
             "uvicorn",
             "litert-quantizer>=0.11",

@@ -30,13 +30,13 @@ from training.corpus.batches import training_batches, validation_batches
 from training.corpus.corpus_format import Corpus
 from training.corpus.windows import Windows, count_sequential_batches, count_sequential_tokens
 from training.evaluation.throughput import flops_per_token, measure_peak
+from training.runs.compilation import JIT_COMPILE, MEASURED, CompilationTrial, can_try
 from training.runs.pretrain_model import build_model, make_preset
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.runs.run_folder import Run
 from training.runs.strategies import STRATEGIES, find_strategy
 
 _HOW_TO_RUN = "how to run (the model does not depend on it)"  # a group in --help
-_JIT_COMPILE: dict[str, str | bool] = {"auto": "auto", "on": True, "off": False}
 
 
 def pretrain(
@@ -55,7 +55,8 @@ def pretrain(
         corpus: path of a corpus that `training.corpus` wrote.
         output: path of the run's folder.
         strategy: one of `STRATEGIES`.
-        jit_compile: as in `keras.Model.compile`.
+        jit_compile: as in `keras.Model.compile`; or `"measured"`, for a `CompilationTrial` where
+            there can be one, and else `"auto"`.
         checkpoint_schedule: when to save and validate; see its defaults.
         verbose: progress bars, as in `keras.Model.fit`.
 
@@ -80,6 +81,9 @@ def pretrain(
         run.prepare(corpus)
     length = options.sequence_length or 0
     train = Windows(data.split("train"), length, options.batch_size, options.seed)
+    is_tried = jit_compile == MEASURED and can_try(strategy)
+    if jit_compile == MEASURED:
+        jit_compile = False if is_tried else "auto"
     with distribution.scope() if distribution else contextlib.nullcontext():
         model = build_model(options, data.vocabulary_size, jit_compile)
         step = run.checkpoints.restore(model)
@@ -89,12 +93,19 @@ def pretrain(
     peak = measure_peak("float32" if options.dtype == "float32" else options.dtype[6:])
     tokens = options.batch_size * length
     flops = tokens * flops_per_token(model.backbone.get_config(), length)
+    callbacks = [CompilationTrial(options.steps - step)] if is_tried else []
     every, snapshot_every = checkpoint_schedule.checkpoint_every, checkpoint_schedule.snapshot_every
     while step < options.steps:
         steps = min(every - step % every, options.steps - step)
         started = time.monotonic()
         batches = training_batches(train, step, steps, distribution)
-        losses = model.fit(batches, steps_per_epoch=steps, verbose=verbose, shuffle=False)
+        losses = model.fit(
+            batches,
+            steps_per_epoch=steps,
+            verbose=verbose,
+            shuffle=False,
+            callbacks=callbacks,
+        )
         seconds = time.monotonic() - started
         step += steps
         if not math.isfinite(losses.history["loss"][0]):
@@ -169,7 +180,10 @@ class _RunOptions:
     output: str = option("folder of the run: preset/, history.json, result.json")
     strategy: str = option(f"one of {', '.join(STRATEGIES)}", "none", group=_HOW_TO_RUN)
     jit_compile: str = option(
-        "XLA; auto: on accelerators", "auto", group=_HOW_TO_RUN, choices=tuple(_JIT_COMPILE)
+        "XLA; auto: on accelerators, and on a CPU where the first steps are faster so",
+        "auto",
+        group=_HOW_TO_RUN,
+        choices=tuple(JIT_COMPILE),
     )
     deterministic: bool = option(
         "compute the same bits in every run, more slowly", False, group=_HOW_TO_RUN
@@ -183,7 +197,9 @@ def main(options: PretrainOptions, run: _RunOptions, schedule: CheckpointSchedul
         import tensorflow as tf
 
         tf.config.experimental.enable_op_determinism()
-    jit_compile = _JIT_COMPILE[run.jit_compile]
+    jit_compile = JIT_COMPILE[run.jit_compile]
+    if run.deterministic and jit_compile == MEASURED:
+        jit_compile = "auto"  # as the choice, and with it the bits, would depend on the clock
     result = pretrain(options, run.corpus, run.output, run.strategy, jit_compile, schedule)
     if "validation_perplexity" in result:
         print(f"Validation perplexity: {result['validation_perplexity']:.3f}")

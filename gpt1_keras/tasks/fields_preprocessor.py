@@ -81,6 +81,12 @@ class FieldsPreprocessor(FromHandle, keras_hub.models.Preprocessor):
         """The number of tokens of each example, int32 `[batch]`, from the model's inputs."""
         return tf.reduce_sum(inputs["padding_mask"], axis=-1)
 
+    def trim(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Removes from the model's inputs the padding that all sequences of a batch share."""
+        longest = tf.reduce_max(tf.concat([[1], self.count_tokens(inputs)], axis=0))
+        # There are fewer choices than tokens, so that their indices stay whole.
+        return {name: tensor[..., :longest] for name, tensor in inputs.items()}
+
     def as_tensors(self, x: Any) -> dict[str, Any]:
         """Checks a batch of texts as users give them, and returns string tensors by field.
 

@@ -92,7 +92,12 @@ class RawTextTrainer(TrainingStep):
         if isinstance(self.preprocessor, FieldsPreprocessor):
             # Grain's batches must all be of one length.
             to_bucket = not in_grain_data_pipeline()
-            return self.preprocessor(x, y, sample_weight, to_bucket=to_bucket)
+            batch = self.preprocessor(x, y, sample_weight, to_bucket=to_bucket)
+            # Buckets keep down how often XLA compiles. A graph takes any length.
+            if to_bucket and keras.backend.backend() == "tensorflow" and not self.jit_compile:
+                inputs, *others = keras.utils.unpack_x_y_sample_weight(batch)
+                batch = keras.utils.pack_x_y_sample_weight(self.preprocessor.trim(inputs), *others)
+            return batch
         return super().preprocess_samples(x, y, sample_weight)
 
     def forward_loss(

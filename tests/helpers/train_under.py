@@ -20,6 +20,7 @@ from gpt1_keras.optimization.optimizer import GPT1Adam
 from training.corpus.batches import training_batches, validation_batches
 from training.corpus.corpus_format import Split
 from training.corpus.windows import Windows
+from training.runs import compilation
 from training.runs.strategies import find_strategy
 
 STEPS = 20
@@ -87,7 +88,7 @@ class Updates(keras.callbacks.Callback):
         self.norms.append(float(np.sqrt(sum(squares))))
 
 
-def train(strategy, optimizer, **options):
+def train(strategy, optimizer, callbacks=(), **options):
     """The losses and norms of 20 updates on windows of the tokens, and an evaluation after them."""
     lm = make_lm(strategy, optimizer, **options)
     windows = Windows(Split("train", (TOKENS,)), LENGTH, BATCH, seed=3)
@@ -97,12 +98,18 @@ def train(strategy, optimizer, **options):
         epochs=STEPS,  # of one update, whose losses Keras would else average
         steps_per_epoch=1,
         verbose=0,
-        callbacks=[updates],
+        callbacks=[updates, *callbacks],
     )
     validation = Split("validation", (TOKENS[:200],))
     batches = validation_batches(validation, LENGTH, BATCH, 2, strategy)
     logs = lm.evaluate(batches, steps=2, verbose=0, return_dict=True)
     return {"losses": history.history["loss"], "norms": updates.norms, **logs}
+
+
+def train_measured(strategy):
+    """Ten of the updates measure whether XLA is faster, which the others then use or not."""
+    compilation._SECONDS_THAT_PAY = 0.0
+    return train(strategy, adam, [compilation.CompilationTrial(STEPS)], jit_compile=False)
 
 
 def train_on_an_odd_batch(strategy):
@@ -173,6 +180,7 @@ SCENARIOS = {
     "sgd": lambda strategy: train(strategy, sgd),
     "lora": lambda strategy: train(strategy, adamw, lora=True),
     "float16": lambda strategy: train(strategy, adam, dtype="mixed_float16"),
+    "measured": train_measured,
     "odd": train_on_an_odd_batch,
     "classifier": train_a_classifier,
     "dropout": drop,

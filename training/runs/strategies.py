@@ -7,7 +7,8 @@ import keras
 if TYPE_CHECKING:  # which may be missing, on another backend
     import tensorflow as tf
 
-STRATEGIES = ("none", "mirrored", "multi_worker")
+MULTI_WORKER = "multi_worker"
+STRATEGIES = ("none", "mirrored", MULTI_WORKER)
 
 
 def find_strategy(name: str) -> "tuple[tf.distribute.Strategy | None, bool]":

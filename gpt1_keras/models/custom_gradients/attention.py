@@ -11,6 +11,7 @@ from keras import ops
 
 from gpt1_keras.models.attention_scores import masked_scores, visible_keys
 from gpt1_keras.models.custom_gradients.execution_order import zero_after
+from gpt1_keras.models.custom_gradients.fused import fused
 from gpt1_keras.types import Tensor
 
 _BLOCK_LENGTH = 128  # queries that are computed together
@@ -56,9 +57,6 @@ def causal_attention(
         is_visible = visible_keys(ops.shape(query)[2], ops.shape(key)[2], branches)
         return masked_scores(query, key, is_visible)
 
-    def drop(x: Tensor, kept: Tensor | None) -> Tensor:
-        return x if kept is None else ops.where(kept, x, ops.zeros((), x.dtype))
-
     @ops.custom_gradient
     def attend(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Any]:
         outputs, normalizers = [], []
@@ -68,7 +66,7 @@ def causal_attention(
             weights = ops.exp(scores - largest)
             total = ops.sum(weights, axis=-1, keepdims=True)
             normalizers.append(largest + ops.log(total))
-            output = ops.matmul(ops.cast(drop(weights, block_kept), dtype), value[:, :, :stop])
+            output = ops.matmul(ops.cast(_drop(weights, block_kept), dtype), value[:, :, :stop])
             outputs.append(output / ops.cast(total * keep_probability, dtype))
         output = ops.transpose(ops.concatenate(outputs, axis=2), (0, 2, 1, 3))
 
@@ -85,12 +83,13 @@ def causal_attention(
                 block_query = late_query[:, :, start:stop]
                 block_key, block_value = late_key[:, :, :stop], late_value[:, :, :stop]
                 block_upstream = upstream[:, :, start:stop] / keep_probability
-                probabilities = ops.exp(scores_of(block_query, block_key) - normalizer)
-                dropped = ops.cast(drop(probabilities, block_kept), dtype)
-                from_value = ops.matmul(block_upstream, _transpose(block_value))
-                from_value = drop(ops.cast(from_value, "float32"), block_kept)
-                scores_gradient = (from_value - means[:, :, start:stop]) * probabilities
-                scores_gradient = ops.cast(scores_gradient, dtype)
+                scores_gradient, dropped = _softmax_gradient(
+                    scores_of(block_query, block_key),
+                    normalizer,
+                    ops.matmul(block_upstream, _transpose(block_value)),
+                    means[:, :, start:stop],
+                    block_kept,
+                )
                 query_gradients.append(ops.matmul(scores_gradient, block_key))
                 key_gradient += _pad_keys(
                     ops.matmul(_transpose(scores_gradient), block_query), length
@@ -102,6 +101,22 @@ def causal_attention(
         return output, gradient
 
     return attend(query, key, value)
+
+
+@fused
+def _softmax_gradient(
+    scores: Tensor, normalizer: Tensor, upstream: Tensor, means: Tensor, kept: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Returns `(gradient of the scores, probabilities after dropout)`, of `upstream`'s dtype."""
+    probabilities = ops.exp(scores - normalizer)
+    of_probabilities = _drop(ops.cast(upstream, "float32"), kept)
+    scores_gradient = (of_probabilities - means) * probabilities
+    dropped = _drop(probabilities, kept)
+    return ops.cast(scores_gradient, upstream.dtype), ops.cast(dropped, upstream.dtype)
+
+
+def _drop(x: Tensor, kept: Tensor | None) -> Tensor:
+    return x if kept is None else ops.where(kept, x, ops.zeros((), x.dtype))
 
 
 def _blocks(length: int | None) -> list[tuple[int, int | None]]:

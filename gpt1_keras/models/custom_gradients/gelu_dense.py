@@ -5,6 +5,7 @@ from typing import Any
 from keras import ops
 
 from gpt1_keras.models.custom_gradients.execution_order import zero_after
+from gpt1_keras.models.custom_gradients.fused import fused
 from gpt1_keras.types import Tensor
 
 _LINEAR = 1.5957691216057308  # 2 sqrt(2 / pi)
@@ -26,26 +27,37 @@ def gelu_dense(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
         float `[..., out]`.
     """
 
-    def gate_of(x: Tensor) -> tuple[Tensor, Tensor]:
-        y = x * (_LINEAR + _CUBIC * ops.square(x))
-        return ops.sigmoid(y), y
-
     @ops.custom_gradient
     def apply(x: Tensor, kernel: Tensor, bias: Tensor) -> tuple[Tensor, Any]:
         def gradient(*args: Tensor, upstream: Tensor = None) -> tuple[Tensor, ...]:
             upstream = args[0] if upstream is None else upstream
-            late_x = x + zero_after(upstream)
-            gate, y = gate_of(late_x)
-            # gate + x gate', where x y' = 3 y - 2 x _LINEAR.
-            gelu_gradient = gate * (1.0 + (1.0 - gate) * (3.0 * y - (2.0 * _LINEAR) * late_x))
-            activated = ops.reshape(late_x * gate, (-1, kernel.shape[0]))
+            of_gelu = ops.matmul(upstream, ops.transpose(kernel))
+            of_x, activated = _gelu_gradient(x, of_gelu)
             rows = ops.reshape(upstream, (-1, kernel.shape[1]))
-            return (
-                ops.matmul(upstream, ops.transpose(kernel)) * gelu_gradient,
-                ops.matmul(ops.transpose(activated), rows),
-                ops.sum(rows, axis=0),
-            )
+            activated = ops.reshape(activated, (-1, kernel.shape[0]))
+            return of_x, ops.matmul(ops.transpose(activated), rows), ops.sum(rows, axis=0)
 
-        return ops.matmul(x * gate_of(x)[0], kernel) + bias, gradient
+        return ops.matmul(_gelu(x), kernel) + bias, gradient
 
     return apply(x, kernel, bias)
+
+
+def _gate(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns `(sigmoid(y), y)`."""
+    y = x * (_LINEAR + _CUBIC * ops.square(x))
+    return ops.sigmoid(y), y
+
+
+@fused
+def _gelu(x: Tensor) -> Tensor:
+    return x * _gate(x)[0]
+
+
+@fused
+def _gelu_gradient(x: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns `(gradient of x, GELU(x))`."""
+    x = x + zero_after(upstream)
+    gate, y = _gate(x)
+    # gate + x gate', where x y' = 3 y - 2 x _LINEAR.
+    gelu_gradient = gate * (1.0 + (1.0 - gate) * (3.0 * y - (2.0 * _LINEAR) * x))
+    return upstream * gelu_gradient, x * gate

@@ -4,6 +4,7 @@ from typing import Any
 
 from keras import ops
 
+from gpt1_keras.models.custom_gradients.fused import fused
 from gpt1_keras.types import Tensor
 
 
@@ -19,33 +20,52 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor
     Returns:
         float, of the shape and dtype of x.
     """
-    width = x.shape[-1]
-    all_but_last = tuple(range(len(x.shape) - 1))
-
-    def mean(x: Tensor) -> Tensor:
-        return ops.mean(x, axis=-1, keepdims=True)
 
     @ops.custom_gradient
     def normalize(x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Any]:
-        centred = ops.cast(x, "float32")
-        centred -= mean(centred)
-        scale = ops.rsqrt(mean(ops.square(centred)) + epsilon)
-        normal = centred * scale
-        wide_gamma = ops.cast(gamma, "float32")
+        output, normal, scale = _normalize(x, gamma, beta, epsilon)
 
         def gradient(*args: Tensor, upstream: Tensor = None) -> tuple[Tensor, ...]:
-            upstream = ops.cast(args[0] if upstream is None else upstream, "float32")
-            product = upstream * normal
-            # Means over a row, weighted by gamma, as products with a vector.
-            mean_gradient = ops.matmul(upstream, wide_gamma[:, None] / width)
-            mean_product = ops.matmul(product, wide_gamma[:, None] / width)
-            x_gradient = (upstream * wide_gamma - mean_gradient - normal * mean_product) * scale
-            return (
-                ops.cast(x_gradient, x.dtype),
-                ops.cast(ops.sum(product, axis=all_but_last), gamma.dtype),
-                ops.cast(ops.sum(upstream, axis=all_but_last), beta.dtype),
-            )
+            upstream = args[0] if upstream is None else upstream
+            return _gradients(upstream, normal, scale, gamma, beta)
 
-        return ops.cast(normal * wide_gamma + ops.cast(beta, "float32"), x.dtype), gradient
+        return output, gradient
 
     return normalize(x, gamma, beta)
+
+
+@fused
+def _normalize(
+    x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns `(layer normalisation, x without mean and variance, what x was scaled by)`."""
+    centred = ops.cast(x, "float32")
+    centred -= _mean(centred)
+    scale = ops.rsqrt(_mean(ops.square(centred)) + epsilon)
+    normal = centred * scale
+    output = normal * ops.cast(gamma, "float32") + ops.cast(beta, "float32")
+    return ops.cast(output, x.dtype), normal, scale
+
+
+@fused
+def _gradients(
+    upstream: Tensor, normal: Tensor, scale: Tensor, gamma: Tensor, beta: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the gradients of x, gamma and beta."""
+    dtype, width = upstream.dtype, upstream.shape[-1]
+    wide_gamma, upstream = ops.cast(gamma, "float32"), ops.cast(upstream, "float32")
+    product = upstream * normal
+    # Means over a row, weighted by gamma, as products with a vector.
+    mean_gradient = ops.matmul(upstream, wide_gamma[:, None] / width)
+    mean_product = ops.matmul(product, wide_gamma[:, None] / width)
+    x_gradient = (upstream * wide_gamma - mean_gradient - normal * mean_product) * scale
+    all_but_last = tuple(range(len(upstream.shape) - 1))
+    return (
+        ops.cast(x_gradient, dtype),
+        ops.cast(ops.sum(product, axis=all_but_last), gamma.dtype),
+        ops.cast(ops.sum(upstream, axis=all_but_last), beta.dtype),
+    )
+
+
+def _mean(x: Tensor) -> Tensor:
+    return ops.mean(x, axis=-1, keepdims=True)

@@ -55,7 +55,10 @@ def result_of(free_ports, tmp_path_factory):
         )
 
     scenarios = (*TRAINED, "odd", "classifier", "dropout")
-    processes = {name: start(name, name, scenarios) for name in ("one", "mirrored")}
+    processes = {
+        "one": start("one", "one", scenarios),
+        "mirrored": start("mirrored", "mirrored", (*scenarios, "measured")),
+    }
     cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
     for index in range(2):
         task = {"cluster": cluster, "task": {"type": "worker", "index": index}}
@@ -126,6 +129,10 @@ def test_the_gradient_is_clipped_once_for_all(one, mirrored, workers):
 
 def test_xla_and_slices_of_a_batch_change_nothing(one):
     assert_same(one["xla_in_slices"], one["plain"], "xla_in_slices")
+
+
+def test_two_replicas_change_to_xla_while_they_train(one, mirrored):
+    assert_same(mirrored["measured"], one["plain"], "measured")
 
 
 def test_float16_trains_nearly_as_float32(one):

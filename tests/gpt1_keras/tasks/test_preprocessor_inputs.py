@@ -108,13 +108,46 @@ def test_data_sets_before_batching(make, name, x):
 
 
 def test_length_of_calls_and_of_tasks(make, tiny_backbone):
-    """Calls pad to the sequence's length, as KerasHub's; tasks to a bucket."""
+    """Calls pad to the sequence's length, as KerasHub's; tasks no more than they must."""
     preprocessor = make("TextClassifier")
     classifier = gpt1_keras.GPT1TextClassifier(tiny_backbone, 2, preprocessor=preprocessor)
-    assert preprocessor(TEXTS)["token_ids"].shape == (3, 32)
-    assert classifier.preprocess_samples(TEXTS)["token_ids"].shape == (3, 16)
+    padded = preprocessor(TEXTS)
+    assert padded["token_ids"].shape == (3, 32)
+    classifier.jit_compile = True  # XLA compiles for each length
+    in_bucket = classifier.preprocess_samples(TEXTS)
+    assert in_bucket["token_ids"].shape == (3, 16)
+    classifier.jit_compile = False
+    trimmed = classifier.preprocess_samples(TEXTS)
+    longest = int(padded["padding_mask"].numpy().sum(axis=1).max())
+    assert longest < 16
+    assert_equal(trimmed, {name: tensor[:, :longest] for name, tensor in padded.items()})
     preprocessor.sequence_length = 17
     assert preprocessor(TEXTS)["token_ids"].shape == (3, 17)
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [("TextClassifier", PAIRS), ("TextSimilarity", PAIRS), ("MultipleChoice", QUESTIONS)],
+)
+def test_trimming_takes_nothing_but_padding(name, texts, make):
+    fields = {"fields": ("premise", "hypothesis")} if name == "TextClassifier" else {}
+    preprocessor = make(name, **fields)
+    names = preprocessor.fields
+    padded = preprocessor(dict(zip(names, texts, strict=True)), to_bucket=True)
+    trimmed = preprocessor.trim(padded)
+    assert trimmed["token_ids"].shape[-1] < padded["token_ids"].shape[-1]
+    np.testing.assert_array_equal(
+        preprocessor.count_tokens(trimmed), preprocessor.count_tokens(padded)
+    )
+    assert preprocessor.count_tokens(trimmed).numpy().max() == trimmed["token_ids"].shape[-1]
+    if name == "MultipleChoice":
+        assert_equal(trimmed["extract_indices"], padded["extract_indices"])
+
+
+def test_trimming_no_texts(make):
+    preprocessor = make("TextClassifier")
+    nothing = preprocessor.pad(preprocessor.transform([tf.constant([], tf.string)])[0])
+    assert preprocessor.trim(nothing)["token_ids"].shape[0] == 0
 
 
 @pytest.mark.parametrize("x", [1, [1, 2], [None], ["a", 1], None, np.array([1.5]), {"text": 3}])

@@ -1,0 +1,98 @@
+"""XLA or TensorFlow's graph: the first steps of a run measure which trains faster here."""
+
+import statistics
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from training.runs.strategies import MULTI_WORKER
+
+MEASURED = "measured"
+JIT_COMPILE: dict[str, str | bool] = {"auto": MEASURED, "on": True, "off": False}
+
+_WARMUP_STEPS = 2  # of each mode: the first traces or compiles, the second fills caches
+_MEASURED_STEPS = 3
+_STEPS = 2 * (_WARMUP_STEPS + _MEASURED_STEPS)
+# XLA takes 10 to 60 seconds to compile, and then saves a third of the time at best.
+_SECONDS_THAT_PAY = 300.0
+
+
+class CompilationTrial(keras.callbacks.Callback):
+    """Trains a few steps in the graph and a few in XLA, and goes on in the faster.
+
+    They are steps of the training itself: each takes the batch and the state that it would have
+    taken anyway, and differs only in what computes it. A run gives the same object to each of its
+    `fit`s. Its model is compiled with `jit_compile=False`.
+
+    Args:
+        steps: how many the run has left.
+    """
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self._left = steps
+        self._seconds: dict[bool, list[float]] = {False: [], True: []}  # by `jit_compile`
+        self._is_over = steps <= _STEPS
+        if self._is_over:
+            _say(f"in the graph, as {steps} steps are too few to try XLA")
+
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        self._started = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        if self._is_over:
+            return
+        taken = self._seconds[self.model.jit_compile]
+        taken.append(time.perf_counter() - self._started)
+        self._left -= 1
+        if len(taken) < _WARMUP_STEPS + _MEASURED_STEPS:
+            return
+        graph = self._typical(False)
+        if self.model.jit_compile:
+            self._choose(graph, self._typical(True))
+        elif self._left * graph < _SECONDS_THAT_PAY:
+            self._is_over = True
+            _say(
+                f"in the graph, at {graph:.3g} s a step; the {self._left} that are left take "
+                "less time than trying XLA would be worth"
+            )
+        else:
+            self._use(True)
+
+    def _choose(self, graph: float, xla: float) -> None:
+        self._is_over = True
+        compiling = self._seconds[True][0] - xla
+        figures = f"{xla:.3g} s a step in XLA, {graph:.3g} s in the graph"
+        if xla < graph:
+            _say(f"in XLA, which took {compiling:.0f} s to compile: {figures}")
+        else:
+            self._use(False)
+            _say(f"in the graph: {figures}")
+
+    def _typical(self, jit_compile: bool) -> float:
+        """Seconds of a step once the first ones are over."""
+        return statistics.median(self._seconds[jit_compile][_WARMUP_STEPS:])
+
+    def _use(self, jit_compile: bool) -> None:
+        """Has `fit` take its next step so; the step itself keeps no state."""
+        self.model.jit_compile = jit_compile
+        self.model.make_train_function(force=True)
+
+
+def can_try(strategy: str) -> bool:
+    """Whether a run can measure: on TensorFlow, on CPUs, and in one process.
+
+    On accelerators XLA wins, as Keras's `"auto"` has it. Workers could come to different choices,
+    after which each would wait for ever for the others' gradients.
+    """
+    if strategy == MULTI_WORKER or keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return all(device.device_type == "CPU" for device in tf.config.list_physical_devices())
+
+
+def _say(how: str) -> None:
+    print(f"\nTraining {how}.", flush=True)  # after the progress bar's line
