@@ -81,7 +81,7 @@ class GPT1Adam(AdamInternals, keras.optimizers.Adam):
         self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor
     ) -> None:
         if self.layer_decay < 1:
-            learning_rate = learning_rate * self._rate_factors[variable.path]
+            learning_rate = learning_rate * self._rate_factors[self.index_of(variable)]
         if self.decoupled_decay and len(variable.shape) > 1:
             step = ops.cast(self.iterations + 1, variable.dtype)
             corrected = (
@@ -121,20 +121,24 @@ class GPT1Adam(AdamInternals, keras.optimizers.Adam):
         return {**super().get_config(), **own}
 
 
-def _rate_factors(paths: Sequence[str], layer_decay: float) -> dict[str, float]:
-    """The factor of the rate of each variable, by its path; empty where all are 1."""
+def _rate_factors(paths: Sequence[str], layer_decay: float) -> list[float]:
+    """The factor of the rate of each variable, by their paths; empty where all are 1."""
     if layer_decay == 1:
-        return {}
-    blocks = {path: int(match[1]) for path in paths if (match := _BLOCK.search(path))}
+        return []
+    blocks = [int(match[1]) for match in map(_BLOCK.search, paths) if match]
     if not blocks:
         raise ValueError(
             f"layer_decay={layer_decay} is for a model of blocks, as GPT1Backbone has them. "
             f"Received variables such as {paths[:3]}."
         )
-    count = 1 + max(blocks.values())
-    depths = {path: count + 1 if _EMBEDDING.search(path) else 0 for path in paths}
-    depths |= {path: count - block for path, block in blocks.items()}
-    return {path: layer_decay**depth for path, depth in depths.items()}
+    return [layer_decay ** _steps_from_head(path, 1 + max(blocks)) for path in paths]
+
+
+def _steps_from_head(path: str, blocks: int) -> int:
+    """0 for the head, 1 for the last block, `blocks + 1` for the embeddings."""
+    if match := _BLOCK.search(path):
+        return blocks - int(match[1])
+    return blocks + 1 if _EMBEDDING.search(path) else 0
 
 
 def finetuning_optimizer(
