@@ -164,17 +164,15 @@ def test_lora_is_merged_into_what_is_saved(preset, write_file, tmp_path):
     before = gpt1_keras.GPT1Backbone.from_preset(preset)
     changed = {
         variable.path
-        for variable, old in zip(tuned.backbone.variables, before.variables, strict=True)
+        for variable, old in zip(tuned.backbone.weights, before.weights, strict=True)
         if not np.array_equal(variable, old)
     }
-    assert changed == {f"block_{i}/attention/qkv/{name}" for i in (0, 1) for name in WEIGHTS}
+    adapted = [f"block_{block}/attention/qkv" for block in (0, 1)]
+    assert changed == {f"{layer}/{name}" for layer in adapted for name in ("kernel", "bias")}
     validation = load_examples(program._find_task(options), "validation")
     texts = [text.decode() for text in validation.texts["text"]]
     found = np.mean(tuned.predict(texts, verbose=0).argmax(-1) == validation.labels)
     assert found == pytest.approx(result["score"], abs=1e-6)
-
-
-WEIGHTS = ("kernel", "bias")
 
 
 def test_lora_of_a_model_that_has_no_layers_for_it(preset, tmp_path):
