@@ -55,6 +55,8 @@ setup(
         "jax": ["jax", "grain>=0.2.18,<0.3"],
         # Quantized .tflite files. It brings LiteRT itself, which runs them: ai-edge-litert.
         "device": ["litert-quantizer>=0.11"],
+        # `training.finetune --search`.
+        "search": ["optuna>=5,<6"],
         # The peers that tests and benchmarks compare with. This version of torch has a CPU build.
         "bench": [
             "torch==2.13.0",
@@ -82,6 +84,7 @@ setup(
             "hypothesis>=6,<7",
             "kubernetes-validate",
             "litert-quantizer>=0.11",
+            "optuna>=5,<6",
             "pdoc>=16",
             "promql-parser",
             "psutil",

@@ -9,9 +9,14 @@ FILE is a .csv, .tsv or .jsonl whose columns tell what the task is; see
 Interrupted, the same command goes on from the last checkpoint. DIR/best is the preset of the best
 epoch on the validation split, with a model card, README.md; DIR/result.json its score; DIR/logs are
 for TensorBoard.
+
+With `--search N` it searches for the rate, epochs, lambda and layer-wise decay of the best score on
+the validation split, in N trials: DIR/search.md is the table of all, DIR/search.svg their plot, and
+DIR/best the best one's preset. With more trials, the same command goes on.
 """
 
 import dataclasses
+import functools
 import os
 import sys
 import time
@@ -22,10 +27,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from gpt1_keras.cli import option, program, warn
-from gpt1_keras.handles import is_handle
+from gpt1_keras.cli import check_at_least_one, option, program, warn
 from gpt1_keras.optimization.optimizer import finetuning_optimizer
-from gpt1_keras.presets import PRETRAINED
 from gpt1_keras.presets.card import licence_of
 from gpt1_keras.tasks.base import RawTextTask
 from training.datasets.labelled_examples import LabelledExamples, load_examples
@@ -38,7 +41,9 @@ from training.evaluation.scoring import check_scorable, predict, prediction_orde
 from training.runs.card import write_run_card
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.run_folder import Run
+from training.runs.search import search
 
+_SEARCH = "search for hyper-parameters (rate, epochs, lambda, layer-wise decay)"  # in --help
 _SECONDS_PER_CHECKPOINT = 120.0
 
 
@@ -70,8 +75,7 @@ def finetune(
     run = Run(output, dataclasses.asdict(options), keep=1)
     if run.result:
         return run.result
-    sources = [name for name in (options.preset, options.tokenizer) if name is not None]
-    run.prepare(*(name for name in sources if name not in PRETRAINED and not is_handle(name)))
+    run.prepare(*options.sources)
     licence = None if options.preset is None else licence_of(options.preset)
     task = _find_task(options)
     train = load_examples(task, "train", data_dir, download).labelled()
@@ -80,6 +84,7 @@ def finetune(
     validation = load_examples(task, "validation", data_dir, download).labelled()
     _check_examples(options, task, train, validation)
     keras.utils.set_random_seed(options.seed)
+    class_weight = None if options.class_weight is None else train.balanced_class_weights()
     model = build_model(options, task, train)
 
     started = time.monotonic()
@@ -87,12 +92,17 @@ def finetune(
     validation_order = prediction_order(model, validation)  # before training, where it may fail
     steps = -(-len(train) // options.batch_size)
     model.compile(
-        finetuning_optimizer(options.learning_rate, steps * options.epochs),
+        finetuning_optimizer(
+            options.learning_rate, steps * options.epochs, options.layer_decay or 1.0
+        ),
         lm_coefficient=options.lm_coefficient,
     )
     run.checkpoints.restore(model)
     run.start()
+    metric = task.metrics[0]
     for epoch in range(len(run.history), options.epochs):
+        if _has_stopped_improving(run.history, metric, options.patience):
+            break
         order = batch_order(lengths, options.batch_size, options.seed, epoch)
         order = order[int(model.optimizer.iterations) - epoch * steps :]
         if order:  # else the run was cut off between the epoch's end and its score
@@ -100,6 +110,7 @@ def finetune(
                 make_batches(train, order),
                 epochs=epoch + 1,
                 initial_epoch=epoch,
+                class_weight=class_weight,
                 callbacks=[
                     keras.callbacks.TensorBoard(run.folder / "logs"),
                     keras.callbacks.LambdaCallback(on_train_batch_end=_saver(run, model)),
@@ -111,7 +122,6 @@ def finetune(
         _finish_epoch(run, model, scores)
         shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
         print(f"Epoch {epoch + 1}: validation {shown}", flush=True)
-    metric = task.metrics[0]
     best = max(run.history, key=lambda epoch: epoch[metric])
     facts = {
         "score": best[metric],
@@ -152,6 +162,16 @@ def _check_examples(
         warn(f"All {len(train)} training examples have the label {label!r}: nothing to learn.")
 
 
+def _has_stopped_improving(
+    history: list[dict[str, Any]], metric: str, patience: int | None
+) -> bool:
+    """Whether that many epochs have passed without a better score than before them."""
+    if patience is None or len(history) <= patience:
+        return False
+    scores = [epoch[metric] for epoch in history]
+    return max(scores[-patience:]) <= max(scores[:-patience])
+
+
 def _saver(run: Run, model: RawTextTask) -> Callable[..., None]:
     """A callback that saves a checkpoint after a batch, if the last one was some time ago."""
     saved = time.monotonic()
@@ -185,9 +205,29 @@ class _OutputOptions:
     output: str = option("folder of the run: best/, result.json, logs/")
 
 
+@dataclasses.dataclass(frozen=True)
+class _SearchOptions:
+    search: int | None = option(
+        "how many trials; the first is of the options as they are", None, group=_SEARCH, metavar="N"
+    )
+    seeds: int = option("of each trial, whose median counts", 1, group=_SEARCH)
+
+    def __post_init__(self) -> None:
+        check_at_least_one(self, "search", "seeds")
+        if self.search is None and self.seeds > 1:
+            raise ValueError("seeds are for --search; a single run has one --seed.")
+
+
 @program("training.finetune", resumable=True)
-def main(options: FinetuneOptions, run: _OutputOptions, data: DataOptions) -> None:
+def main(
+    options: FinetuneOptions, run: _OutputOptions, data: DataOptions, trials: _SearchOptions
+) -> None:
     """Fine-tune a model on one of the paper's data sets, or on your own."""
+    if trials.search is not None:
+        finetune_one = functools.partial(finetune, **vars(data))
+        found = search(options, run.output, trials.search, trials.seeds, finetune_one)
+        print(f"Best: trial {found['best_trial']}, median {found['median']:.4f}")
+        return
     result = finetune(options, run.output, **vars(data))
     print(f"{result['metric']}: {result['score']:.4f} (epoch {result['best_epoch']})")
 

@@ -10,12 +10,12 @@ import dataclasses
 import os
 import sys
 
-from gpt1_keras import GPT1CausalLM
 from gpt1_keras.cli import option, program
-from gpt1_keras.presets import PRESET_HELP, load_task
+from gpt1_keras.presets import PRESET_HELP
 from training.corpus.batches import validation_batches
 from training.corpus.corpus_format import Corpus
 from training.corpus.windows import count_sequential_batches
+from training.evaluation.language_models import load_for_corpus
 
 _BATCH_SIZE = 16
 
@@ -42,16 +42,7 @@ def perplexity(preset: str | os.PathLike[str], corpus: Corpus, split: str = "val
         FileNotFoundError: there is no preset.
         ValueError: the corpus was made with another tokenizer, or has no such split.
     """
-    lm = load_task(preset, GPT1CausalLM)
-    tokenizer, expected = lm.preprocessor.tokenizer, corpus.index["tokenizer"]
-    if tokenizer.fingerprint != expected["fingerprint"]:
-        raise ValueError(
-            f"The corpus {corpus.folder} was made with another tokenizer: its fingerprint is "
-            f"{expected['fingerprint']} (normalization {expected['normalization']!r}); {preset} "
-            f"has {tokenizer.fingerprint} (normalization {tokenizer.normalization!r})."
-        )
-    lm.preprocessor = None  # the corpus holds ids
-    lm.compile()
+    lm = load_for_corpus(preset, corpus)
     arguments = corpus.split(split), lm.backbone.max_sequence_length, _BATCH_SIZE
     batches = validation_batches(*arguments, count_sequential_batches(*arguments))
     return lm.evaluate(batches, return_dict=True)["perplexity"]

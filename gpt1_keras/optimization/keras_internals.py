@@ -143,9 +143,13 @@ class AdamInternals(Adam):
     def _clip_gradients(self, grads: list[Tensor]) -> list[Tensor]:
         return self.clip_gradients(grads)
 
+    def index_of(self, variable: keras.Variable) -> int:
+        """Returns the index of a variable among those that the optimizer was built for."""
+        return self._get_variable_index(variable)
+
     def moments_of(self, variable: keras.Variable) -> tuple[keras.Variable, keras.Variable]:
         """Returns the first and the second moment of a variable's gradient."""
-        index = self._get_variable_index(variable)
+        index = self.index_of(variable)
         return self._momentums[index], self._velocities[index]
 
 

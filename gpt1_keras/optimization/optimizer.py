@@ -1,5 +1,7 @@
 """The paper's Adam, and its optimizers for pre-training and fine-tuning (section 4.1)."""
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -8,16 +10,25 @@ from keras import ops
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.custom_gradients.execution_order import after
 from gpt1_keras.optimization.keras_internals import AdamInternals
-from gpt1_keras.optimization.schedules import FinetuningSchedule, PretrainingSchedule
+from gpt1_keras.optimization.schedules import (
+    FinetuningSchedule,
+    PretrainingSchedule,
+    WarmupStableDecaySchedule,
+)
 from gpt1_keras.types import Tensor
 
 __all__ = [
     "FinetuningSchedule",
     "GPT1Adam",
     "PretrainingSchedule",
+    "WarmupStableDecaySchedule",
     "finetuning_optimizer",
     "pretraining_optimizer",
 ]
+
+
+_BLOCK = re.compile(r"(?:^|/)block_(\d+)/")
+_EMBEDDING = re.compile(r"(?:^|/)embedding/")
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -32,7 +43,14 @@ class GPT1Adam(AdamInternals, keras.optimizers.Adam):
         learning_rate: a number or a schedule.
         weight_decay: 0.01 in the paper.
         epsilon: 1e-8 in the released code.
+        layer_decay: factor of the rate for each step away from the head: the head has the whole
+            rate, the last block `layer_decay` of it, the one before `layer_decay ** 2`, and so on
+            to the embeddings (Howard & Ruder 2018). 1, as in the paper, changes nothing.
         **kwargs: further arguments of `keras.optimizers.Adam`.
+
+    Raises:
+        ValueError: `layer_decay` is not in (0, 1]; or it is below 1, and no variable to train is of
+            a block (`block_0`, `block_1`, ...).
     """
 
     def __init__(
@@ -40,10 +58,18 @@ class GPT1Adam(AdamInternals, keras.optimizers.Adam):
         learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 6.25e-5,
         weight_decay: float = 0.01,
         epsilon: float = 1e-8,
+        layer_decay: float = 1.0,
         **kwargs: Any,
     ) -> None:
+        if not 0 < layer_decay <= 1:
+            raise ValueError(f"layer_decay must be above 0 and at most 1. Received: {layer_decay}.")
         super().__init__(learning_rate, epsilon=epsilon, **kwargs)
         self.decoupled_decay = weight_decay
+        self.layer_decay = layer_decay
+
+    def build(self, variables: Sequence[keras.Variable]) -> None:
+        super().build(variables)
+        self._rate_factors = _rate_factors([each.path for each in variables], self.layer_decay)
 
     def clip_gradients(self, gradients: list[Tensor]) -> list[Tensor]:
         if keras.backend.backend() == "tensorflow" and self.global_clipnorm:
@@ -54,6 +80,8 @@ class GPT1Adam(AdamInternals, keras.optimizers.Adam):
     def update_step(
         self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor
     ) -> None:
+        if self.layer_decay < 1:
+            learning_rate = learning_rate * self._rate_factors[self.index_of(variable)]
         if self.decoupled_decay and len(variable.shape) > 1:
             step = ops.cast(self.iterations + 1, variable.dtype)
             corrected = (
@@ -89,18 +117,64 @@ class GPT1Adam(AdamInternals, keras.optimizers.Adam):
         )
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "weight_decay": self.decoupled_decay}
+        own = {"weight_decay": self.decoupled_decay, "layer_decay": self.layer_decay}
+        return {**super().get_config(), **own}
+
+
+def _rate_factors(paths: Sequence[str], layer_decay: float) -> list[float]:
+    """The factor of the rate of each variable, by their paths; empty where all are 1."""
+    if layer_decay == 1:
+        return []
+    blocks = [int(match[1]) for match in map(_BLOCK.search, paths) if match]
+    if not blocks:
+        raise ValueError(
+            f"layer_decay={layer_decay} is for a model of blocks, as GPT1Backbone has them. "
+            f"Received variables such as {paths[:3]}."
+        )
+    return [layer_decay ** _steps_from_head(path, 1 + max(blocks)) for path in paths]
+
+
+def _steps_from_head(path: str, blocks: int) -> int:
+    """0 for the head, 1 for the last block, `blocks + 1` for the embeddings."""
+    if match := _BLOCK.search(path):
+        return blocks - int(match[1])
+    return blocks + 1 if _EMBEDDING.search(path) else 0
 
 
 def finetuning_optimizer(
-    learning_rate: float = 6.25e-5, total_steps: int | None = None
+    learning_rate: float = 6.25e-5, total_steps: int | None = None, layer_decay: float = 1.0
 ) -> GPT1Adam:
-    """Returns the paper's optimizer for fine-tuning: gradients are clipped to norm 1."""
-    return GPT1Adam(FinetuningSchedule(learning_rate, total_steps), global_clipnorm=1.0)
+    """Returns the paper's optimizer for fine-tuning: gradients are clipped to norm 1.
+
+    Args:
+        learning_rate: highest rate.
+        total_steps: number of updates; None lets the model's `fit` set it.
+        layer_decay: as in `GPT1Adam`.
+    """
+    schedule = FinetuningSchedule(learning_rate, total_steps)
+    return GPT1Adam(schedule, layer_decay=layer_decay, global_clipnorm=1.0)
 
 
 def pretraining_optimizer(
-    learning_rate: float = 2.5e-4, total_steps: int | None = None, warmup_steps: int = 2000
+    learning_rate: float = 2.5e-4,
+    total_steps: int | None = None,
+    warmup_steps: int = 2000,
+    decay_steps: int | None = None,
+    clip_norm: float | None = None,
 ) -> GPT1Adam:
-    """Returns the paper's optimizer for pre-training: gradients are not clipped."""
-    return GPT1Adam(PretrainingSchedule(learning_rate, total_steps, warmup_steps))
+    """Returns an optimizer for pre-training, by default the paper's.
+
+    Args:
+        learning_rate: highest rate.
+        total_steps: number of updates; None lets the model's `fit` set it.
+        warmup_steps: number of updates to warm up over.
+        decay_steps: number of updates to decay over, after a constant rate; see
+            `WarmupStableDecaySchedule`. None for the paper's cosine over all updates.
+        clip_norm: norm to clip gradients to; None, as in the paper, for no clipping.
+    """
+    schedule: PretrainingSchedule | WarmupStableDecaySchedule
+    if decay_steps is None:
+        schedule = PretrainingSchedule(learning_rate, total_steps, warmup_steps)
+    else:
+        schedule = WarmupStableDecaySchedule(learning_rate, total_steps, warmup_steps, decay_steps)
+    return GPT1Adam(schedule, global_clipnorm=clip_norm)

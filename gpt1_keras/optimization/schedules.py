@@ -1,4 +1,4 @@
-"""The paper's learning-rate schedules (section 4.1, and the released code)."""
+"""Learning-rate schedules: the paper's (section 4.1, and the released code), and WSD."""
 
 from typing import Any
 
@@ -91,3 +91,40 @@ class PretrainingSchedule(_Schedule):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "warmup_steps": self.warmup_steps}
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
+class WarmupStableDecaySchedule(_Schedule):
+    """Linear warm-up from 0, a constant rate, and a linear decay to 0 over the last updates.
+
+    Known as WSD, or as a constant rate with cooldown (Hu et al. 2024, Haegele et al. 2024). Up to
+    the decay the rate does not depend on `total_steps`, so a training may end anywhere, and go on
+    from the weights of before its decay as if it had not ended.
+
+    Args:
+        peak: the constant rate.
+        total_steps: number of updates; None lets the model's `fit` set it.
+        warmup_steps: number of updates to warm up over.
+        decay_steps: number of updates to decay over.
+    """
+
+    def __init__(
+        self,
+        peak: float = 2.5e-4,
+        total_steps: int | None = None,
+        warmup_steps: int = 2000,
+        decay_steps: int = 1000,
+    ) -> None:
+        super().__init__(peak, total_steps)
+        self.warmup_steps = warmup_steps
+        self.decay_steps = decay_steps
+
+    def rate_at(self, step: Tensor, total_steps: int) -> Tensor:
+        # Where a training is shorter than both, they meet below the peak.
+        warmup = step / max(self.warmup_steps, 1)
+        decay = (total_steps - step) / max(self.decay_steps, 1)
+        return self.peak * ops.minimum(ops.minimum(warmup, decay), 1.0)
+
+    def get_config(self) -> dict[str, Any]:
+        steps = {"warmup_steps": self.warmup_steps, "decay_steps": self.decay_steps}
+        return {**super().get_config(), **steps}

@@ -16,6 +16,14 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "hidden_dim": 512,
         "intermediate_dim": 2048,
     },
+    # About 10 million with an 8,000-token vocabulary.
+    "gpt1_mini": {
+        "num_layers": 6,
+        "num_heads": 5,
+        "hidden_dim": 320,
+        "intermediate_dim": 1280,
+        "max_sequence_length": 256,
+    },
     # About 5 million with an 8,000-token vocabulary: hours on a CPU.
     "gpt1_tiny": {
         "num_layers": 4,

@@ -27,7 +27,9 @@ NAMES = {
 }
 PROGRAMS = [
     "training.ablate",
+    "training.baselines",
     "training.compress_preset",
+    "training.context_use",
     "training.corpus",
     "training.evaluate",
     "training.finetune",

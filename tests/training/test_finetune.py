@@ -151,6 +151,84 @@ def test_the_normalization(preset):
         build_model(other, TASKS["sst2"], SENTENCES)
 
 
+def test_lora_is_merged_into_what_is_saved(preset, write_file, tmp_path):
+    """The preset loads as any other; of its backbone only the adapted kernels have changed."""
+    path = write_file(16)
+    options = FinetuneOptions(
+        train=path, validation=path, preset=preset, lora=2, epochs=2, batch_size=8,
+        learning_rate=1e-2, dropout=0.0,
+    )  # fmt: skip
+    with eagerly():
+        result = finetune(options, tmp_path / "run", verbose=0)
+    tuned = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "run" / "best"))
+    before = gpt1_keras.GPT1Backbone.from_preset(preset)
+    changed = {
+        variable.path
+        for variable, old in zip(tuned.backbone.weights, before.weights, strict=True)
+        if not np.array_equal(variable, old)
+    }
+    adapted = [f"block_{block}/attention/qkv" for block in (0, 1)]
+    assert changed == {f"{layer}/{name}" for layer in adapted for name in ("kernel", "bias")}
+    validation = load_examples(program._find_task(options), "validation")
+    texts = [text.decode() for text in validation.texts["text"]]
+    found = np.mean(tuned.predict(texts, verbose=0).argmax(-1) == validation.labels)
+    assert found == pytest.approx(result["score"], abs=1e-6)
+
+
+def test_lora_of_a_model_that_has_no_layers_for_it(preset, tmp_path):
+    keras.utils.set_random_seed(0)
+    tokenizer = gpt1_keras.GPT1Tokenizer.from_preset(preset)
+    backbone = gpt1_keras.LSTMBackbone(tokenizer.vocabulary_size(), 8, 8)
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tokenizer)
+    gpt1_keras.GPT1CausalLM(backbone, preprocessor).save_to_preset(str(tmp_path / "lstm"))
+    options = FinetuneOptions("sst2", preset=str(tmp_path / "lstm"), lora=2)
+    with pytest.raises(ValueError, match="A LSTMBackbone has no layers for LoRA"):
+        build_model(options, TASKS["sst2"], SENTENCES)
+
+
+def test_balanced_class_weights(write_file, tmp_path, monkeypatch):
+    labels = np.array([0, 1, 1, 1])
+    examples = LabelledExamples({"text": np.array([b"a"] * 4)}, labels, labels, ["no", "yes"])
+    weights = examples.balanced_class_weights()
+    assert weights == pytest.approx({0: 2.0, 1: 2 / 3})
+    given = []
+
+    def fit(model, *arguments, class_weight=None, **more):
+        given.append(class_weight)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpt1_keras.GPT1TextClassifier, "fit", fit)
+    path = write_file(5)  # three n, two y
+    options = FinetuneOptions(
+        train=path, validation=path, class_weight="balanced", **{**SMALL, "num_merges": 20}
+    )
+    with eagerly(), pytest.raises(KeyboardInterrupt):
+        finetune(options, tmp_path / "run", verbose=0)
+    assert given == [pytest.approx({0: 5 / 6, 1: 5 / 4})]
+
+    scores = LabelledExamples({"text": np.array([b"a"])}, np.array([0.5]), np.array([0]))
+    with pytest.raises(ValueError, match="class_weight is for labels that are classes, not scores"):
+        scores.balanced_class_weights()
+
+
+@pytest.mark.parametrize(
+    ("scores", "patience", "stops"),
+    [
+        ([], 1, False),
+        ([0.5], 1, False),
+        ([0.5, 0.6], 1, False),
+        ([0.5, 0.5], 1, True),
+        ([0.6, 0.5], 2, False),
+        ([0.6, 0.5, 0.6], 2, True),
+        ([0.6, 0.5, 0.7], 2, False),
+        ([0.6, 0.5, 0.4], None, False),
+    ],
+)
+def test_early_stopping(scores, patience, stops):
+    history = [{"f1": score} for score in scores]
+    assert program._has_stopped_improving(history, "f1", patience) == stops
+
+
 def run_main(capsys, *arguments):
     status = main(list(arguments))
     return status, capsys.readouterr().err.strip()
@@ -169,6 +247,16 @@ def run_main(capsys, *arguments):
          "error: The file a.csv does not exist."),
         (["--task", "sst2", "--config", "gpt1_micro", "--transfer", "some"],
          "error: transfer must be all, none or a number. Received: some."),
+        (["--task", "sst2", "--config", "gpt1_micro", "--layer-decay", "1.5"],
+         "error: layer_decay must be above 0 and at most 1. Received: 1.5."),
+        (["--task", "sst2", "--config", "gpt1_micro", "--lora", "2"],
+         "error: lora adapts pre-trained weights: it needs --preset, and all of its blocks."),
+        (["--task", "sst2", "--config", "gpt1_micro", "--class-weight", "even"],
+         "error: class_weight must be balanced. Received: even."),
+        (["--task", "stsb", "--config", "gpt1_micro", "--class-weight", "balanced"],
+         "error: class_weight is for labels that are classes, not scores or choices."),
+        (["--task", "sst2", "--config", "gpt1_micro", "--patience", "0"],
+         "error: patience must be at least 1. Received: 0."),
         (["--task", "sst2", "--config", "huge"], "error: Unknown configuration 'huge'"),
         (["--task", "sst2", "--config", "gpt1_micro", "--normalization", "newest"],
          "error: normalization='newest' is unknown; expected one of ['bert', 'original']."),

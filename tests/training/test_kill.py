@@ -176,7 +176,7 @@ def test_killed_while_it_writes(whole, start, finish, tmp_path):
 def test_killed_at_the_end(whole, start, finish, tmp_path):
     """When the model is trained, but the preset or the result is not there."""
     names = 2 * STEPS // EVERY  # a history and a checkpoint each; before them the options
-    for count in (names + 2, 3):
+    for count in (names + 3, 4):  # after the plot of the use of the context
         process = start("end", KillBefore(count))
         process.join(300)
         assert process.exitcode == -signal.SIGKILL, (tmp_path / "end.log").read_text()

@@ -48,11 +48,12 @@ def test_a_run_writes_its_model_history_and_result(whole_run, corpus):
         assert entry["tokens_per_second"] > 0 and 0 < entry["share_of_peak"] < 1.5
         perplexity = np.exp(entry["validation_loss"])
         assert entry["validation_perplexity"] == pytest.approx(perplexity, rel=1e-5)
+        assert entry["context_use"]["repeated_passage"]["tokens"] == 16
     assert history[-1]["validation_loss"] < history[0]["validation_loss"]
     assert dataclasses.asdict(SMALL).items() <= result.items()
     assert result["corpus_fingerprint"] == Corpus(corpus).fingerprint
     assert sorted(path.name for path in folder.iterdir()) == [
-        "history.json", "options.json", "preset", "result.json"
+        "context_use.svg", "history.json", "options.json", "preset", "result.json"
     ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from sklearn.utils.class_weight import compute_class_weight
 
 from training.datasets.tasks import Task
 from training.datasets.tfds_builders import prepared_builder, read_split
@@ -53,6 +54,18 @@ class LabelledExamples:
         """bool array `[examples]`."""
         is_score = np.issubdtype(self.labels.dtype, np.floating)
         return ~np.isnan(self.labels) if is_score else self.labels >= 0
+
+    def balanced_class_weights(self) -> dict[int, float]:
+        """Returns the weight of each class: inversely as frequent, with a mean over examples of 1.
+
+        Raises:
+            ValueError: labels are not classes.
+        """
+        if self.class_names is None:
+            raise ValueError("class_weight is for labels that are classes, not scores or choices.")
+        classes = np.unique(self.labels)
+        weights = compute_class_weight("balanced", classes=classes, y=self.labels)
+        return dict(zip(classes.tolist(), weights.tolist()))
 
     def tensors(self) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Returns the texts by field: string `[examples]`, or ragged `[examples, None]`."""

@@ -34,8 +34,8 @@ def build_model(
         `GPT1TextClassifier`, `GPT1TextSimilarity` or `GPT1MultipleChoice`.
 
     Raises:
-        ValueError: more blocks to transfer than the preset has, or another normalization than the
-            preset's.
+        ValueError: more blocks to transfer than the preset has, another normalization than the
+            preset's, or LoRA of a model that has no layers for it.
     """
     if options.preset is not None:
         tokenizer = load_tokenizer(options.preset, options.normalization)
@@ -52,6 +52,10 @@ def build_model(
         labels["score_range"] = task.score_range
     elif task.kind != MULTIPLE_CHOICE:
         labels["class_names"] = train.class_names
+    if options.lora is not None:
+        backbone.enable_lora(options.lora)
+        if not backbone.trainable_variables:
+            raise ValueError(f"A {type(backbone).__name__} has no layers for LoRA.")
     preprocessor = model_cls.preprocessor_cls(tokenizer, fields=tuple(task.fields))
     return model_cls(backbone, preprocessor=preprocessor, **labels)
 

@@ -10,6 +10,10 @@ from training.evaluation.metrics import CORRELATIONS, METRICS
 _BATCH_SIZE = 64
 
 
+class DivergedError(ValueError):
+    """A model's outputs are not numbers."""
+
+
 def check_scorable(examples: LabelledExamples, metrics: tuple[str, ...], what: str) -> None:
     """Raises ValueError where a metric would not be a number, before any work is done.
 
@@ -51,13 +55,13 @@ def predict(
         array `[examples]`: int indices of classes or choices, or float scores.
 
     Raises:
-        ValueError: an output is not a number.
+        DivergedError: an output is not a number.
     """
     order = prediction_order(model, examples) if order is None else order
     batches = make_batches(examples, order).map(lambda texts, _: texts)
     outputs = model.predict(batches, verbose=verbose)
     if np.isnan(outputs).any():
-        raise ValueError(
+        raise DivergedError(
             "The model's outputs are not numbers (NaN): its training has diverged. Try a lower "
             "learning rate."
         )

@@ -1,4 +1,4 @@
-"""Results of fine-tuned models on the paper's data sets, by variant and seed."""
+"""Results of fine-tuned models and baselines on the paper's data sets, by variant and seed."""
 
 import os
 import pathlib
@@ -10,17 +10,21 @@ from gpt1_keras.files import read_json
 from training.paper.published_results import FULL
 
 # Options of `training.finetune` that all runs on a task must share for their scores to compare.
-_SHARED = ("limit_examples", "epochs", "batch_size", "learning_rate")
+_SHARED = (
+    *("limit_examples", "epochs", "batch_size", "learning_rate"),
+    *("layer_decay", "class_weight", "lora"),
+)
 
 
 class Results:
-    """Scores of fine-tuned models by variant, task and seed.
+    """Scores of fine-tuned models and of baselines by variant, task and seed.
 
     Args:
         results: of `(path, result)`, as `gather` returns them.
 
     Attributes:
-        scores: dict from `(variant, task)` to a dict from seed to a score in percent.
+        scores: dict from `(variant, task)` to a dict from seed to a score in percent; a baseline is
+            a variant too.
         limits: dict from task to the number of examples that its runs were limited to, if any.
 
     Raises:
@@ -34,6 +38,7 @@ class Results:
         presets: dict[str, set[str]] = {}
         paths: dict[tuple[str, str, int], Any] = {}
         trained_with: dict[str, tuple[Any, dict[str, Any]]] = {}
+        baselines = []
         for path, result in results:
             variant = variant_of(result)
             cell = variant, result["task"], result["seed"]
@@ -43,11 +48,17 @@ class Results:
                     f"{path}. Give runs of one kind with --runs."
                 )
             paths[cell] = path
-            _check_alike(trained_with.setdefault(cell[1], (path, result)), (path, result))
             if result.get("limit_examples") is not None:
                 self.limits[cell[1]] = result["limit_examples"]
-            presets.setdefault(variant, set()).add(result["preset"] or result["config"])
             self.scores.setdefault(cell[:2], {})[cell[2]] = 100 * result["score"]
+            if "baseline" in result:
+                baselines.append((path, result))
+                continue
+            _check_alike(trained_with.setdefault(cell[1], (path, result)), (path, result))
+            presets.setdefault(variant, set()).add(result["preset"] or result["config"])
+        for path, result in baselines:
+            first = trained_with.get(result["task"], (path, result))
+            _check_alike(first, (path, result), ("limit_examples",))
         for variant, found in presets.items():
             if len(found) > 1:
                 raise ValueError(f"The runs of {variant} began from several models: {found}.")
@@ -64,9 +75,13 @@ class Results:
         return statistics.mean(medians)
 
 
-def _check_alike(first: tuple[Any, dict[str, Any]], other: tuple[Any, dict[str, Any]]) -> None:
+def _check_alike(
+    first: tuple[Any, dict[str, Any]],
+    other: tuple[Any, dict[str, Any]],
+    names: Sequence[str] = _SHARED,
+) -> None:
     """Raises ValueError unless two results of a task may stand in one column."""
-    for name in _SHARED:
+    for name in names:
         before, after = first[1].get(name), other[1].get(name)
         if before != after:
             raise ValueError(
@@ -79,9 +94,12 @@ def variant_of(result: dict[str, Any]) -> str:
     """Tells which row of table 5, or point of figure 2, a result of `training.finetune` is.
 
     Returns:
+        the name of a baseline; or
         `"full"`, `"no auxiliary loss"`, `"no pre-training"`, `"LSTM"` or `"N blocks"`; of several
         ablations at once, all their names.
     """
+    if "baseline" in result:
+        return result["baseline"]
     parts = []
     if result["decoder"] == "LSTMBackbone":
         parts.append("LSTM")
@@ -97,7 +115,9 @@ def variant_of(result: dict[str, Any]) -> str:
 def gather(
     folders: Iterable[str | os.PathLike[str]],
 ) -> list[tuple[pathlib.Path, dict[str, Any]]]:
-    """Finds all results of `training.finetune` on the paper's data sets below some folders.
+    """Finds all results of `training.finetune` and `training.baselines` below some folders.
+
+    Of fine-tuning, those on the paper's data sets.
 
     Returns:
         list of `(path, result)`.
@@ -110,10 +130,11 @@ def gather(
     for folder in folders:
         for path in sorted(pathlib.Path(folder).rglob("result.json")):
             result = read_json(path)
-            if result.get("task") and "best_epoch" in result:
+            if result.get("task") and {"best_epoch", "baseline"} & result.keys():
                 found.append((path, result))
     if not found:
         raise FileNotFoundError(
-            f"No results of training.finetune in {', '.join(map(str, folders))}."
+            f"No results of training.finetune or training.baselines in "
+            f"{', '.join(map(str, folders))}."
         )
     return found

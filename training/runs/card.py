@@ -11,7 +11,10 @@ from training.datasets.tasks import find_task
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.run_folder import Run
 
-_SETTINGS = ("transfer", "epochs", "batch_size", "learning_rate", "lm_coefficient", "dropout")
+_SETTINGS = (
+    *("transfer", "epochs", "batch_size", "learning_rate", "layer_decay", "lm_coefficient"),
+    *("class_weight", "lora", "dropout"),
+)
 
 
 def write_run_card(

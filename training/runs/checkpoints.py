@@ -1,10 +1,11 @@
 """Checkpoints of a run: written whole or not at all, the last few kept, read on any backend."""
 
+import contextlib
 import json
 import os
 import pathlib
 import re
-import shutil
+import sys
 import zipfile
 from typing import Any
 
@@ -26,14 +27,20 @@ class Checkpoints:
         folder: path; created with the first checkpoint.
         options: kept with each checkpoint.
         keep: how many to keep; older ones are deleted once a newer one is whole.
+        keep_step: a number of updates whose checkpoint is kept for good.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], options: dict[str, Any], keep: int = 3
+        self,
+        folder: str | os.PathLike[str],
+        options: dict[str, Any],
+        keep: int = 3,
+        keep_step: int | None = None,
     ) -> None:
         self.folder = pathlib.Path(folder)
         self.options = options
         self.keep = keep
+        self.keep_step = keep_step
 
     def save(self, model: keras.Model, step: int) -> None:
         """Saves a checkpoint of a compiled model after `step` updates.
@@ -43,25 +50,28 @@ class Checkpoints:
         """
         arrays = [keras.ops.convert_to_numpy(variable) for variable in _state(model)]
         header = json.dumps({"step": step, "options": self.options})
-        path = self.folder / f"step-{step:08d}.npz"
+        path = self._path(step)
         try:
             with atomic_path(path) as temporary:
                 np.savez(temporary, *arrays, header=np.frombuffer(header.encode(), np.uint8))
         except OSError as error:
-            last = max(self._paths(), default=None)
+            last = max(self._steps(), default=None)
             rest = (
-                f"The last good one is {last}; the same command goes on from it."
-                if last
+                f"The last good one is {self._path(last)}; the same command goes on from it."
+                if last is not None
                 else "There is no earlier one."
             )
             raise OSError(
                 f"Could not save the checkpoint {path}: {error.strerror or error}. {rest}"
             ) from error
-        for old in sorted(self._paths())[: -self.keep]:
-            old.unlink()
+        self._delete(self._steps()[: -self.keep])
 
-    def restore(self, model: keras.Model) -> int:
-        """Loads the newest checkpoint into a compiled model.
+    def newest(self, at_most: int = sys.maxsize) -> int:
+        """Returns the updates of the newest checkpoint of at most as many; 0 if there is none."""
+        return max((step for step in self._steps() if step <= at_most), default=0)
+
+    def restore(self, model: keras.Model, at_most: int = sys.maxsize) -> int:
+        """Loads the newest checkpoint, of at most as many updates, into a compiled model.
 
         Returns:
             Its number of updates; 0 if there is no checkpoint.
@@ -69,7 +79,7 @@ class Checkpoints:
         Raises:
             ValueError: the checkpoint is damaged, or of another model.
         """
-        paths = sorted(self._paths())
+        paths = [self._path(step) for step in self._steps() if step <= at_most]
         if not paths:
             return 0
         variables = _state(model)
@@ -99,11 +109,23 @@ class Checkpoints:
         return header["step"]
 
     def clear(self) -> None:
-        """Deletes all checkpoints."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Deletes all checkpoints but the one that is kept for good."""
+        self._delete(self._steps())
+        with contextlib.suppress(OSError):  # it is not empty, or not there
+            self.folder.rmdir()
 
-    def _paths(self) -> list[pathlib.Path]:
-        return [path for path in self.folder.glob("*.npz") if _NAME.fullmatch(path.name)]
+    def _delete(self, steps: list[int]) -> None:
+        for step in steps:
+            if step != self.keep_step:
+                self._path(step).unlink()
+
+    def _path(self, step: int) -> pathlib.Path:
+        return self.folder / f"step-{step:08d}.npz"
+
+    def _steps(self) -> list[int]:
+        """The updates of all checkpoints, in order."""
+        matches = (_NAME.fullmatch(path.name) for path in self.folder.glob("*.npz"))
+        return sorted(int(match[1]) for match in matches if match)
 
 
 def _state(model: keras.Model) -> list[keras.Variable]:

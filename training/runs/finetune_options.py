@@ -4,7 +4,14 @@ import dataclasses
 import math
 
 from gpt1_keras.cli import check_at_least_one, option
-from gpt1_keras.presets import CONFIGURATIONS, PRESET_HELP, configuration, find_preset
+from gpt1_keras.handles import is_handle
+from gpt1_keras.presets import (
+    CONFIGURATIONS,
+    PRESET_HELP,
+    PRETRAINED,
+    configuration,
+    find_preset,
+)
 from gpt1_keras.presets.tokenizers import check_normalization
 from training.datasets.tasks import TASKS, find_task
 
@@ -49,6 +56,22 @@ class FinetuneOptions:
     batch_size: int = option("examples in an update", 32)
     learning_rate: float = option("the schedule's peak", 6.25e-5)
     lm_coefficient: float = option("lambda, the weight of L1", 0.5)
+    layer_decay: float | None = option(
+        "factor of the rate for each step from the head down to the embeddings (default: 1)", None
+    )
+    class_weight: str | None = option(
+        "of the loss; balanced: classes weigh the same, however frequent (default: examples do)",
+        None,
+    )
+    lora: int | None = option(
+        "with --preset: train adapters of this rank (LoRA) and the head alone; the saved model has "
+        "them merged into its weights",
+        None,
+        metavar="RANK",
+    )
+    patience: int | None = option(
+        "stop after this many epochs without a better validation score (default: never)", None
+    )
     dropout: float | None = option("of the backbone (default: the model's own)", None)
     limit_examples: int | None = option(
         "train on this many examples, chosen at random (default: all)", None
@@ -62,13 +85,25 @@ class FinetuneOptions:
             raise ValueError("Give either --task, or both --train and --validation.")
         if self.task is not None:
             find_task(self.task)
-        check_at_least_one(self, "num_merges", "epochs", "batch_size", "limit_examples")
+        check_at_least_one(
+            self, "num_merges", "epochs", "batch_size", "limit_examples", "lora", "patience"
+        )
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate must be above 0. Received: {self.learning_rate}.")
         if not 0 <= self.lm_coefficient < math.inf:
             raise ValueError(f"lm_coefficient must be at least 0. Received: {self.lm_coefficient}.")
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1. Received: {self.dropout}.")
+        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
+            raise ValueError(
+                f"layer_decay must be above 0 and at most 1. Received: {self.layer_decay}."
+            )
+        if self.class_weight not in (None, "balanced"):
+            raise ValueError(f"class_weight must be balanced. Received: {self.class_weight}.")
+        if self.lora is not None and (self.preset is None or self.transfer != "all"):
+            raise ValueError(
+                "lora adapts pre-trained weights: it needs --preset, and all of its blocks."
+            )
         check_normalization(self.normalization)
         if self.transfer not in ("all", "none") and not self.transfer.isdecimal():
             raise ValueError(f"transfer must be all, none or a number. Received: {self.transfer}.")
@@ -78,3 +113,9 @@ class FinetuneOptions:
             configuration(self.config)
         else:
             raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")
+
+    @property
+    def sources(self) -> list[str]:
+        """The folders that a run reads; presets that ship, or are downloaded, are elsewhere."""
+        named = [name for name in (self.preset, self.tokenizer) if name is not None]
+        return [name for name in named if name not in PRETRAINED and not is_handle(name)]

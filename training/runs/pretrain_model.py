@@ -8,7 +8,7 @@ import numpy as np
 from gpt1_keras import GPT1CausalLM, GPT1CausalLMPreprocessor
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.layers import INITIALIZER_STDDEV
-from gpt1_keras.optimization.optimizer import GPT1Adam, PretrainingSchedule
+from gpt1_keras.optimization.optimizer import pretraining_optimizer
 from gpt1_keras.presets import build_backbone, load_tokenizer
 from training.runs.pretrain_options import PretrainOptions
 
@@ -29,9 +29,14 @@ def build_model(
         if len(variable.shape) > 1:
             variable.assign(random.normal(0.0, INITIALIZER_STDDEV, variable.shape))
     model = GPT1CausalLM(backbone)
-    schedule = PretrainingSchedule(options.learning_rate, options.steps, options.warmup_steps)
     model.compile(
-        GPT1Adam(schedule, global_clipnorm=options.clip_norm),
+        pretraining_optimizer(
+            options.learning_rate,
+            options.steps,
+            options.warmup_steps,
+            options.decay_steps,
+            options.clip_norm,
+        ),
         jit_compile=jit_compile,
         accumulation_steps=options.accumulation_steps,
     )

@@ -24,6 +24,11 @@ class PretrainOptions:
     sequence_length: int | None = option("tokens in a window (default: the model's context)", None)
     learning_rate: float = option("the schedule's peak", 2.5e-4)
     warmup_steps: int = option("updates to warm up over", 2000)
+    decay_steps: int | None = option(
+        "keep the rate constant after the warm-up, and decay it to 0 linearly over the last "
+        "updates, this many (default: the paper's cosine over all)",
+        None,
+    )
     clip_norm: float | None = option("global norm to clip gradients to (default: none)", None)
     dropout: float | None = option("while pre-training (default: the configuration's)", None)
     dtype: str = option(f"one of {', '.join(DTYPES)}", "float32")
@@ -34,11 +39,18 @@ class PretrainOptions:
         context = configuration(self.config).get("max_sequence_length", 512)
         length = context if self.sequence_length is None else self.sequence_length
         object.__setattr__(self, "sequence_length", length)
-        check_at_least_one(self, "steps", "batch_size", "sequence_length", "accumulation_steps")
+        check_at_least_one(
+            self, "steps", "decay_steps", "batch_size", "sequence_length", "accumulation_steps"
+        )
         for name, is_valid, expected in (
             ("learning_rate", 0 < self.learning_rate < math.inf, "above 0"),
             ("clip_norm", self.clip_norm is None or self.clip_norm > 0, "above 0"),
             ("warmup_steps", self.warmup_steps >= 0, "at least 0"),
+            (
+                "decay_steps",
+                self.decay_steps is None or self.decay_steps <= self.steps,
+                f"at most steps={self.steps}",
+            ),
             (
                 "dropout",
                 self.dropout is None or 0 <= self.dropout < 1,
@@ -54,6 +66,11 @@ class PretrainOptions:
             )
         if self.dtype not in DTYPES:
             raise ValueError(f"Unknown dtype {self.dtype!r}; expected one of {list(DTYPES)}.")
+
+    @property
+    def decay_start(self) -> int | None:
+        """The update from which the rate decays after a constant one, if it does."""
+        return None if self.decay_steps is None else self.steps - self.decay_steps
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+from collections.abc import Collection
 from typing import Any
 
 import keras
@@ -32,6 +33,7 @@ class Run:
         folder: path; need not exist.
         options: what determines the run.
         keep: how many checkpoints to keep.
+        keep_step: a number of updates whose checkpoint is kept for good.
 
     Attributes:
         history: list of dicts, the scores so far.
@@ -43,24 +45,22 @@ class Run:
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], options: dict[str, Any], keep: int = 3
+        self,
+        folder: str | os.PathLike[str],
+        options: dict[str, Any],
+        keep: int = 3,
+        keep_step: int | None = None,
     ) -> None:
         self.folder = pathlib.Path(folder)
         self.options = options
         self.history: list[dict[str, Any]] = self._read("history.json", list) or []
         self.result: dict[str, Any] | None = self._read("result.json", dict)
-        self.checkpoints = Checkpoints(self.folder / "checkpoints", options, keep)
-        before = self._read("options.json", dict) or self.options
-        changed = {
-            name: (before.get(name), value)
-            for name, value in self.options.items()
-            if before.get(name) != value
-        }
+        self.checkpoints = Checkpoints(self.folder / "checkpoints", options, keep, keep_step)
+        changed = changed_options(self._read("options.json", dict) or options, options)
         if changed:
             raise ValueError(
-                f"{folder} holds a run with other options: "
-                + ", ".join(f"{name} was {old}, not {new}" for name, (old, new) in changed.items())
-                + ". Choose another --output, or the same options."
+                f"{folder} holds a run with other options: {changed}. Choose another --output, or "
+                "the same options."
             )
 
     def prepare(self, *sources: str | os.PathLike[str]) -> None:
@@ -85,6 +85,11 @@ class Run:
         From now on the folder takes no others.
         """
         self._write("options.json", self.options)
+
+    def go_on_after(self, history: list[dict[str, Any]]) -> None:
+        """Begins with the history of an earlier run."""
+        self.history = history
+        self._write("history.json", self.history)
 
     def add(self, entry: dict[str, Any]) -> None:
         """Adds an entry to the history."""
@@ -114,7 +119,7 @@ class Run:
             task.save_to_preset(temporary)
 
     def finish(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Writes and returns the result, and deletes the checkpoints."""
+        """Writes and returns the result, and deletes the checkpoints that are not kept for good."""
         self.result = {
             **self.options,
             **facts,
@@ -142,6 +147,17 @@ class Run:
         with atomic_path(self.folder / name) as temporary:
             text = json.dumps(content, indent=2, allow_nan=False)
             pathlib.Path(temporary).write_text(text + "\n")
+
+
+def changed_options(
+    before: dict[str, Any], now: dict[str, Any], besides: Collection[str] = ()
+) -> str:
+    """Says which options, besides some, a run had otherwise; empty if none."""
+    return ", ".join(
+        f"{name} was {before.get(name)}, not {value}"
+        for name, value in now.items()
+        if name not in besides and before.get(name) != value
+    )
 
 
 def _bytes_of(model: keras.Model) -> int:

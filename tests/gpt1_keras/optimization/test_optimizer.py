@@ -9,6 +9,7 @@ from gpt1_keras.optimization.optimizer import (
     FinetuningSchedule,
     GPT1Adam,
     PretrainingSchedule,
+    WarmupStableDecaySchedule,
     finetuning_optimizer,
     pretraining_optimizer,
 )
@@ -143,6 +144,27 @@ def test_pretraining_schedule(total, warmup):
     assert float(schedule(total + 5)) == float(schedule(total))
 
 
+@pytest.mark.parametrize(
+    ("total", "warmup", "decay"), [(100_000, 2000, 10_000), (9, 0, 9), (5, 4, 4)]
+)
+def test_warm_up_a_constant_rate_and_a_decay(total, warmup, decay):
+    schedule = WarmupStableDecaySchedule(1e-3, total, warmup, decay)
+    for update in {0, 1, warmup // 2, warmup, total - decay, total - decay + 1, total - 1, total}:
+        if 0 <= update <= total:
+            shares = [update / warmup if warmup else np.sign(update), (total - update) / decay, 1]
+            expected = 1e-3 * min(shares)
+            assert float(schedule(update)) == pytest.approx(expected, rel=1e-5, abs=1e-10), update
+    assert float(schedule(total + 5)) == 0.0
+
+
+def test_before_its_decay_a_rate_does_not_depend_on_the_end():
+    schedules = [WarmupStableDecaySchedule(1e-3, total, 5, 10) for total in (40, 77)]
+    for update in range(31):
+        short, long = (float(schedule(update)) for schedule in schedules)
+        assert short == long
+    assert float(schedules[0](31)) < float(schedules[1](31))
+
+
 def test_the_defaults_are_the_papers():
     finetuning, pretraining = finetuning_optimizer(), pretraining_optimizer()
     for optimizer in (finetuning, pretraining):
@@ -157,6 +179,34 @@ def test_the_defaults_are_the_papers():
     assert settings == {"peak": 2.5e-4, "total_steps": None, "warmup_steps": 2000}
 
 
+def test_rates_decay_from_the_head_down(problem):
+    """Each variable moves as in the formula, with a rate of its own."""
+    values, gradients = problem
+    depths = {"embedding": 3, "block_0": 2, "block_1": 1, "head": 0}
+    variables = []
+    for name, value in zip(depths, values, strict=True):
+        with keras.name_scope(name):
+            variables.append(keras.Variable(value, dtype="float32", name="kernel"))
+    optimizer = GPT1Adam(0.05, layer_decay=0.5)
+    optimizer.build(variables)
+    for batch in gradients:
+        optimizer.apply_gradients(
+            [(keras.ops.cast(g, "float32"), v) for g, v in zip(batch, variables)]
+        )
+    for i, (variable, depth) in enumerate(zip(variables, depths.values())):
+        rate = 0.05 * 0.5**depth
+        [expected] = adam([values[i]], [[batch[i]] for batch in gradients], lambda t, r=rate: r)
+        np.testing.assert_allclose(variable, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_rates_of_a_model_without_blocks():
+    variables = [keras.Variable([1.0], name="kernel")]
+    with pytest.raises(ValueError, match="layer_decay=0.5 is for a model of blocks, as GPT1Backb"):
+        finetuning_optimizer(layer_decay=0.5).build(variables)
+    with pytest.raises(ValueError, match="above 0 and at most 1. Received: 1.5"):
+        GPT1Adam(layer_decay=1.5)
+
+
 @pytest.mark.parametrize("make", [finetuning_optimizer, pretraining_optimizer])
 def test_a_schedule_without_an_end_says_what_to_do(problem, make):
     with pytest.raises(ValueError, match="does not know how many updates.*`steps_per_epoch`"):
@@ -168,6 +218,7 @@ def test_a_schedule_without_an_end_says_what_to_do(problem, make):
     [
         finetuning_optimizer(0.05, total_steps=25),
         pretraining_optimizer(0.05, total_steps=30, warmup_steps=6),
+        pretraining_optimizer(0.05, 30, warmup_steps=6, decay_steps=9, clip_norm=2.0),
         GPT1Adam(0.05, weight_decay=0.3, beta_1=0.8),
     ],
 )

@@ -22,6 +22,17 @@ def test_each_epoch_has_every_example_once_in_batches_of_like_length():
     assert not np.array_equal(np.concatenate(order), np.concatenate(other))
 
 
+def test_an_epoch_is_not_sorted_by_length():
+    """Nor is one whose batches are all sorted together, as of a small data set."""
+    lengths = np.random.default_rng(0).integers(3, 100, 2000)
+    correlations = []
+    for epoch in range(20):
+        means = [lengths[batch].mean() for batch in batch_order(lengths, 32, 0, epoch)]
+        correlations.append(np.corrcoef(np.arange(len(means)), means)[0, 1])
+    assert abs(np.mean(correlations)) < 0.1  # by chance, some 0.03
+    assert max(np.abs(correlations)) < 0.5
+
+
 def test_batches_hold_the_examples_that_the_order_names(tfds_dir, tiny_tokenizer):
     examples = load_examples(TASKS["rte"], "validation", tfds_dir).sample(10, 0)
     (texts, labels), _ = list(make_batches(examples, [np.array([3, 1]), np.array([7])]))

@@ -1,0 +1,141 @@
+"""A search: what it tries, what it keeps, and that it goes on after an interruption."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import gpt1_keras
+from tests.helpers.eager import eagerly
+from training.evaluation.scoring import DivergedError
+from training.finetune import main
+from training.runs import search as module
+from training.runs.finetune_options import FinetuneOptions
+from training.runs.search import search
+
+OPTIONS = FinetuneOptions("rte", config="gpt1_micro", epochs=6, learning_rate=1e-3)
+BEST_RATE = 4e-3
+
+
+def made_up(options, folder):
+    """A fine-tuning whose score is known: highest at one rate and one decay, and a little noise."""
+    if options.learning_rate > 6e-3:
+        raise DivergedError("not numbers")
+    distance = abs(np.log(options.learning_rate / BEST_RATE)) + abs(options.layer_decay - 0.8)
+    score = 0.9 - 0.1 * distance + 0.001 * options.seed
+    (folder / "best").mkdir(parents=True)
+    (folder / "best" / "options.json").write_text(json.dumps([options.learning_rate, options.seed]))
+    return {"score": score, "best_epoch": options.epochs}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("search")
+    return folder, search(OPTIONS, folder, 14, 3, made_up)
+
+
+def test_it_finds_what_is_best(whole):
+    folder, result = whole
+    history = result["history"]
+    first = {"learning_rate": 1e-3, "epochs": 6, "lm_coefficient": 0.5, "layer_decay": 1.0}
+    assert first.items() <= history[0].items()
+    medians = [entry["median"] for entry in history]
+    found = max(median for median in medians if median is not None)
+    assert result["median"] == found == np.median(result["scores"]) > medians[0] + 0.05
+    assert abs(np.log(result["learning_rate"] / BEST_RATE)) < 0.5
+    for entry in history:
+        assert 1e-3 / 8 <= entry["learning_rate"] <= 8e-3 and 1 <= entry["epochs"] <= 6
+        assert 0 <= entry["lm_coefficient"] <= 1 and 0.5 <= entry["layer_decay"] <= 1
+        assert (entry["scores"] is None) == (entry["learning_rate"] > 6e-3)
+
+
+def test_it_keeps_the_best_trial_s_presets_alone(whole):
+    folder, result = whole
+    presets = sorted(path.parent.parent.name for path in folder.glob("trials/*/*/best"))
+    assert presets == [f"{result['best_trial']:03d}"] * 3
+    kept = json.loads((folder / "best" / "options.json").read_text())
+    assert kept == [result["learning_rate"], 1]  # the seed of the median
+
+
+def test_its_table_and_plot(whole):
+    folder, result = whole
+    header, _, best, *others = (folder / "search.md").read_text().splitlines()
+    assert header.startswith(
+        "| trial | learning rate | epochs | lm coefficient | layer decay | med"
+    )
+    assert best.startswith(f"| {result['best_trial']} | {result['learning_rate']:.4g} |")
+    assert f"| {100 * result['median']:.1f} |" in best
+    assert len(others) == 13
+    assert (folder / "search.svg").stat().st_size > 1000
+
+
+def test_interrupted_or_prolonged_it_is_the_same(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "write_report", lambda *_: None)
+    ran = []
+
+    def interrupted(options, folder):
+        ran.append(options)
+        if len(ran) == 8:  # the third trial's second seed
+            raise KeyboardInterrupt
+        return made_up(options, folder)
+
+    with pytest.raises(KeyboardInterrupt):
+        search(OPTIONS, tmp_path, 14, 3, interrupted)
+    for path in (tmp_path / "trials" / "003").glob("*"):
+        shutil.rmtree(path)  # what `finetune` would go on from
+    search(OPTIONS, tmp_path, 5, 3, made_up)
+    found = search(OPTIONS, tmp_path, 14, 3, made_up)
+
+    def without_time(history):
+        return [{**entry, "seconds": None} for entry in history]
+
+    assert without_time(found["history"]) == without_time(whole[1]["history"])
+    assert found["best_trial"] == whole[1]["best_trial"]
+    assert search(OPTIONS, tmp_path, 3, 3, None) == found  # it has as many
+
+
+def test_where_every_trial_diverges(tmp_path):
+    def diverge(options, folder):
+        raise DivergedError("not numbers")
+
+    with pytest.raises(ValueError, match="All 2 trials have diverged. Try a lower --learning-rate"):
+        search(OPTIONS, tmp_path, 2, 1, diverge)
+    assert "diverged" in (tmp_path / "search.md").read_text()
+
+
+def test_other_options(whole):
+    with pytest.raises(ValueError, match="other options: seeds was 3, not 2"):
+        search(OPTIONS, whole[0], 14, 2, made_up)
+
+
+def test_an_lstm_has_no_layer_wise_decay(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "write_report", lambda *_: None)
+    options = FinetuneOptions("rte", config="lstm_micro")
+
+    def finetune(options, folder):
+        assert options.layer_decay is None
+        (folder / "best").mkdir(parents=True)
+        (folder / "best" / "file").touch()
+        return {"score": 0.5, "best_epoch": 1}
+
+    assert "layer_decay" not in search(options, tmp_path, 2, 1, finetune)["history"][1]
+
+
+def test_the_program(tmp_path, capsys):
+    lines = [f"{'good' if i % 2 else 'bad'} film,{'ny'[i % 2]}\n" for i in range(8)]
+    (tmp_path / "a.csv").write_text("text,label\n" + "".join(lines))
+    file, run = str(tmp_path / "a.csv"), tmp_path / "run"
+    arguments = ["--train", file, "--validation", file, "--config", "gpt1_micro", "--epochs", "1"]
+    arguments += ["--num-merges", "20", "--output", str(run)]
+    assert main([*arguments, "--search", "0"]) == 1
+    assert "search must be at least 1" in capsys.readouterr().err
+    assert main([*arguments, "--seeds", "2"]) == 1
+    assert "seeds are for --search" in capsys.readouterr().err
+    assert not run.exists()
+    with eagerly():
+        assert main([*arguments, "--layer-decay", "0.9", "--search", "1"]) == 0
+    result = json.loads((run / "result.json").read_text())
+    assert f"Best: trial {result['best_trial']}, median" in capsys.readouterr().out
+    classifier = gpt1_keras.GPT1TextClassifier.from_preset(str(run / "best"))
+    assert classifier.class_names == ["n", "y"]

@@ -1,0 +1,112 @@
+"""Scores trivial baselines on the paper's data sets: what a model must beat to show anything.
+
+    python -m training.baselines --tasks sst2,mrpc --data-dir DIR --output DIR
+
+They are the most frequent label, a linear model on the words (tf-idf), and of several texts the
+share of the words that they have in common. They learn from the train split, or with
+`--limit-examples` from what `training.finetune` samples by each seed, and are scored on the
+validation split by the same metrics. `training.report --runs DIR ...` puts them into the tables.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import sys
+from typing import Any
+
+import gpt1_keras
+from gpt1_keras.cli import check_at_least_one, option, program
+from gpt1_keras.files import atomic_path, check_writable
+from training.datasets.labelled_examples import load_examples
+from training.datasets.tasks import TASKS, find_task
+from training.datasets.tfds_builders import DataOptions
+from training.evaluation.baselines import baselines_of
+from training.evaluation.scoring import check_scorable, score
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    tasks: str = option("some of " + ",".join(sorted(TASKS)))
+    output: str = option("folder for TASK/BASELINE/seed_N/result.json")
+    limit_examples: int | None = option(
+        "learn from this many examples, chosen at random (default: all)", None
+    )
+    seeds: int = option("how many samples, with --limit-examples", 3)
+
+    def __post_init__(self) -> None:
+        check_at_least_one(self, "limit_examples", "seeds")
+
+
+def score_baselines(
+    name: str,
+    output: str | os.PathLike[str],
+    limit_examples: int | None = None,
+    seeds: int = 3,
+    data_dir: str | None = None,
+    download: bool = False,
+) -> list[dict[str, Any]]:
+    """Scores all baselines of a task.
+
+    Args:
+        name: key of `training.datasets.tasks.TASKS`.
+        output: path of the folder for `NAME/BASELINE/seed_N/result.json`.
+        limit_examples: how many examples to learn from, sampled by each seed; all by default, and
+            then there is one seed, as nothing else is random.
+        seeds: how many; they are 0, 1, ...
+        data_dir: folder of the prepared data sets; TensorFlow Datasets' own by default.
+        download: whether to download and prepare a missing data set.
+
+    Returns:
+        The content of each `result.json`.
+
+    Raises:
+        FileNotFoundError: the data set does not exist.
+        ValueError: an unknown task, or data that cannot be scored.
+        OSError: nothing can be written to `output`.
+    """
+    task, folder = find_task(name), pathlib.Path(output)
+    check_writable(folder)
+    train = load_examples(task, "train", data_dir, download).labelled()
+    validation = load_examples(task, "validation", data_dir, download).labelled()
+    check_scorable(validation, task.metrics, f"The validation data of {name}")
+    results = []
+    for seed in range(1 if limit_examples is None else seeds):
+        known = train if limit_examples is None else train.sample(limit_examples, seed)
+        for baseline, predict in baselines_of(task).items():
+            scores = score(validation, predict(task, known, validation), task.metrics)
+            result = {
+                "task": name,
+                "baseline": baseline,
+                "seed": seed,
+                "limit_examples": limit_examples,
+                "metric": task.metrics[0],
+                "score": scores[task.metrics[0]],
+                "metrics": scores,
+                "train_examples": len(known),
+                "validation_examples": len(validation),
+                "gpt1_keras": gpt1_keras.__version__,
+            }
+            path = folder / name / re.sub(r"\W+", "_", baseline) / f"seed_{seed}"
+            with atomic_path(path / "result.json") as temporary:
+                pathlib.Path(temporary).write_text(json.dumps(result, indent=2) + "\n")
+            results.append(result)
+    return results
+
+
+@program("training.baselines")
+def main(options: _Options, data: DataOptions) -> None:
+    """Score trivial baselines on the paper's data sets."""
+    names = options.tasks.split(",")
+    for name in names:
+        find_task(name)
+    for name in names:
+        arguments = (options.output, options.limit_examples, options.seeds)
+        for result in score_baselines(name, *arguments, **vars(data)):
+            shown = ", ".join(f"{key} {value:.4f}" for key, value in result["metrics"].items())
+            print(f"{name}, {result['baseline']}, seed {result['seed']}: {shown}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

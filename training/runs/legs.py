@@ -1,0 +1,78 @@
+"""Legs of a pre-training at a constant rate: each ends with a decay, the next goes on before it."""
+
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+import keras
+
+from gpt1_keras.files import read_json
+from training.runs.checkpoints import Checkpoints
+from training.runs.run_folder import changed_options
+
+_OF_THE_END = ("steps", "decay_steps")  # options that say nothing of the updates before the decay
+
+
+@dataclasses.dataclass(frozen=True)
+class Leg:
+    """What an earlier run leaves to the next.
+
+    Attributes:
+        step: updates at the constant rate, after which the next run goes on.
+        history: the earlier run's entries up to there.
+        checkpoints: of the earlier run.
+    """
+
+    step: int
+    history: list[dict[str, Any]]
+    checkpoints: Checkpoints
+
+    def restore(self, model: keras.Model) -> int:
+        """Loads the weights and the optimizer's state of `step`; returns `step`.
+
+        Raises:
+            ValueError: the checkpoint is damaged, or of another model.
+        """
+        return self.checkpoints.restore(model, self.step)
+
+
+def find_leg(
+    folder: str | os.PathLike[str], options: dict[str, Any], decay_start: int | None
+) -> Leg:
+    """Finds where a run can go on from an earlier one.
+
+    Args:
+        folder: path of the earlier run.
+        options: of the run that goes on, as `training.runs.run_folder.Run` has them.
+        decay_start: the update from which its own rate decays; None on the cosine.
+
+    Raises:
+        FileNotFoundError: there is no run.
+        ValueError: one of the two runs is on the cosine, whose rate depends on where it ends; or
+            they differ in more than where they end; or the earlier one has left no weights of
+            before both decays.
+    """
+    folder = pathlib.Path(folder)
+    if not (folder / "options.json").is_file():
+        raise FileNotFoundError(f"{folder} is not a pre-training: it has no options.json.")
+    before = read_json(folder / "options.json")
+    if decay_start is None or before.get("decay_steps") is None:
+        raise ValueError(
+            f"Only a run at a constant rate can go on from another: both need --decay-steps. "
+            f"Received: {before.get('decay_steps')} in {folder}, and {options['decay_steps']}."
+        )
+    changed = changed_options(before, options, besides=_OF_THE_END)
+    if changed:
+        raise ValueError(f"{folder} holds a run with other options: {changed}.")
+    checkpoints = Checkpoints(folder / "checkpoints", before)
+    last = min(decay_start, before["steps"] - before["decay_steps"])
+    step = checkpoints.newest(at_most=last)
+    if not step:
+        raise ValueError(
+            f"{folder} has no checkpoint of at most {last} updates, where the first of the two "
+            "decays starts."
+        )
+    path = folder / "history.json"
+    history = read_json(path, list) if path.exists() else []
+    return Leg(step, [entry for entry in history if entry["step"] <= step], checkpoints)

@@ -1,0 +1,199 @@
+"""A search for the hyper-parameters of a fine-tuning, by its scores on the validation split.
+
+Optuna suggests what to try (by its tree-structured Parzen estimator). It keeps nothing: a trial's
+suggestion is a function of the trials before it, which the run's folder holds.
+"""
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from gpt1_keras.files import atomic_path
+from gpt1_keras.models.causal_backbone import CausalBackbone
+from gpt1_keras.presets import find_preset
+from training.evaluation.scoring import DivergedError
+from training.runs.finetune_options import FinetuneOptions
+from training.runs.run_folder import Run
+from training.runs.search_report import write_report
+
+_RATE_FACTOR = 8.0  # the least and the greatest rate are this far from the given one
+_LEAST_LAYER_DECAY = 0.5
+_WORST_SCORE = -1.0  # of any metric: what a trial counts as that has diverged
+
+# Of options and a folder, the result of the fine-tuning.
+_Finetune = Callable[[FinetuneOptions, pathlib.Path], dict[str, Any]]
+
+
+def search(
+    options: FinetuneOptions,
+    output: str | os.PathLike[str],
+    trials: int,
+    seeds: int,
+    finetune: _Finetune,
+) -> dict[str, Any]:
+    """Starts or resumes a search.
+
+    The first trial is of the options as they are given. Each further one varies the learning rate
+    (up to 8 times lower or higher), the epochs (up to those given), lambda (from 0 to 1) and, of a
+    backbone of blocks, the layer-wise decay (from 0.5 to 1).
+
+    Args:
+        options: of all trials, but for what is searched.
+        output: path of the folder. It gets a run of each trial and seed in `trials/`; search.md,
+            the table of all trials; search.svg; and `best`, the best trial's preset: that of the
+            seed whose score is the median, which flatters no more than the trial's own.
+        trials: how many in all; a finished search goes on with more.
+        seeds: of each trial, whose median score counts: `options.seed` and those after it.
+        finetune: fine-tunes; `training.finetune.finetune`.
+
+    Returns:
+        The content of `result.json`.
+
+    Raises:
+        ValueError: `output` holds another search, or every trial has diverged; or see `finetune`.
+        ImportError: Optuna is not installed.
+        OSError: the files cannot be written.
+    """
+    run = Run(output, {**dataclasses.asdict(options), "seeds": seeds})
+    run.prepare(*options.sources)
+    space = _Space(options)
+    for number in range(len(run.history), trials):
+        chosen = space.suggest(number, run.history)
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in chosen.items())
+        print(f"Trial {number + 1} of {trials}: {shown}", flush=True)
+        folder, started = _folder(run, number), time.monotonic()
+        results = []
+        for seed in range(options.seed, options.seed + seeds):
+            changed = dataclasses.replace(options, seed=seed, **chosen)
+            try:
+                results.append(finetune(changed, folder / f"seed_{seed}"))
+            except DivergedError as error:
+                print(f"Seed {seed}: {error}", flush=True)
+                break
+            finally:
+                keras.utils.clear_session(free_memory=True)
+        scores = [result["score"] for result in results] if len(results) == seeds else None
+        run.start()  # the options are known to be good
+        run.add(
+            {
+                **chosen,
+                "scores": scores,
+                "median": statistics.median(scores) if scores else None,
+                "best_epochs": [result["best_epoch"] for result in results],
+                "seconds": round(time.monotonic() - started, 1),
+            }
+        )
+        _keep_best_presets(run)
+        write_report(run, space.names)
+    return _finish(run, options, seeds)
+
+
+class _Space:
+    """What is searched, and what to try next."""
+
+    def __init__(self, options: FinetuneOptions) -> None:
+        try:
+            import optuna
+        except ImportError:
+            raise ImportError("A search needs Optuna: pip install 'gpt1-keras[search]'.") from None
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._optuna = optuna
+        self._seed = options.seed
+        rate, distributions = options.learning_rate, optuna.distributions
+        self._given: dict[str, Any] = {
+            "learning_rate": rate,
+            "epochs": options.epochs,
+            "lm_coefficient": options.lm_coefficient,
+        }
+        self._distributions = {
+            "learning_rate": distributions.FloatDistribution(
+                rate / _RATE_FACTOR, rate * _RATE_FACTOR, log=True
+            ),
+            "epochs": distributions.IntDistribution(1, options.epochs),
+            "lm_coefficient": distributions.FloatDistribution(0, max(1, options.lm_coefficient)),
+        }
+        if _has_blocks(options):
+            decay = options.layer_decay or 1.0
+            self._given["layer_decay"] = decay
+            self._distributions["layer_decay"] = distributions.FloatDistribution(
+                min(_LEAST_LAYER_DECAY, decay), 1.0
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes of `FinetuneOptions` that are searched."""
+        return tuple(self._distributions)
+
+    def suggest(self, number: int, history: list[dict[str, Any]]) -> dict[str, Any]:
+        """Returns what to try in a trial, after those in the history."""
+        if not number:
+            return self._given
+        # A sampler has a state, so each trial has one of its own.
+        sampler = self._optuna.samplers.TPESampler(seed=self._seed + number)
+        study = self._optuna.create_study(direction="maximize", sampler=sampler)
+        for entry in history:
+            study.add_trial(
+                self._optuna.trial.create_trial(
+                    params={name: entry[name] for name in self.names},
+                    distributions=self._distributions,
+                    value=_WORST_SCORE if entry["median"] is None else entry["median"],
+                )
+            )
+        return study.ask(self._distributions).params
+
+
+def _has_blocks(options: FinetuneOptions) -> bool:
+    """Whether the backbone has blocks, whose rates can differ."""
+    if options.preset is None:
+        assert options.config is not None  # see `FinetuneOptions`
+        return not options.config.startswith("lstm_")
+    preset = os.fspath(find_preset(options.preset))
+    return hasattr(CausalBackbone.from_preset(preset, load_weights=False), "blocks")
+
+
+def _finish(run: Run, options: FinetuneOptions, seeds: int) -> dict[str, Any]:
+    """Keeps the best trial's preset, and writes the result."""
+    best = _best(run)
+    if best is None:
+        raise ValueError(
+            f"All {len(run.history)} trials have diverged. Try a lower --learning-rate in another "
+            "--output."
+        )
+    entry = run.history[best]
+    if run.result is None or run.result["history"] != run.history:
+        median = statistics.median_low(entry["scores"])
+        seed = options.seed + entry["scores"].index(median)
+        source = _folder(run, best) / f"seed_{seed}"
+        with atomic_path(run.folder / "best") as temporary:
+            shutil.copytree(source / "best", temporary)
+        return run.finish({"best_trial": best + 1, "best_seed": seed, **entry})
+    return run.result
+
+
+def _best(run: Run) -> int | None:
+    """The index of the trial of the highest median, the first of equals; None if all diverged."""
+    medians = [entry["median"] for entry in run.history]
+    return max(
+        (index for index, median in enumerate(medians) if median is not None),
+        key=lambda index: medians[index],
+        default=None,
+    )
+
+
+def _keep_best_presets(run: Run) -> None:
+    """Deletes the presets of all trials but the best, lest they fill the disk."""
+    for number in range(len(run.history)):
+        if number != _best(run):
+            for preset in _folder(run, number).glob("seed_*/best"):
+                shutil.rmtree(preset)
+
+
+def _folder(run: Run, number: int) -> pathlib.Path:
+    return run.folder / "trials" / f"{number + 1:03d}"
