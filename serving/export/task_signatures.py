@@ -56,8 +56,15 @@ class TaskSignatures(Signatures):
         int8: bool = False,
         blocks: Sequence[ServedBlock] | None = None,
     ) -> None:
-        super().__init__(model, model.preprocessor.sequence_length, int8)
+        super().__init__(model, model.preprocessor.sequence_length, int8, blocks)
         packed = packed_outputs(model, self.bucket_lengths(), blocks)
+        if blocks and packed is None:
+            raise ValueError(
+                f"A {type(model).__name__} with a {type(model.backbone).__name__} cannot be computed "
+                "in 8 bits: expected a GPT1Backbone of one float dtype, and a task whose "
+                "`predict_outputs` takes `states_at`. To store matrices in 8 bits, use "
+                "`int8_storage`."
+            )
         self._set_untracked(
             _predict_outputs=packed or model.predict_outputs,
             # Traced once, whichever signatures use them.

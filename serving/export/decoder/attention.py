@@ -38,7 +38,7 @@ def attend(
     def attend_all(group: tf.Tensor) -> tf.Tensor:
         rows = packing.rows_of(group)
         length = tf.shape(rows)[1]
-        query, key, value = _split_heads(tf.gather(qkv, rows), num_heads)
+        query, key, value = split_heads(tf.gather(qkv, rows), num_heads)
         of_keys = None if branches is None else tf.gather(branches, rows)
         found = attention(query, key, value, visible_keys(length, length, of_keys))
         return tf.gather(tf.reshape(found, [-1, width]), packing.slots_of(group))
@@ -46,8 +46,8 @@ def attend(
     def attend_asked(group: tf.Tensor) -> tf.Tensor:
         rows, of_group = packing.rows_of(group), packing.sequences_of(group)
         columns, asked_rows = (each[of_group] for each in asked)
-        _, key, value = _split_heads(tf.gather(qkv, rows), num_heads)
-        query, *_ = _split_heads(tf.gather(qkv, asked_rows), num_heads)
+        _, key, value = split_heads(tf.gather(qkv, rows), num_heads)
+        query, *_ = split_heads(tf.gather(qkv, asked_rows), num_heads)
         is_visible = tf.range(tf.shape(rows)[1]) <= columns[:, :, tf.newaxis]
         if branches is not None:
             of_keys = tf.gather(branches, rows)[:, tf.newaxis]
@@ -60,8 +60,8 @@ def attend(
     return _concatenate(of_group, packing.num_groups, tf.zeros([padding, width], qkv.dtype))
 
 
-def _split_heads(qkv: tf.Tensor, num_heads: int) -> list[tf.Tensor]:
-    """`[n, length, 3 * hidden_dim]` to query, key, value: `[n, heads, length, head_dim]`."""
+def split_heads(qkv: tf.Tensor, num_heads: int) -> list[tf.Tensor]:
+    """float `[n, length, 3 * hidden_dim]` to query, key, value: `[n, heads, length, head_dim]`."""
     shape, head_dim = tf.shape(qkv), qkv.shape[-1] // (3 * num_heads)
     qkv = tf.reshape(qkv, [shape[0], shape[1], 3, num_heads, head_dim])
     return tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))

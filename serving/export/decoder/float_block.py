@@ -21,23 +21,25 @@ class FloatBlock:
     """
 
     row_sizes: Sequence[int] | None = None
+    replaced: Sequence[keras.Variable] = ()
 
     def __init__(self, block: TransformerBlock) -> None:
         self.num_heads = block.num_heads
         self._block = block
 
     def query_key_value(self, x: tf.Tensor) -> tf.Tensor:
-        return _dense(self._block.attention.qkv, x)
+        return dense(self._block.attention.qkv, x)
 
     def finish(self, attended: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         block = self._block
-        x = x + _dense(block.attention.output_projection, attended)
+        x = x + dense(block.attention.output_projection, attended)
         x = layer_norm(block.attention_norm, x)
-        hidden = tf.nn.gelu(_dense(block.expand, x), approximate=True)
-        return layer_norm(block.feedforward_norm, x + _dense(block.contract, hidden))
+        hidden = tf.nn.gelu(dense(block.expand, x), approximate=True)
+        return layer_norm(block.feedforward_norm, x + dense(block.contract, hidden))
 
 
-def _dense(layer: keras.layers.Dense, x: tf.Tensor) -> tf.Tensor:
+def dense(layer: keras.layers.Dense, x: tf.Tensor) -> tf.Tensor:
+    """A linear layer of rows, float `[rows, inputs]`."""
     kernel, bias = (ops.cast(weight, x.dtype) for weight in (layer.kernel, layer.bias))
     return tf.nn.bias_add(tf.matmul(x, kernel), bias)
 

@@ -68,7 +68,7 @@ class PackedDecoder:
         def pack(values: tf.Tensor) -> tf.Tensor:
             return tf.gather(tf.reshape(values, [-1]), index)
 
-        padding = self._padding(tf.size(index))
+        padding = padding_for(self._blocks[0], tf.size(index))
         x = self._embed(
             pack(token_ids), packing.columns if positions is None else pack(positions), padding
         )
@@ -76,7 +76,7 @@ class PackedDecoder:
         for block in self._blocks[:-1]:
             qkv = block.query_key_value(x)
             x = block.finish(attend(qkv, block.num_heads, packing, of_rows, None, padding), x)
-        block, padding = self._blocks[-1], self._padding(tf.size(asked))
+        block, padding = self._blocks[-1], padding_for(self._blocks[-1], tf.size(asked))
         qkv = block.query_key_value(x)
         attended = attend(qkv, block.num_heads, packing, of_rows, (asked, asked_rows), padding)
         rows = tf.pad(tf.reshape(asked_rows, [-1]), [[0, padding]])
@@ -92,13 +92,14 @@ class PackedDecoder:
         )
         return self._embedding(ids, positions=positions)[0]
 
-    def _padding(self, rows: tf.Tensor) -> tf.Tensor:
-        """How many rows are added to so many, so that matrices have few sizes."""
-        sizes = self._blocks[0].row_sizes
-        if sizes is None:
-            return tf.constant(0)
-        beyond = -(-rows // sizes[-1]) * sizes[-1]  # there are many: multiples of the largest
-        return tf.gather([*sizes, beyond], tf.searchsorted(sizes, rows[tf.newaxis])[0]) - rows
+
+def padding_for(block: ServedBlock, rows: tf.Tensor) -> tf.Tensor:
+    """How many rows are added to so many, so that a block's matrices have few sizes."""
+    sizes = block.row_sizes
+    if sizes is None:
+        return tf.constant(0)
+    beyond = -(-rows // sizes[-1]) * sizes[-1]  # there are many: multiples of the largest
+    return tf.gather([*sizes, beyond], tf.searchsorted(sizes, rows[tf.newaxis])[0]) - rows
 
 
 def packed_outputs(
