@@ -38,8 +38,12 @@ class Int8Block(tf.Module):
         self.num_heads = block.num_heads
         attention = block.attention
         layers = (attention.qkv, attention.output_projection, block.expand, block.contract)
-        self.replaced = [weight.value for layer in layers for weight in layer.weights]
-        object.__setattr__(self, "_norms", (block.attention_norm, block.feedforward_norm))
+        untracked = {  # what an export need not hold, or holds as the model's
+            "replaced": [weight for layer in layers for weight in layer.weights],
+            "_norms": (block.attention_norm, block.feedforward_norm),
+        }
+        for name, value in untracked.items():
+            object.__setattr__(self, name, value)
 
         (qkv, qkv_bias), (projection, projection_bias), expand, contract = map(_values, layers)
         attended = _Channels(projection, ranges.attended)
