@@ -54,7 +54,7 @@ def main():
             loads[f"{name}, gRPC"] = GrpcLoad(port, "model", texts)
             loads[f"{name}, REST"] = HttpLoad(rest_port, "/v1/models/model:predict", rows)
             processes |= {f"{name}, gRPC": process, f"{name}, REST": process}
-        process, port = stack.enter_context(_peer(options.size, options.tokenizer))
+        process, port = stack.enter_context(peer(options.size, options.tokenizer))
         loads[_PEER] = HttpLoad(port, "/predict", [{"texts": [text]} for text in texts])
         processes[_PEER] = process
 
@@ -151,7 +151,7 @@ def serving(path, *flags, log=None):
 
 
 @contextlib.contextmanager
-def _peer(size, tokenizer):
+def peer(size, tokenizer):
     port = _free_port()
     arguments = [f"--size={size}", f"--tokenizer={tokenizer}", f"--port={port}"]
     with _process("benchmarks.fastapi_peer", *arguments) as process:

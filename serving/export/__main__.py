@@ -22,8 +22,8 @@ class _ExportOptions:
     output: str = option("base directory; versions go inside")
     dtype: str | None = option("to compute in", None, choices=["float32", "bfloat16"])
     int8: bool = option(
-        "multiply the backbone's matrices in 8 bits: faster, a quarter of the size; for x86-64 Linux "
-        "with AVX512-VNNI, AVX-VNNI or AMX",
+        "multiply the backbone's matrices in 8 bits: faster, and a quarter of the size; for Linux "
+        "on x86-64 with AVX512-VNNI, AVX-VNNI or AMX",
         False,
     )
     int8_storage: bool = option(

@@ -70,9 +70,7 @@ def calibrated_blocks(
     return blocks, {"source": source, "examples": len(counts), "tokens": int(counts.sum())}
 
 
-def _made_up_samples(
-    model: RawTextTask, signatures: Signatures
-) -> Iterator[dict[str, tf.Tensor]]:
+def _made_up_samples(model: RawTextTask, signatures: Signatures) -> Iterator[dict[str, tf.Tensor]]:
     """Yields the samples of the signatures with random words, for each of the buckets."""
     tokenizer = model.preprocessor.tokenizer
     special = set(tokenizer.special_token_ids)

@@ -55,8 +55,8 @@ def export(
             Serving does not compare it with its own.
         batching: how to answer many requests together; only for fine-tuned tasks.
         dtype: such as `"bfloat16"`, to compute and to store weights in; the model's own by default.
-        int8: whether the backbone's matrices are multiplied in 8 bits; its embeddings are stored so.
-            All else is computed in `dtype`. Such an export needs the runtime and the processor that
+        int8: whether the backbone's matrices are multiplied in 8 bits; embeddings are stored so. All
+            else is computed in `dtype`. Such an export needs the runtime and the processor that
             its metadata says, and is refused when it is loaded elsewhere.
         int8_storage: whether matrices are only stored in 8 bits, and computed with in `dtype`.
         calibration: examples on which the model shows the ranges of its activations, for `int8`; as
@@ -75,7 +75,9 @@ def export(
     if calibration is not None and not int8:
         raise ValueError("`calibration` is for `int8`. Received: int8=False.")
     if int8 and int8_storage:
-        raise ValueError("Give `int8`, which stores in 8 bits too, or `int8_storage`. Received both.")
+        raise ValueError(
+            "Give `int8`, which stores in 8 bits too, or `int8_storage`. Received both."
+        )
     size = {"batch_size": batching.max_batch_size} if batching else {}
     before = signatures_of(model, batching)  # what cannot be exported is refused here
     comparison = Validation(model, validation, **size) if validation else None

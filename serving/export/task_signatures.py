@@ -60,8 +60,8 @@ class TaskSignatures(Signatures):
         packed = packed_outputs(model, self.bucket_lengths(), blocks)
         if blocks and packed is None:
             raise ValueError(
-                f"A {type(model).__name__} with a {type(model.backbone).__name__} cannot be computed "
-                "in 8 bits: expected a GPT1Backbone of one float dtype, and a task whose "
+                f"A {type(model).__name__} with a {type(model.backbone).__name__} cannot be "
+                "computed in 8 bits: expected a GPT1Backbone of one float dtype, and a task whose "
                 "`predict_outputs` takes `states_at`. To store matrices in 8 bits, use "
                 "`int8_storage`."
             )

@@ -59,9 +59,7 @@ class RecordingBlock(tf.Module):
     def finish(self, attended: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         block = self._block
         attended = self._attended.record(attended)
-        x = layer_norm(
-            block.attention_norm, x + dense(block.attention.output_projection, attended)
-        )
+        x = layer_norm(block.attention_norm, x + dense(block.attention.output_projection, attended))
         hidden = tf.nn.gelu(dense(block.expand, self._normalized.record(x)), approximate=True)
         x = x + dense(block.contract, self._hidden.record(hidden))
         return layer_norm(block.feedforward_norm, x)

@@ -1,9 +1,9 @@
 """A block that multiplies 8-bit numbers: weights, and activations in the ranges of a calibration.
 
-Channels of activations differ: a few are many times as large as the others, and most are not centred
-on zero. So each channel is centred and scaled before it is quantized, and the matrix after it takes
-both back, which is exact in float (as SmoothQuant, Xiao et al., 2022). What attention returns need
-not be touched for it: as it is a mean of values, the matrix of values can do that.
+Channels of activations differ: a few are many times as large as the others, and most are not
+centred on zero. So each channel is centred and scaled before it is quantized, and the matrix after
+it takes both back, which is exact in float (as SmoothQuant, Xiao et al., 2022). What attention
+returns need not be touched for it: as it is a mean of values, the matrix of values can do that.
 """
 
 from collections.abc import Sequence

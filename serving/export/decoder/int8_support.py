@@ -30,8 +30,9 @@ def check_this_machine() -> None:
         run()
     except tf.errors.OpError as error:
         raise ValueError(
-            f"Products of 8-bit numbers need {REQUIREMENT}; those of this machine are missing or not "
-            "exact. Without `int8`, an export runs everywhere; with `int8_storage`, it is as small."
+            f"Products of 8-bit numbers need {REQUIREMENT}; those of this machine are missing or "
+            "not exact. Without `int8`, an export runs everywhere; with `int8_storage`, it is as "
+            "small."
         ) from error
 
 
@@ -54,7 +55,9 @@ class ExactProducts(tf.saved_model.experimental.TrackableResource):
         return tf.raw_ops.VarHandleOp(dtype=tf.bool, shape=[], shared_name=name)
 
     def _initialize(self) -> None:
-        if tf.executing_eagerly():  # `check_this_machine` has been called, and this op needs a graph
+        if (
+            tf.executing_eagerly()
+        ):  # `check_this_machine` has been called, and this op needs a graph
             is_exact = tf.constant(True)
         else:
             with tf.control_dependencies([_assert_exact(self._product)]):

@@ -1,4 +1,4 @@
-"""Products of 8-bit numbers are those of integers, and a block with them is nearly the float one."""
+"""Products of 8-bit numbers are those of integers; a block with them is nearly the float one."""
 
 import keras
 import numpy as np
