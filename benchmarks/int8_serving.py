@@ -4,9 +4,9 @@
 
 A classifier with random weights is exported in each precision, with batching in the graph; what is
 in the folder `--exports` already is served as it is. Requests of one text each, sentences of SST-2
-and passages of RACE, mixed, go to all servers in turns, over gRPC, from 8 and 32 clients; `--peer`
-adds Hugging Face's torch model behind FastAPI. One text of 20 words is answered in TensorFlow's C++
-runtime, without a server. The machine must be idle, and its processor have AVX512-VNNI or the like.
+and passages of RACE, mixed, go to all servers in turns, over gRPC, from 8 and 32 clients.
+`--peers` are the same model behind FastAPI, in torch and, in int8, in others' runtimes. One text of
+20 words is answered in TensorFlow's C++ runtime, without a server. The machine must be idle, and its processor have AVX512-VNNI or the like.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import contextlib
 import pathlib
 import shlex
 import statistics
+import subprocess
 import sys
 import time
 
@@ -35,7 +36,11 @@ _PRECISIONS = {
     "bfloat16": {"dtype": "bfloat16"},
     "int8": {"int8": True},
 }
-_PEER = "Hugging Face float32, FastAPI"
+_PEERS = {
+    "torch": "Hugging Face float32, FastAPI",
+    "onnxruntime": "ONNX Runtime int8, FastAPI",
+    "openvino": "OpenVINO int8 (NNCF), FastAPI",
+}
 _WORDS = 20
 _CALIBRATION_TEXTS = 64  # from those that are not asked about
 
@@ -48,7 +53,13 @@ def main():
     paths = {name: folder / name for name in options.precisions}
     if missing := [name for name, path in paths.items() if not path.exists()]:
         _export(options, missing, folder, others)
+    calibration = folder / "calibration.txt"
+    calibration.write_text("\n".join(" ".join(text.split()) for text in others), encoding="utf-8")
+    common = [f"--size={options.size}", f"--tokenizer={options.tokenizer}"]
     if options.only_export:
+        for name in set(options.peers) - {"torch"}:
+            module, *arguments = _peer_arguments(name, options)
+            subprocess.run([sys.executable, "-m", module, *arguments, *common], check=True)
         return
     servables = {name: Servable(name, 1, path / "1") for name, path in paths.items()}
     rows = [["file, MB", "", name, f"{_megabytes(path / '1'):.0f}"] for name, path in paths.items()]
@@ -59,9 +70,9 @@ def main():
         for name, path in paths.items():
             _, port, _ = stack.enter_context(serving(path))
             loads[name] = GrpcLoad(port, "model", asked)
-        if options.peer:
-            _, port = stack.enter_context(peer(options.size, options.tokenizer))
-            loads[_PEER] = HttpLoad(port, "/predict", [{"texts": [text]} for text in asked])
+        for name in options.peers:
+            _, port = stack.enter_context(peer(*_peer_arguments(name, options), *common))
+            loads[_PEERS[name]] = HttpLoad(port, "/predict", [{"texts": [text]} for text in asked])
         rows += _requests(loads, len(asked), options)
     flags = next((line for line in open("/proc/cpuinfo") if line.startswith("flags")), "").split()
     vnni = [
@@ -84,7 +95,7 @@ def _parser():
     parser.add_argument("--exports", required=True, help="folder of the exports, made if missing")
     parser.add_argument("--size", choices=SIZES, default="paper", help="default: paper")
     parser.add_argument("--precisions", nargs="+", choices=_PRECISIONS, default=["float32", "int8"])
-    parser.add_argument("--peer", action="store_true", help="with Hugging Face's torch model")
+    parser.add_argument("--peers", nargs="+", choices=_PEERS, default=[], help="default: none")
     parser.add_argument("--seconds", type=float, default=12, help="of a measurement (default: 12)")
     parser.add_argument("--rounds", type=int, default=2, help="rounds (default: 2)")
     parser.add_argument(
@@ -92,6 +103,17 @@ def _parser():
     )
     parser.add_argument("--only-export", action="store_true", help="measure nothing")
     return parser
+
+
+def _peer_arguments(name, options):
+    """A module and its arguments, all but those that all peers have."""
+    if name == "torch":
+        return ["benchmarks.fastapi_peer"]
+    folder = pathlib.Path(options.exports)
+    return [
+        *("benchmarks.int8_peer", name, f"--folder={folder / 'peers'}"),
+        f"--calibration={folder / 'calibration.txt'}",
+    ]
 
 
 def _export(options, names, folder, texts):
