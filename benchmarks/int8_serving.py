@@ -4,9 +4,10 @@
 
 A classifier with random weights is exported in each precision, with batching in the graph; what is
 in the folder `--exports` already is served as it is. Requests of one text each, sentences of SST-2
-and passages of RACE, mixed, go to all servers in turns, over gRPC, from 8 and 32 clients.
-`--peers` are the same model behind FastAPI, in torch and, in int8, in others' runtimes. One text of
-20 words is answered in TensorFlow's C++ runtime, without a server. The machine must be idle, and its processor have AVX512-VNNI or the like.
+and passages of RACE, mixed, go to all servers in turns, over gRPC, from 8 and 32 clients. `--peers`
+are the same model behind FastAPI, in torch and, in int8, in others' runtimes. One text of 20 words
+is answered in TensorFlow's C++ runtime, without a server. The machine must be idle, and its
+processor have AVX512-VNNI or the like.
 """
 
 import argparse
@@ -25,7 +26,7 @@ import tensorflow as tf
 import gpt1_keras
 from benchmarks.load import GrpcLoad, HttpLoad, measure
 from benchmarks.serving import mixed_texts, peer, serving
-from benchmarks.setting import SIZES, describe, table
+from benchmarks.setting import SIZES, describe
 from serving.export import export
 from serving.export.batching import Batching
 from serving.server.models.servable import Servable
@@ -41,6 +42,7 @@ _PEERS = {
     "onnxruntime": "ONNX Runtime int8, FastAPI",
     "openvino": "OpenVINO int8 (NNCF), FastAPI",
 }
+_INSTRUCTIONS = ("avx512_vnni", "avx_vnni", "amx_int8", "avx512_bf16")
 _WORDS = 20
 _CALIBRATION_TEXTS = 64  # from those that are not asked about
 
@@ -62,8 +64,10 @@ def main():
             subprocess.run([sys.executable, "-m", module, *arguments, *common], check=True)
         return
     servables = {name: Servable(name, 1, path / "1") for name, path in paths.items()}
-    rows = [["file, MB", "", name, f"{_megabytes(path / '1'):.0f}"] for name, path in paths.items()]
-    rows += _one_text(servables, asked, options.repetitions)
+    print(_setting(options), flush=True)
+    for name, path in paths.items():
+        _tell("file, MB", name, f"{_megabytes(path / '1'):.0f}")
+    _one_text(servables, asked, options.repetitions)
     del servables
     with contextlib.ExitStack() as stack:
         loads = {}
@@ -73,14 +77,7 @@ def main():
         for name in options.peers:
             _, port = stack.enter_context(peer(*_peer_arguments(name, options), *common))
             loads[_PEERS[name]] = HttpLoad(port, "/predict", [{"texts": [text]} for text in asked])
-        rows += _requests(loads, len(asked), options)
-    flags = next((line for line in open("/proc/cpuinfo") if line.startswith("flags")), "").split()
-    vnni = [
-        flag for flag in ("avx512_vnni", "avx_vnni", "amx_int8", "avx512_bf16") if flag in flags
-    ]
-    command = shlex.join(["python", "-m", "benchmarks.int8_serving", *sys.argv[1:]])
-    report = table(["figure", "clients", "what", "value", "/ float32", "p50, ms"], _complete(rows))
-    print(f"{describe()}; {', '.join(vnni)}. Size {options.size!r}. `{command}`\n\n{report}")
+        _requests(loads, len(asked), options)
 
 
 def _parser():
@@ -146,17 +143,14 @@ def _one_text(servables, texts, repetitions):
             seconds[name].append(time.perf_counter() - started)
     # The first are slower: what is new to the runtime is compiled.
     medians = {name: 1e3 * statistics.median(each[3:]) for name, each in seconds.items()}
-    return [
-        [f"one text of {_WORDS} words, ms", "", name, f"{median:.1f}", _ratio(medians, name)]
-        for name, median in medians.items()
-    ]
+    for name, median in medians.items():
+        _tell(f"one text of {_WORDS} words, ms", name, f"{median:.1f}", _ratio(medians, name))
 
 
 def _requests(loads, num_texts, options):
     """Requests a second of all servers, in turns."""
-    rows = []
     for load in loads.values():  # what is new to a server is compiled before it is measured
-        measure(load, num_texts, max(_CONCURRENCIES), seconds=options.seconds / 2)
+        measure(load, num_texts, max(_CONCURRENCIES), seconds=options.seconds)
     for concurrency in _CONCURRENCIES:
         rounds = [
             {
@@ -166,23 +160,31 @@ def _requests(loads, num_texts, options):
             for _ in range(options.rounds)
         ]
         rates = {name: statistics.median(each[name].rate for each in rounds) for name in loads}
-        for name in loads:
-            errors = sum(len(each[name].errors) for each in rounds)
+        for name, rate in rates.items():
             latencies = 1e3 * np.concatenate([each[name].latencies for each in rounds])
-            median = f"{np.median(latencies):.0f}" + (f", {errors} ERRORS" if errors else "")
-            rows.append(
-                ["requests/s", str(concurrency), name, f"{rates[name]:.1f}"]
-                + [_ratio(rates, name), median]
+            errors = sum(len(each[name].errors) for each in rounds)
+            _tell(
+                *(f"requests/s, {concurrency} clients", name, f"{rate:.1f}", _ratio(rates, name)),
+                f"p50 {np.median(latencies):.0f} ms" if len(latencies) else "no answers",
+                f"{errors} errors",
             )
-    return rows
+
+
+def _tell(*cells):
+    """Prints a figure at once: what was measured, of what, the value, and its ratio to float32."""
+    print(" | ".join(filter(None, cells)), flush=True)
+
+
+def _setting(options):
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    flags = next((line for line in lines if line.startswith("flags")), "").split()
+    found = [each for each in _INSTRUCTIONS if each in flags]
+    command = shlex.join(["python", "-m", "benchmarks.int8_serving", *sys.argv[1:]])
+    return f"{describe()}; {', '.join(found)}. Size {options.size!r}. `{command}`"
 
 
 def _ratio(values, name):
-    return f"{values[name] / values['float32']:.2f}" if "float32" in values else ""
-
-
-def _complete(rows):
-    return [row + [""] * (6 - len(row)) for row in rows]
+    return f"{values[name] / values['float32']:.2f} x" if "float32" in values else ""
 
 
 def _megabytes(folder):
