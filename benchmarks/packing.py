@@ -47,8 +47,9 @@ def main():
     texts = [example["sentence"] for example in tfds.as_numpy(sentences)]
     texts = texts[: options.batches * _BATCH_SIZE]
     batches = [texts[i : i + _BATCH_SIZE] for i in range(0, len(texts), _BATCH_SIZE)]
-    with tempfile.TemporaryDirectory() as folder:
-        servables, tokenizer = _export(options, folder)
+    tokenizer = load_tokenizer(options.tokenizer)
+    with tempfile.TemporaryDirectory() as temporary:
+        servables = _load(options, tokenizer, pathlib.Path(options.exports or temporary))
         rows = _compare(servables, batches, options)
     header = ["what", "batches of", "texts/s", "/ by bucket", "ms, median", "first time, ms"]
     lengths = np.array(tokenizer(texts).row_lengths()) + 2
@@ -68,6 +69,7 @@ def _parser():
     )
     parser.add_argument("--data-dir", required=True, help="folder of prepared data with SST-2")
     parser.add_argument("--tokenizer", required=True, help="folder of the published vocabulary")
+    parser.add_argument("--exports", help="folder to keep the exports in, or that holds them")
     parser.add_argument("--size", choices=SIZES, default="paper", help="default: paper")
     parser.add_argument("--batches", type=int, default=8, help="of 32 sentences (default: 8)")
     parser.add_argument("--rounds", type=int, default=3, help="after the first (default: 3)")
@@ -75,24 +77,21 @@ def _parser():
     return parser
 
 
-def _export(options, folder):
-    """Exports, in the C++ runtime, by dtype and kind; and the tokenizer."""
-    tokenizer = load_tokenizer(options.tokenizer)
+def _load(options, tokenizer, folder):
+    """Exports what the folder does not hold; returns exports in the C++ runtime by dtype, kind."""
     size = {**SIZES[options.size], "vocabulary_size": tokenizer.vocabulary_size()}
+    tasks = {"by bucket": BucketClassifier, "packed": gpt1_keras.GPT1TextClassifier}
     servables = {}
-    for kind, task_cls in (
-        ("by bucket", BucketClassifier),
-        ("packed", gpt1_keras.GPT1TextClassifier),
-    ):
-        model = task_cls(
-            gpt1_keras.GPT1Backbone(**size),
-            class_names=["negative", "positive"],
-            preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer),
-        )
-        for dtype in _DTYPES:
-            path = export(model, f"{folder}/{kind}_{dtype}", batching=Batching(), dtype=dtype)
-            servables[dtype, kind] = Servable(kind, 1, pathlib.Path(path))
-    return servables, tokenizer
+    for dtype in _DTYPES:
+        for kind, task_cls in tasks.items():
+            path = folder / f"{options.size} {kind} {dtype}"
+            if not path.exists():
+                preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer)
+                backbone = gpt1_keras.GPT1Backbone(**size)
+                model = task_cls(backbone, 2, preprocessor=preprocessor)
+                export(model, path, batching=Batching(), dtype=dtype)
+            servables[dtype, kind] = Servable(kind, 1, path / "1")
+    return servables
 
 
 def _compare(servables, batches, options):

@@ -1,6 +1,6 @@
 """Attention among the tokens of packed sequences, a group at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,75 +10,130 @@ from gpt1_keras.models.attention_scores import visible_keys
 from serving.export.decoder.packing import Packing
 
 
-def attend(
-    qkv: tf.Tensor,
-    num_heads: int,
-    packing: Packing,
-    branches: tf.Tensor | None = None,
-    asked: tuple[tf.Tensor, tf.Tensor] | None = None,
-    padding: int | tf.Tensor = 0,
-) -> tf.Tensor:
+class PackedAttention:
     """Attends to the same and all earlier tokens of the same sequence.
 
+    What all blocks share, where each group's tokens are and what they see, is found once.
+
     Args:
-        qkv: float `[rows, 3 * hidden_dim]`, queries, keys and values; further rows are padding.
-        num_heads: number of heads.
         packing: where the rows' tokens are.
         branches: optional int32 `[rows]`, for branches after a shared prefix; see
             `gpt1_keras.models.attention_scores`.
-        asked: optional int32 `[batch, n]` each, the indices, in their sequences, of the only
-            tokens to return outputs for, and their rows; sequences as `packing` orders them.
-        padding: how many rows to append.
-
-    Returns:
-        float `[rows + padding, hidden_dim]`, or `[batch * n + padding, hidden_dim]`.
     """
-    width = qkv.shape[1] // 3
 
-    def attend_all(group: tf.Tensor) -> tf.Tensor:
-        rows = packing.rows_of(group)
+    def __init__(self, packing: Packing, branches: tf.Tensor | None = None) -> None:
+        self._packing, self._branches = packing, branches
+        visible_shape = [None, None] if branches is None else [None, 1, None, None]
+        self._rows, self._slots, self._visible = _map(
+            self._of_group,
+            packing.num_groups,
+            [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
+            + [tf.TensorSpec(visible_shape, tf.bool)],
+        )
+
+    def of_all(self, qkv: tf.Tensor, num_heads: int, padding: tf.Tensor) -> tf.Tensor:
+        """Attends from every token.
+
+        Args:
+            qkv: float `[rows, 3 * hidden_dim]`, queries, keys and values; further rows are padding.
+            num_heads: number of heads.
+            padding: int32 scalar, how many rows to append.
+
+        Returns:
+            float `[rows + padding, hidden_dim]`.
+        """
+        width = qkv.shape[1] // 3
+
+        def attend(group: tf.Tensor) -> list[tf.Tensor]:
+            query, key, value = split_heads(tf.gather(qkv, self._rows.read(group)), num_heads)
+            found = attention(query, key, value, self._visible.read(group))
+            return [tf.gather(tf.reshape(found, [-1, width]), self._slots.read(group))]
+
+        return self._concatenate(attend, width, qkv.dtype, padding)
+
+    def of_asked(
+        self,
+        qkv: tf.Tensor,
+        num_heads: int,
+        padding: tf.Tensor,
+        asked: tf.Tensor,
+        asked_rows: tf.Tensor,
+    ) -> tf.Tensor:
+        """Attends from some tokens alone.
+
+        Args:
+            qkv, num_heads, padding: as in `of_all`.
+            asked: int32 `[batch, n]`, their indices in their sequences, which `packing` orders.
+            asked_rows: int32 `[batch, n]`, their rows.
+
+        Returns:
+            float `[batch * n + padding, hidden_dim]`.
+        """
+        width = qkv.shape[1] // 3
+
+        def attend(group: tf.Tensor) -> list[tf.Tensor]:
+            of_group, rows = self._packing.sequences_of(group), self._rows.read(group)
+            is_visible = tf.range(tf.shape(rows)[1]) <= asked[of_group, :, tf.newaxis]
+            if self._branches is not None:
+                of_keys = tf.gather(self._branches, rows)[:, tf.newaxis]
+                of_queries = tf.gather(self._branches, asked_rows[of_group])[:, :, tf.newaxis]
+                is_visible &= (of_keys == 0) | (of_keys == of_queries)
+            _, key, value = split_heads(tf.gather(qkv, rows), num_heads)
+            query, *_ = split_heads(tf.gather(qkv, asked_rows[of_group]), num_heads)
+            found = attention(query, key, value, is_visible[:, tf.newaxis])
+            return [tf.reshape(found, [-1, width])]
+
+        return self._concatenate(attend, width, qkv.dtype, padding)
+
+    def _of_group(self, group: tf.Tensor) -> list[tf.Tensor]:
+        """A group's rows by slot, its slots by row, and which keys are visible."""
+        rows = self._packing.rows_of(group)
         length = tf.shape(rows)[1]
-        query, key, value = split_heads(tf.gather(qkv, rows), num_heads)
-        of_keys = None if branches is None else tf.gather(branches, rows)
-        found = attention(query, key, value, visible_keys(length, length, of_keys))
-        return tf.gather(tf.reshape(found, [-1, width]), packing.slots_of(group))
+        branches = None if self._branches is None else tf.gather(self._branches, rows)
+        return [rows, self._packing.slots_of(group), visible_keys(length, length, branches)]
 
-    def attend_asked(group: tf.Tensor) -> tf.Tensor:
-        rows, of_group = packing.rows_of(group), packing.sequences_of(group)
-        columns, asked_rows = (each[of_group] for each in asked)
-        _, key, value = split_heads(tf.gather(qkv, rows), num_heads)
-        query, *_ = split_heads(tf.gather(qkv, asked_rows), num_heads)
-        is_visible = tf.range(tf.shape(rows)[1]) <= columns[:, :, tf.newaxis]
-        if branches is not None:
-            of_keys = tf.gather(branches, rows)[:, tf.newaxis]
-            of_queries = tf.gather(branches, asked_rows)[:, :, tf.newaxis]
-            is_visible &= (of_keys == 0) | (of_keys == of_queries)
-        found = attention(query, key, value, is_visible[:, tf.newaxis])
-        return tf.reshape(found, [-1, width])
-
-    of_group = attend_all if asked is None else attend_asked
-    return _concatenate(of_group, packing.num_groups, tf.zeros([padding, width], qkv.dtype))
+    def _concatenate(
+        self,
+        of_group: Callable[[tf.Tensor], list[tf.Tensor]],
+        width: int,
+        dtype: tf.DType,
+        padding: tf.Tensor,
+    ) -> tf.Tensor:
+        count = self._packing.num_groups
+        last = tf.zeros([padding, width], dtype)
+        return _map(of_group, count, [tf.TensorSpec([None, width], dtype)], [last])[0].concat()
 
 
 def split_heads(qkv: tf.Tensor, num_heads: int) -> list[tf.Tensor]:
-    """float `[n, length, 3 * hidden_dim]` to query, key, value: `[n, heads, length, head_dim]`."""
+    """`[n, length, 3 * hidden_dim]` to query, key, value: `[n, heads, length, head_dim]`."""
     shape, head_dim = tf.shape(qkv), qkv.shape[-1] // (3 * num_heads)
     qkv = tf.reshape(qkv, [shape[0], shape[1], 3, num_heads, head_dim])
     return tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))
 
 
-def _concatenate(
-    function: Callable[[tf.Tensor], tf.Tensor], count: tf.Tensor, last: tf.Tensor
-) -> tf.Tensor:
-    """What a function returns for 0, 1, ..., and then `last`: rows of one matrix."""
-    parts = tf.TensorArray(
-        last.dtype, count + 1, infer_shape=False, element_shape=[None, last.shape[1]]
-    ).write(count, last)
+def _map(
+    function: Callable[[tf.Tensor], list[tf.Tensor]],
+    count: tf.Tensor,
+    specs: Sequence[tf.TensorSpec],
+    last: Sequence[tf.Tensor] = (),
+) -> list[tf.TensorArray]:
+    """What a function returns for 0, 1, ... below `count`, and then what is given as the last."""
+    arrays = [
+        tf.TensorArray(
+            spec.dtype,
+            count + len(last[:1]),
+            infer_shape=False,
+            element_shape=spec.shape,
+            clear_after_read=False,
+        )
+        for spec in specs
+    ]
+    arrays = [array.write(count, each) for array, each in zip(arrays, last)] or arrays
 
-    def step(number: tf.Tensor, parts: Any) -> tuple[tf.Tensor, Any]:
-        return number + 1, parts.write(number, function(number))
+    def step(number: tf.Tensor, arrays: Any) -> tuple[tf.Tensor, Any]:
+        found = function(number)
+        return number + 1, [array.write(number, each) for array, each in zip(arrays, found)]
 
-    _, parts = tf.while_loop(
-        lambda number, _: number < count, step, (0, parts), parallel_iterations=1
-    )
-    return parts.concat()
+    return tf.while_loop(
+        lambda number, _: number < count, step, (0, arrays), parallel_iterations=1
+    )[1]

@@ -9,7 +9,7 @@ import tensorflow as tf
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.optimization.keras_internals import layers_of
 from gpt1_keras.tasks.base import RawTextTask
-from serving.export.decoder.attention import attend
+from serving.export.decoder.attention import PackedAttention
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.float_block import FloatBlock
 from serving.export.decoder.packing import Packing
@@ -72,13 +72,13 @@ class PackedDecoder:
         x = self._embed(
             pack(token_ids), packing.columns if positions is None else pack(positions), padding
         )
-        of_rows = None if branches is None else pack(branches)
+        attention = PackedAttention(packing, None if branches is None else pack(branches))
         for block in self._blocks[:-1]:
             qkv = block.query_key_value(x)
-            x = block.finish(attend(qkv, block.num_heads, packing, of_rows, None, padding), x)
+            x = block.finish(attention.of_all(qkv, block.num_heads, padding), x)
         block, padding = self._blocks[-1], padding_for(self._blocks[-1], tf.size(asked))
         qkv = block.query_key_value(x)
-        attended = attend(qkv, block.num_heads, packing, of_rows, (asked, asked_rows), padding)
+        attended = attention.of_asked(qkv, block.num_heads, padding, asked, asked_rows)
         rows = tf.pad(tf.reshape(asked_rows, [-1]), [[0, padding]])
         x = block.finish(attended, tf.gather(x, rows))
         shape = tf.concat([tf.shape(asked), [x.shape[1]]], axis=0)

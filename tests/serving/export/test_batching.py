@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 from grpc import StatusCode
 
-from serving.export.batching import Batching
+import gpt1_keras
+from serving.export.batching import Batching, merged
 from serving.export.exporter import signatures_of
 from serving.server.models.servable import Servable, ServingError
 
@@ -102,6 +103,49 @@ def test_many_clients_with_requests_of_any_size(plain, greedy):
         found = list(pool.map(lambda texts: ask(greedy, texts), requests))
     for texts, answers in zip(requests, found):
         assert_same(answers, ask(plain, texts))
+
+
+@pytest.mark.parametrize(
+    ("columns", "count"),
+    [
+        ([["a", "b", "a", "", "a", ""]], 3),
+        ([["a b", "a", "a b", "1 a"], ["c", "b c", "c", ""]], 3),  # the first two, joined, are one
+        ([["1 1", "1", ""], ["1", "1 1", "1 1 1"]], 3),
+        ([[], []], 0),
+    ],
+)
+def test_repeated_examples_are_computed_once(columns, count):
+    names = ["first", "second"][: len(columns)]
+
+    def spell(**strings):
+        rows = tf.stack(list(strings.values()), axis=1)
+        spelled = tf.strings.reduce_join(rows, axis=1, separator="|")
+        return {"spelled": spelled, "count": tf.fill(tf.shape(spelled), tf.size(spelled))}
+
+    call = merged(spell, names, Batching(8))
+    texts = {name: tf.constant(column, tf.string) for name, column in zip(names, columns)}
+    found = tf.function(call, autograph=False)(**texts)
+    assert found["spelled"].numpy().tolist() == [
+        "|".join(row).encode() for row in zip(*columns, strict=True)
+    ]
+    assert found["count"].numpy().tolist() == [count] * len(columns[0])
+
+
+def test_a_task_that_only_keras_computes(exported_classifier, plain):
+    """It goes bucket by bucket."""
+
+    class OtherClassifier(gpt1_keras.GPT1TextClassifier):
+        def predict_outputs(self, inputs):
+            return super().predict_outputs(inputs)
+
+    model = exported_classifier("single").model
+    other = OtherClassifier(
+        model.backbone, class_names=model.class_names, preprocessor=model.preprocessor
+    )
+    other.head.set_weights(model.head.get_weights())
+    answer = signatures_of(other, Batching(4)).functions()["serving_default"]
+    found = {name: each.numpy() for name, each in answer(text=tf.constant(TEXTS)).items()}
+    assert_same(found, ask(plain, TEXTS))
 
 
 def test_requests_are_merged_over_signatures(plain, patient):
