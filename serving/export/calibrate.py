@@ -14,7 +14,6 @@ from serving.export.decoder.int8_support import check_this_machine
 from serving.export.metadata import fields_of
 from serving.export.signatures import Signatures, input_specs
 from serving.export.validation import as_tensors
-from serving.layout import DEFAULT_SIGNATURE
 from serving.registry import find_task
 
 _MOST_EXAMPLES = 512  # more change the ranges little
@@ -48,7 +47,7 @@ def calibrated_blocks(
     check_this_machine()
     recorders = [RecordingBlock(block) for block in model.backbone.blocks]
     signatures = find_task(model).signatures(model, None, False, recorders)
-    answer = signatures.functions()[DEFAULT_SIGNATURE]
+    answer = signatures.default_function()
     if examples is None:
         source = "made-up texts"
         requests = [

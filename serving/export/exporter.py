@@ -21,7 +21,6 @@ from serving.export.signatures import Signatures
 from serving.export.validation import Validation
 from serving.export.warmup import warmup_requests
 from serving.layout import (
-    DEFAULT_SIGNATURE,
     EXTRA_FOLDER,
     METADATA_FILE,
     README_FILE,
@@ -55,8 +54,8 @@ def export(
             Serving does not compare it with its own.
         batching: how to answer many requests together; only for fine-tuned tasks.
         dtype: such as `"bfloat16"`, to compute and to store weights in; the model's own by default.
-        int8: whether the backbone's matrices are multiplied in 8 bits; embeddings are stored so. All
-            else is computed in `dtype`. Such an export needs the runtime and the processor that
+        int8: whether the backbone's matrices are multiplied in 8 bits; embeddings are stored so.
+            All else is computed in `dtype`. Such an export needs the runtime and the processor that
             its metadata says, and is refused when it is loaded elsewhere.
         int8_storage: whether matrices are only stored in 8 bits, and computed with in `dtype`.
         calibration: examples on which the model shows the ranges of its activations, for `int8`; as
@@ -107,8 +106,7 @@ def export(
             "validation": None,
         }
         if comparison:
-            answer = before.functions()[DEFAULT_SIGNATURE]
-            metadata["validation"] = comparison.compare(answer, temporary)
+            metadata["validation"] = comparison.compare(before.default_function(), temporary)
         folder = pathlib.Path(temporary)
         (folder / EXTRA_FOLDER).mkdir()
         (folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2) + "\n")

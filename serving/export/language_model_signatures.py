@@ -84,13 +84,17 @@ class LanguageModelSignatures(Signatures):
                 ("seed", tf.int32),
             )
         }
-        score = compiled(self._for_any_batch(self._score), text)
+        score = self.default_function()
         return {
             DEFAULT_SIGNATURE: score,
             SCORE: score,
             GENERATE: compiled(self._for_any_batch(self._generate), {**text, **options}),
             TOKENIZE: compiled(self._tokenize, text),
         }
+
+    def default_function(self) -> ConcreteFunction:
+        text = {"text": tf.TensorSpec([None], tf.string, "text")}
+        return compiled(self._for_any_batch(self._score), text)
 
     def sample(self, length: int) -> dict[str, tf.Tensor]:
         """Returns a text of so many tokens, and how to continue it."""

@@ -10,6 +10,7 @@ from gpt1_keras.tokenization.padding import bucket_lengths
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.int8_support import ExactProducts
 from serving.export.quantization import saved_variables
+from serving.layout import DEFAULT_SIGNATURE
 
 ConcreteFunction: TypeAlias = Any  # of TensorFlow, which does not name it in public
 # What must hold, bool of any shape; what is expected, in words; and what was received.
@@ -48,6 +49,10 @@ class Signatures(tf.Module):
     def functions(self) -> dict[str, ConcreteFunction]:
         """Returns the signatures by name; `compiled` makes them."""
         raise NotImplementedError
+
+    def default_function(self) -> ConcreteFunction:
+        """Returns `serving_default` alone, to be run here; its requests are not merged."""
+        return self.functions()[DEFAULT_SIGNATURE]
 
     def sample(self, length: int) -> dict[str, tf.Tensor]:
         """Returns inputs of `serving_default` for an example of about so many tokens."""

@@ -72,6 +72,7 @@ class TaskSignatures(Signatures):
             _predict_tokens=tf.function(self._predict_tokens, autograph=False),
         )
         self._pads = packed is None
+        self._answer: Callable[..., Tensors] = self._predict_texts
         self._preprocessor = model.preprocessor
         self._batching = batching
 
@@ -114,7 +115,6 @@ class TaskSignatures(Signatures):
             for tensor in self._model.inputs
         }
         examples = {EXAMPLES_INPUT: tf.TensorSpec([None], tf.string, EXAMPLES_INPUT)}
-        self._answer = self._predict_texts
         if self._batching:
             from_tokens = self._predict_tokens
             if self._pads:
@@ -126,6 +126,10 @@ class TaskSignatures(Signatures):
             TOKENIZE: compiled(self._tokenize, texts),
             TOKENS: compiled(self._predict_checked_tokens, tokens),
         }
+
+    def default_function(self) -> ConcreteFunction:
+        texts = {field: self.text_spec(field) for field in self._preprocessor.fields}
+        return compiled(self._predict, texts)
 
     def sample(self, length: int) -> dict[str, tf.Tensor]:
         segments = len(self._preprocessor.fields)

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -43,7 +44,7 @@ class RecordingBlock(tf.Module):
     """
 
     row_sizes: Sequence[int] | None = None
-    replaced: Sequence[tf.Variable] = ()
+    replaced: Sequence[keras.Variable] = ()
 
     def __init__(self, block: TransformerBlock) -> None:
         super().__init__()
