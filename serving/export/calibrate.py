@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.tasks.base import RawTextTask
 from serving.export.decoder.calibration import RecordingBlock
 from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.int8_support import check_this_machine
+from serving.export.decoder.packed_decoder import is_packable
 from serving.export.metadata import fields_of
 from serving.export.signatures import Signatures, input_specs
 from serving.export.validation import as_tensors
@@ -39,10 +39,11 @@ def calibrated_blocks(
         ValueError: this machine has no exact 8-bit products, or the task cannot be computed with
             them, or the examples do not fit it.
     """
-    if not isinstance(model.backbone, GPT1Backbone):
+    if not is_packable(model.backbone):
         raise ValueError(
-            "Only a GPT1Backbone can be computed in 8 bits. Received: a "
-            f"{type(model.backbone).__name__}. To store its matrices so, use `int8_storage`."
+            "Only a GPT1Backbone whose layers are of one float dtype can be computed in 8 bits. "
+            f"Received: a {type(model.backbone).__name__}. To store its matrices so, use "
+            "`int8_storage`."
         )
     check_this_machine()
     recorders = [RecordingBlock(block) for block in model.backbone.blocks]

@@ -211,15 +211,16 @@ def test_options_that_do_not_go_together(model, tmp_path, options, error):
         export(model, tmp_path, **options)
 
 
-def test_int8_needs_a_transformer(tiny_tokenizer, tmp_path):
+def test_int8_needs_a_transformer_of_floats(model, tiny_tokenizer, tmp_path):
     lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, 48)
-    classifier = gpt1_keras.GPT1TextClassifier(
-        lstm,
-        class_names=CLASS_NAMES,
-        preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer),
-    )
-    with pytest.raises(ValueError, match="Only a GPT1Backbone can be computed in 8 bits"):
-        export(classifier, tmp_path, int8=True)
+    quantized = gpt1_keras.GPT1Backbone.from_config(model.backbone.get_config())
+    quantized.quantize("int8")  # whose kernels mean nothing without their scales
+    for backbone in (lstm, quantized):
+        lm = gpt1_keras.GPT1CausalLM(
+            backbone, gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, 48)
+        )
+        with pytest.raises(ValueError, match="GPT1Backbone"):
+            export(lm, tmp_path, int8=True)
 
 
 def test_bfloat16_batched(model, examples, tmp_path):
