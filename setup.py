@@ -65,6 +65,8 @@ setup(
             "onnx",
             "onnxruntime",
             "onnxscript",
+            "openvino>=2026,<2027",
+            "nncf>=3,<4",
             "psutil",
         ],
         "test": [

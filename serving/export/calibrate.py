@@ -21,13 +21,24 @@ _BATCH_SIZE = 8
 _MADE_UP = 8  # texts for each bucket
 
 
+def check_int8(model: RawTextTask) -> None:
+    """Raises ValueError if this model, or this machine, cannot multiply in 8 bits."""
+    if not is_packable(model.backbone):
+        raise ValueError(
+            "Only a GPT1Backbone whose layers are of one float dtype can be computed in 8 bits. "
+            f"Received: a {type(model.backbone).__name__}. To store its matrices so, use "
+            "`int8_storage`."
+        )
+    check_this_machine()
+
+
 def calibrated_blocks(
     model: RawTextTask, examples: Sequence[Mapping[str, Any]] | None, source: str
 ) -> tuple[list[Int8Block], dict[str, Any]]:
     """Returns a task's blocks with products of 8-bit numbers.
 
     Args:
-        model: a registered task.
+        model: a registered task, which `check_int8` accepts.
         examples: the model's inputs by name, on which it shows the ranges of its activations; of
             many, some at equal distances are read. By default, texts of random words.
         source: what the examples are, for people to read.
@@ -36,16 +47,8 @@ def calibrated_blocks(
         The blocks; and `source`, the number of `examples` and of their `tokens`.
 
     Raises:
-        ValueError: this machine has no exact 8-bit products, or the task cannot be computed with
-            them, or the examples do not fit it.
+        ValueError: the examples do not fit the task, or show no ranges.
     """
-    if not is_packable(model.backbone):
-        raise ValueError(
-            "Only a GPT1Backbone whose layers are of one float dtype can be computed in 8 bits. "
-            f"Received: a {type(model.backbone).__name__}. To store its matrices so, use "
-            "`int8_storage`."
-        )
-    check_this_machine()
     recorders = [RecordingBlock(block) for block in model.backbone.blocks]
     signatures = find_task(model).signatures(model, None, False, recorders)
     answer = signatures.default_function()

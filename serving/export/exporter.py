@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tasks.base import RawTextTask
 from serving.export.batching import Batching
-from serving.export.calibrate import calibrated_blocks
+from serving.export.calibrate import calibrated_blocks, check_int8
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.int8_support import REQUIREMENT
 from serving.export.metadata import metadata_of
@@ -77,6 +77,8 @@ def export(
         raise ValueError(
             "Give `int8`, which stores in 8 bits too, or `int8_storage`. Received both."
         )
+    if int8:
+        check_int8(model)
     size = {"batch_size": batching.max_batch_size} if batching else {}
     before = signatures_of(model, batching)  # what cannot be exported is refused here
     comparison = Validation(model, validation, **size) if validation else None
