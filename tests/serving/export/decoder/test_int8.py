@@ -59,15 +59,16 @@ def test_products_are_those_of_integers():
     def compute(x, addend):
         x = range.quantize(x)
         hidden = tf.bitcast(linear.gelu(x, output_range), tf.uint8)
-        return linear(x), linear(x, addend=addend), linear(x, dtype=tf.bfloat16), hidden
+        half = linear(x, addend=tf.cast(addend, tf.bfloat16), dtype=tf.bfloat16)
+        return linear(x), linear(x, addend=addend), half, hidden
 
-    plain, added, rounded, hidden = in_graph(compute, x, addend)
+    plain, added, half, hidden = in_graph(compute, x, addend)
     scales = np.maximum(np.abs(kernel).max(axis=0), 1e-30) / 127
     integers = (quantized(x, range) - range.zero_point) @ np.round(kernel / scales)
     expected = integers * scales * range.scale + bias
     np.testing.assert_allclose(plain, expected, atol=1e-4)
     np.testing.assert_allclose(added, expected + addend, atol=1e-4)
-    np.testing.assert_allclose(rounded.astype(float), expected, rtol=2**-8, atol=1e-4)
+    np.testing.assert_allclose(half.astype(float), expected + addend, rtol=2**-8, atol=2**-7)
     # What is halfway between two whole numbers may become either.
     assert np.abs(hidden - quantized(gelu(expected), output_range)).max() <= 1
 
