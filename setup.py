@@ -68,6 +68,8 @@ setup(
             "onnx",
             "onnxruntime",
             "onnxscript",
+            "openvino>=2026,<2027",
+            "nncf>=3,<4",
             "psutil",
         ],
         # Coverage-guided fuzzing; on Linux and macOS.

@@ -16,7 +16,7 @@ from transformers import OpenAIGPTForSequenceClassification, OpenAIGPTTokenizer
 
 from benchmarks.setting import SIZES, cores, hugging_face_config
 
-_LABELS = ["negative", "positive"]
+LABELS = ["negative", "positive"]
 
 
 class Texts(BaseModel):
@@ -32,7 +32,7 @@ def make_app(size, tokenizer):
     """
     torch.set_num_threads(cores())
     config = hugging_face_config(size)
-    config.num_labels = len(_LABELS)
+    config.num_labels = len(LABELS)
     config.pad_token_id = tokenizer.pad_token_id
     model = OpenAIGPTForSequenceClassification(config).eval()
     app = FastAPI()
@@ -52,7 +52,7 @@ def make_app(size, tokenizer):
         )
         with torch.inference_mode():
             scores = model(**inputs).logits.softmax(-1)
-        labels = [_LABELS[number] for number in scores.argmax(-1).tolist()]
+        labels = [LABELS[number] for number in scores.argmax(-1).tolist()]
         return {"labels": labels, "scores": scores.tolist()}
 
     return app

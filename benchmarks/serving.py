@@ -54,7 +54,8 @@ def main():
             loads[f"{name}, gRPC"] = GrpcLoad(port, "model", texts)
             loads[f"{name}, REST"] = HttpLoad(rest_port, "/v1/models/model:predict", rows)
             processes |= {f"{name}, gRPC": process, f"{name}, REST": process}
-        process, port = stack.enter_context(_peer(options.size, options.tokenizer))
+        arguments = [f"--size={options.size}", f"--tokenizer={options.tokenizer}"]
+        process, port = stack.enter_context(peer("benchmarks.fastapi_peer", *arguments))
         loads[_PEER] = HttpLoad(port, "/predict", [{"texts": [text]} for text in texts])
         processes[_PEER] = process
 
@@ -151,10 +152,10 @@ def serving(path, *flags, log=None):
 
 
 @contextlib.contextmanager
-def _peer(size, tokenizer):
+def peer(module, *arguments):
+    """Starts a module that serves over HTTP at `--port`; returns the process and its port."""
     port = _free_port()
-    arguments = [f"--size={size}", f"--tokenizer={tokenizer}", f"--port={port}"]
-    with _process("benchmarks.fastapi_peer", *arguments) as process:
+    with _process(module, *arguments, f"--port={port}") as process:
         while process.poll() is None:
             with contextlib.suppress(OSError):
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()

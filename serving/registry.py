@@ -2,13 +2,14 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gpt1_keras.tasks.base import RawTextTask
 
 if TYPE_CHECKING:
     from serving.export.batching import Batching
+    from serving.export.decoder.base import ServedBlock
     from serving.export.metrics import Metric
     from serving.export.signatures import Signatures
     from serving.tflite.device_graph import DeviceGraph
@@ -19,14 +20,17 @@ class TaskEntry:
     """What the exporters need to know about a task; each field is a class or a function.
 
     Args:
-        signatures: from `(model, batching, int8)` to the SavedModel's signatures; most often a
-            subclass of `serving.export.task_signatures.TaskSignatures`.
+        signatures: from `(model, batching, int8, blocks)` to the SavedModel's signatures; most
+            often a subclass of `serving.export.task_signatures.TaskSignatures`, whose arguments
+            they are.
         metric: from the model to what is measured on labelled examples; None if nothing is.
         device_graph: from `(model, max_bytes, sequence_length, num_choices)` to the signatures of a
             .tflite file; None if the task has no such file.
     """
 
-    signatures: "Callable[[RawTextTask, Batching | None, bool], Signatures]"
+    signatures: (
+        "Callable[[RawTextTask, Batching | None, bool, Sequence[ServedBlock] | None], Signatures]"
+    )
     metric: "Callable[[RawTextTask], Metric] | None" = None
     device_graph: "Callable[[RawTextTask, list[int], int, int | None], DeviceGraph] | None" = None
 

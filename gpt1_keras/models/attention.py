@@ -80,7 +80,7 @@ class CausalSelfAttention(keras.layers.Layer):
             x = attention(query, key, value, ops.take_along_axis(is_visible, rows, axis=2))
             length = ops.shape(query_indices)[1]
         elif cache is not None:
-            cache = _write_to_cache(cache, key, value, cache_index)
+            cache = write_to_cache(cache, key, value, cache_index)
             key, value = cache[:, 0], cache[:, 1]
             is_visible = visible_keys(length, ops.shape(key)[2], first_query=cache_index)
             x = attention(query, key, value, is_visible)
@@ -127,7 +127,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, is_visible: Tensor) -> 
     return ops.transpose(ops.matmul(probabilities, value), (0, 2, 1, 3))
 
 
-def _write_to_cache(cache: Tensor, key: Tensor, value: Tensor, cache_index: int | Tensor) -> Tensor:
+def write_to_cache(cache: Tensor, key: Tensor, value: Tensor, cache_index: int | Tensor) -> Tensor:
     """Returns the cache with new keys and values from `cache_index` on.
 
     In core ops: `ops.slice_update` is an XLA op, which TensorFlow Serving does not have.

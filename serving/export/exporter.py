@@ -12,13 +12,15 @@ import tensorflow as tf
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tasks.base import RawTextTask
 from serving.export.batching import Batching
+from serving.export.calibrate import calibrated_blocks, check_int8
+from serving.export.decoder.base import ServedBlock
+from serving.export.decoder.int8_support import REQUIREMENT
 from serving.export.metadata import metadata_of
 from serving.export.readme import readme
 from serving.export.signatures import Signatures
 from serving.export.validation import Validation
 from serving.export.warmup import warmup_requests
 from serving.layout import (
-    DEFAULT_SIGNATURE,
     EXTRA_FOLDER,
     METADATA_FILE,
     README_FILE,
@@ -35,6 +37,8 @@ def export(
     batching: Batching | None = None,
     dtype: str | None = None,
     int8: bool = False,
+    int8_storage: bool = False,
+    calibration: Sequence[Mapping[str, Any]] | None = None,
     validation: Sequence[Mapping[str, Any]] | None = None,
 ) -> str:
     """Writes the next version of a model.
@@ -50,7 +54,13 @@ def export(
             Serving does not compare it with its own.
         batching: how to answer many requests together; only for fine-tuned tasks.
         dtype: such as `"bfloat16"`, to compute and to store weights in; the model's own by default.
-        int8: whether to store matrices in 8 bits. They are computed with in `dtype`.
+        int8: whether the backbone's matrices are multiplied in 8 bits; embeddings are stored so.
+            All else is computed in `dtype`. Such an export needs the runtime and the processor that
+            its metadata says, and is refused when it is loaded elsewhere.
+        int8_storage: whether matrices are only stored in 8 bits, and computed with in `dtype`.
+        calibration: examples on which the model shows the ranges of its activations, for `int8`; as
+            `validation`, without labels. By default those of `validation`, or else texts of random
+            words.
         validation: labelled examples, as `gpt1_keras.labelled_files.read_rows` returns them. The
             model and the export answer them, and the metadata says how well.
 
@@ -59,13 +69,26 @@ def export(
 
     Raises:
         ValueError: the model has no preprocessor, or is not a task that can be exported so; or
-            examples do not fit it.
+            examples do not fit it; or this machine cannot multiply in 8 bits.
     """
+    if calibration is not None and not int8:
+        raise ValueError("`calibration` is for `int8`. Received: int8=False.")
+    if int8 and int8_storage:
+        raise ValueError(
+            "Give `int8`, which stores in 8 bits too, or `int8_storage`. Received both."
+        )
+    if int8:
+        check_int8(model)
     size = {"batch_size": batching.max_batch_size} if batching else {}
     before = signatures_of(model, batching)  # what cannot be exported is refused here
     comparison = Validation(model, validation, **size) if validation else None
-    changed = _copy(model, dtype) if dtype or int8 else model
-    signatures = signatures_of(changed, batching, int8)
+    changed = _copy(model, dtype) if dtype or int8 or int8_storage else model
+    blocks, calibrated = None, None
+    if int8 and calibration is not None:
+        blocks, calibrated = calibrated_blocks(changed, calibration, "the calibration's examples")
+    elif int8:
+        blocks, calibrated = calibrated_blocks(changed, validation, "the validation's examples")
+    signatures = signatures_of(changed, batching, int8 or int8_storage, blocks)
     output = pathlib.Path(output).absolute()
     name = model_name or output.name
     version = 1 + max(_versions(output), default=0)
@@ -75,13 +98,17 @@ def export(
         metadata = {
             **metadata_of(changed),
             "sequence_length": signatures.sequence_length,
-            "weights": "int8" if int8 else changed.backbone.dtype_policy.variable_dtype,
+            "weights": "int8"
+            if int8 or int8_storage
+            else changed.backbone.dtype_policy.variable_dtype,
+            "products": "int8" if int8 else None,
+            "requires": REQUIREMENT if int8 else None,
+            "calibration": calibrated,
             "batching": dataclasses.asdict(batching) if batching else None,
             "validation": None,
         }
         if comparison:
-            answer = before.functions()[DEFAULT_SIGNATURE]
-            metadata["validation"] = comparison.compare(answer, temporary)
+            metadata["validation"] = comparison.compare(before.default_function(), temporary)
         folder = pathlib.Path(temporary)
         (folder / EXTRA_FOLDER).mkdir()
         (folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2) + "\n")
@@ -93,18 +120,22 @@ def export(
 
 
 def signatures_of(
-    model: RawTextTask, batching: Batching | None = None, int8: bool = False
+    model: RawTextTask,
+    batching: Batching | None = None,
+    int8: bool = False,
+    blocks: Sequence[ServedBlock] | None = None,
 ) -> Signatures:
     """Returns the signatures that a task is exported with.
 
     Args:
         model, batching: as in `export`.
         int8: whether to round this model's matrices, and to store them in 8 bits.
+        blocks: the backbone's blocks, as they are to be computed; in its own dtype by default.
 
     Raises:
         ValueError: the model has no preprocessor, or is not a task that can be exported so.
     """
-    return find_task(model).signatures(model, batching, int8)
+    return find_task(model).signatures(model, batching, int8, blocks)
 
 
 def _copy(model: RawTextTask, dtype: str | None) -> RawTextTask:

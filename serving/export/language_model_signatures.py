@@ -1,6 +1,6 @@
 """The signatures of a language model's export: log-probabilities, and text generation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -9,6 +9,8 @@ import gpt1_keras
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.padding import pad
 from serving.export.batching import Batching
+from serving.export.decoder.base import ServedBlock
+from serving.export.decoder.cached_decoder import CachedDecoder
 from serving.export.sampling import sample_tokens, uniform_numbers
 from serving.export.signatures import ConcreteFunction, Signatures, checked, compiled, words
 from serving.layout import DEFAULT_SIGNATURE, GENERATE, SCORE, TOKENIZE
@@ -34,13 +36,18 @@ class LanguageModelSignatures(Signatures):
         model: `GPT1CausalLM` with a preprocessor.
         batching: None.
         int8: whether to store matrices in 8 bits; the model's own are rounded.
+        blocks: the backbone's blocks, as they are to be computed; in its own dtype by default.
 
     Raises:
         ValueError: another backbone than `GPT1Backbone`, or batching.
     """
 
     def __init__(
-        self, model: RawTextTask, batching: Batching | None = None, int8: bool = False
+        self,
+        model: RawTextTask,
+        batching: Batching | None = None,
+        int8: bool = False,
+        blocks: Sequence[ServedBlock] | None = None,
     ) -> None:
         if not isinstance(model.backbone, gpt1_keras.GPT1Backbone):
             raise ValueError(
@@ -52,8 +59,13 @@ class LanguageModelSignatures(Signatures):
                 "A language model's requests cannot be merged: export it without batching."
             )
         # Its context, which may be longer than what it was trained on.
-        super().__init__(model, model.backbone.max_sequence_length, int8)
-        self._set_untracked(_backbone=model.backbone)
+        super().__init__(model, model.backbone.max_sequence_length, int8, blocks)
+        decoder = CachedDecoder(model.backbone, blocks) if blocks else None
+        self._set_untracked(
+            _backbone=model.backbone,
+            _states=decoder.states if decoder else self._states_of_backbone,
+            _states_with_cache=(decoder or model).states_with_cache,
+        )
         self._tokenizer = model.preprocessor.tokenizer
         ids = tf.range(model.backbone.vocabulary_size)
         is_word = ids < self._tokenizer.vocabulary_size()
@@ -72,13 +84,17 @@ class LanguageModelSignatures(Signatures):
                 ("seed", tf.int32),
             )
         }
-        score = compiled(self._for_any_batch(self._score), text)
+        score = self.default_function()
         return {
             DEFAULT_SIGNATURE: score,
             SCORE: score,
             GENERATE: compiled(self._for_any_batch(self._generate), {**text, **options}),
             TOKENIZE: compiled(self._tokenize, text),
         }
+
+    def default_function(self) -> ConcreteFunction:
+        text = {"text": tf.TensorSpec([None], tf.string, "text")}
+        return compiled(self._for_any_batch(self._score), text)
 
     def sample(self, length: int) -> dict[str, tf.Tensor]:
         """Returns a text of so many tokens, and how to continue it."""
@@ -118,7 +134,7 @@ class LanguageModelSignatures(Signatures):
     def _score(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         inputs = self._tokenize(text)
         token_ids, mask = inputs["token_ids"], inputs["padding_mask"]
-        states = self._backbone({"token_ids": token_ids}, training=False)
+        states = self._states(token_ids)
 
         def log_probabilities(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
             states, targets = row
@@ -202,11 +218,11 @@ class LanguageModelSignatures(Signatures):
         cache = self._model.empty_cache(tf.shape(token_ids)[0], total)
         # All but the last token that every prompt has are read at once; then token by token, each
         # returning the next, which is the prompt's own as long as it has one.
-        _, cache = self._model.states_with_cache(token_ids[:, : first - 1], cache, 0)
+        _, cache = self._states_with_cache(token_ids[:, : first - 1], cache, 0)
 
         def step(position: tf.Tensor, token_ids: tf.Tensor, cache: tf.Tensor) -> tuple[Any, ...]:
             last = tf.gather(token_ids, [position - 1], axis=1)
-            state, cache = self._model.states_with_cache(last, cache, position - 1)
+            state, cache = self._states_with_cache(last, cache, position - 1)
             sampled = sample_tokens(
                 tf.cast(self._logits(state[:, 0]), tf.float32) + self._never,
                 tf.gather(uniform, tf.maximum(position - kept, 0), batch_dims=1),
@@ -227,6 +243,9 @@ class LanguageModelSignatures(Signatures):
                 tf.TensorShape([None, *cache.shape[1:4], None, cache.shape[5]]),
             ),
         )[1]
+
+    def _states_of_backbone(self, token_ids: tf.Tensor) -> tf.Tensor:
+        return self._backbone({"token_ids": token_ids}, training=False)
 
     def _logits(self, states: tf.Tensor) -> tf.Tensor:
         return self._backbone.token_embedding(states, reverse=True)

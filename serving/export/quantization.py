@@ -1,26 +1,40 @@
 """Weights in 8 bits: a quarter of the file."""
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from serving.export.decoder.base import ServedBlock
+
 _LARGEST = 127.0
 
 
-def saved_variables(model: keras.Model, int8: bool = False) -> list[Any]:
+def saved_variables(
+    model: keras.Model, int8: bool = False, blocks: Sequence[ServedBlock] | None = None
+) -> list[Any]:
     """Returns the trackable objects by which an export holds a model's weights.
 
     Args:
         model: a built Keras model.
         int8: whether matrices are in 8 bits. They are rounded in the model, too.
+        blocks: what computes the backbone's blocks. If they have matrices of their own in the
+            place of the model's, embeddings alone are rounded, as all other products are of floats.
     """
+    replaced = {id(weight) for block in blocks or () for weight in block.replaced}
+
+    def is_rounded(weight: keras.Variable) -> bool:
+        is_table = weight.name == "embeddings"
+        return int8 and len(weight.shape) == 2 and (is_table or not replaced)
+
     return [
         QuantizedVariable(weight.value, axis=1 if weight.name == "embeddings" else 0)
-        if int8 and len(weight.shape) == 2
+        if is_rounded(weight)
         else weight.value
         for weight in model.weights
+        if id(weight) not in replaced
     ]
 
 

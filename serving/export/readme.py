@@ -80,7 +80,15 @@ def _changes(metadata: Mapping[str, Any]) -> Iterator[str]:
         yield f"It computes in {metadata['dtype']}."
     if metadata["weights"] == "bfloat16":
         yield "Weights are stored in bfloat16."
-    if metadata["weights"] == "int8":
+    if metadata["products"] == "int8":
+        calibration = metadata["calibration"]
+        yield (
+            "The backbone's matrices are multiplied in 8 bits, with a scale for each column; "
+            "embeddings are stored so. Activations have the ranges that they had on "
+            f"{calibration['source']}: {calibration['examples']:,} of {calibration['tokens']:,} "
+            f"tokens. It needs {metadata['requires']}, and is refused when it is loaded elsewhere."
+        )
+    elif metadata["weights"] == "int8":
         yield "Matrices are stored in 8 bits, with a scale for each row or column."
     if metadata["batching"]:
         sizes = metadata["batching"]

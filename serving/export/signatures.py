@@ -1,13 +1,16 @@
 """What the signatures of all tasks share."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.padding import bucket_lengths
+from serving.export.decoder.base import ServedBlock
+from serving.export.decoder.int8_support import ExactProducts
 from serving.export.quantization import saved_variables
+from serving.layout import DEFAULT_SIGNATURE
 
 ConcreteFunction: TypeAlias = Any  # of TensorFlow, which does not name it in public
 # What must hold, bool of any shape; what is expected, in words; and what was received.
@@ -21,21 +24,35 @@ class Signatures(tf.Module):
         model: a task with a preprocessor.
         sequence_length: the most tokens of a sequence.
         int8: whether to store matrices in 8 bits; the model's own are rounded.
+        blocks: the backbone's blocks, as they are to be computed; in its own dtype by default.
 
     Attributes:
         sequence_length: as above.
     """
 
-    def __init__(self, model: RawTextTask, sequence_length: int, int8: bool = False) -> None:
+    def __init__(
+        self,
+        model: RawTextTask,
+        sequence_length: int,
+        int8: bool = False,
+        blocks: Sequence[ServedBlock] | None = None,
+    ) -> None:
         super().__init__()
         # Tracked, a model would bring all weights into the checkpoint a second time.
         self._set_untracked(_model=model)
         self.sequence_length = sequence_length
-        self._variables = saved_variables(model, int8)
+        self._variables = saved_variables(model, int8, blocks)
+        self._blocks = blocks
+        if any(block.replaced for block in blocks or ()):
+            self._exact_products = ExactProducts()
 
     def functions(self) -> dict[str, ConcreteFunction]:
         """Returns the signatures by name; `compiled` makes them."""
         raise NotImplementedError
+
+    def default_function(self) -> ConcreteFunction:
+        """Returns `serving_default` alone, to be run here; its requests are not merged."""
+        return self.functions()[DEFAULT_SIGNATURE]
 
     def sample(self, length: int) -> dict[str, tf.Tensor]:
         """Returns inputs of `serving_default` for an example of about so many tokens."""

@@ -56,8 +56,15 @@ class TaskSignatures(Signatures):
         int8: bool = False,
         blocks: Sequence[ServedBlock] | None = None,
     ) -> None:
-        super().__init__(model, model.preprocessor.sequence_length, int8)
+        super().__init__(model, model.preprocessor.sequence_length, int8, blocks)
         packed = packed_outputs(model, self.bucket_lengths(), blocks)
+        if blocks and packed is None:
+            raise ValueError(
+                f"A {type(model).__name__} with a {type(model.backbone).__name__} cannot be "
+                "computed in 8 bits: expected a GPT1Backbone of one float dtype, and a task whose "
+                "`predict_outputs` takes `states_at`. To store matrices in 8 bits, use "
+                "`int8_storage`."
+            )
         self._set_untracked(
             _predict_outputs=packed or model.predict_outputs,
             # Traced once, whichever signatures use them.
@@ -65,6 +72,7 @@ class TaskSignatures(Signatures):
             _predict_tokens=tf.function(self._predict_tokens, autograph=False),
         )
         self._pads = packed is None
+        self._answer: Callable[..., Tensors] = self._predict_texts
         self._preprocessor = model.preprocessor
         self._batching = batching
 
@@ -107,7 +115,6 @@ class TaskSignatures(Signatures):
             for tensor in self._model.inputs
         }
         examples = {EXAMPLES_INPUT: tf.TensorSpec([None], tf.string, EXAMPLES_INPUT)}
-        self._answer = self._predict_texts
         if self._batching:
             from_tokens = self._predict_tokens
             if self._pads:
@@ -119,6 +126,10 @@ class TaskSignatures(Signatures):
             TOKENIZE: compiled(self._tokenize, texts),
             TOKENS: compiled(self._predict_checked_tokens, tokens),
         }
+
+    def default_function(self) -> ConcreteFunction:
+        texts = {field: self.text_spec(field) for field in self._preprocessor.fields}
+        return compiled(self._predict, texts)
 
     def sample(self, length: int) -> dict[str, tf.Tensor]:
         segments = len(self._preprocessor.fields)

@@ -48,7 +48,7 @@ class Validation:
         self._labels = self._metric.read_labels(examples)
         self._size = len(examples)
         self._requests = [
-            _as_tensors(examples[start : start + batch_size], fields)
+            as_tensors(examples[start : start + batch_size], fields)
             for start in range(0, len(examples), batch_size)
         ]
 
@@ -80,10 +80,14 @@ class Validation:
         }
 
 
-def _as_tensors(
+def as_tensors(
     examples: Sequence[Mapping[str, Any]], fields: Sequence[str]
 ) -> dict[str, tf.Tensor]:
-    """Tensors of strings by field; empty strings pad lists of different lengths."""
+    """Returns examples' texts as tensors of strings by field; empty strings pad short lists.
+
+    Raises:
+        ValueError: examples lack a field.
+    """
     missing = [field for field in fields if any(field not in example for example in examples)]
     if missing:
         raise ValueError(f"Expected examples of {fields}. Some have no {missing}.")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+import keras
 import tensorflow as tf
 
 
@@ -12,10 +13,12 @@ class ServedBlock(Protocol):
     Attributes:
         num_heads: number of attention heads.
         row_sizes: sizes to which the decoder pads the rows, ascending; None if any number will do.
+        replaced: weights of the model that the block does not read, as it has its own instead.
     """
 
     num_heads: int
     row_sizes: Sequence[int] | None
+    replaced: Sequence[keras.Variable]
 
     def query_key_value(self, x: tf.Tensor) -> tf.Tensor:
         """float `[rows, hidden_dim]` to `[rows, 3 * hidden_dim]`."""

@@ -21,6 +21,7 @@ class FloatBlock:
     """
 
     row_sizes: Sequence[int] | None = None
+    replaced: Sequence[keras.Variable] = ()
 
     def __init__(self, block: TransformerBlock) -> None:
         self.num_heads = block.num_heads

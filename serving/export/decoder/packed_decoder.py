@@ -116,13 +116,14 @@ def packed_outputs(
         Keras can compute: one of another class, with quantized layers, or of several dtypes.
     """
     takes_states = "states_at" in inspect.signature(model.predict_outputs).parameters
-    if not (takes_states and _is_packable(model.backbone)):
+    if not (takes_states and is_packable(model.backbone)):
         return None
     decoder = PackedDecoder(model.backbone, buckets, blocks)
     return functools.partial(model.predict_outputs, states_at=decoder.states_at)
 
 
-def _is_packable(backbone: object) -> bool:
+def is_packable(backbone: object) -> bool:
+    """Tells whether blocks on rows compute what a backbone does: not of quantized layers, say."""
     if type(backbone) is not GPT1Backbone:  # a subclass may compute anything
         return False
     layers = [layer for block in backbone.blocks for layer in layers_of(block)]

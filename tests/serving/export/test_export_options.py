@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import gpt1_keras
+from serving import check
 from serving.export import export
 from serving.export.__main__ import main
 from serving.export.batching import Batching
@@ -48,16 +49,41 @@ def examples(model):
 
 
 @pytest.fixture(scope="module")
-def int8(model, examples, tmp_path_factory):
-    """The path of an export that the program made with most of its options."""
-    folder = tmp_path_factory.mktemp("int8")
+def files(model, examples, tmp_path_factory):
+    """A folder with the model's preset and a file of its examples."""
+    folder = tmp_path_factory.mktemp("files")
     model.save_to_preset(str(folder / "preset"))
-    file = folder / "examples.jsonl"
-    file.write_text("".join(json.dumps(each) + "\n" for each in examples))
-    arguments = [f"--model={folder / 'preset'}", f"--output={folder / 'out'}"]
-    arguments += ["--batching", "--max-batch-size=4", "--batch-timeout-ms=2.5", "--max-queue=70"]
-    assert main([*arguments, "--int8", f"--validation={file}"]) == 0
-    return folder / "out" / "1"
+    lines = [json.dumps(each) + "\n" for each in examples]
+    (folder / "examples.jsonl").write_text("".join(lines))
+    texts = [json.dumps({"text": each["text"]}) + "\n" for each in examples[:40]]
+    (folder / "texts.jsonl").write_text("".join(texts))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run_program(files):
+    """A function from further arguments to the program's exit status."""
+    batching = ["--batching", "--max-batch-size=4", "--batch-timeout-ms=2.5", "--max-queue=70"]
+
+    def run(output, *arguments):
+        always = [f"--model={files / 'preset'}", f"--output={files / output}", *batching]
+        return main([*always, f"--validation={files / 'examples.jsonl'}", *arguments])
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def stored(files, run_program):
+    """The path of an export whose matrices are stored in 8 bits."""
+    assert run_program("stored", "--int8-storage") == 0
+    return files / "stored" / "1"
+
+
+@pytest.fixture(scope="module")
+def multiplied(files, run_program):
+    """The path of an export whose matrices are multiplied in 8 bits."""
+    assert run_program("multiplied", "--int8", f"--calibration={files / 'texts.jsonl'}") == 0
+    return files / "multiplied" / "1"
 
 
 def metadata(path):
@@ -79,8 +105,8 @@ def texts_of(examples):
     return tuple(example["text"] for example in examples)
 
 
-def test_int8(model, examples, int8):
-    assert size(int8) < 0.3 * 4 * model.count_params()  # biases stay, and a scale for each row
+def test_int8_storage(model, examples, stored):
+    assert size(stored) < 0.3 * 4 * model.count_params()  # biases stay, and a scale for each row
     # The same as when the model's own matrices are rounded, here by numpy.
     rounded = gpt1_keras.GPT1TextClassifier(
         gpt1_keras.GPT1Backbone.from_config(model.backbone.get_config()),
@@ -95,10 +121,10 @@ def test_int8(model, examples, int8):
             values = np.round(values / scale) * scale
         target.assign(values)
     logits = rounded.predict(np.array(texts_of(examples), object), verbose=0)
-    found = answers(int8, texts_of(examples))
+    found = answers(stored, texts_of(examples))
     np.testing.assert_allclose(found["scores"], keras.ops.softmax(logits), atol=1e-4)
-    content = metadata(int8)
-    assert content["weights"] == "int8"
+    content = metadata(stored)
+    assert (content["weights"], content["products"], content["requires"]) == ("int8", None, None)
     labels = [example["label"].encode() for example in examples]
     assert content["validation"] == {
         "examples": 60,
@@ -107,16 +133,94 @@ def test_int8(model, examples, int8):
         "after": pytest.approx(np.mean(found["label"] == labels)),
     }
     assert content["batching"] == {"max_batch_size": 4, "timeout_ms": 2.5, "max_queue": 70}
-    readme = (int8 / "assets.extra" / "README.md").read_text()
+    readme = (stored / "assets.extra" / "README.md").read_text()
     assert "Measured: accuracy on 60 labelled examples: 0.7500 before" in readme
     assert "Matrices are stored in 8 bits" in readme
 
 
-def test_int8_loads_in_python(examples, int8):
-    loaded = tf.saved_model.load(str(int8)).signatures["serving_default"]
+def test_int8(model, examples, multiplied):
+    assert size(multiplied) < 0.3 * 4 * model.count_params()
     texts = texts_of(examples)
-    expected = answers(int8, texts)["scores"]
+    exact = keras.ops.softmax(model.predict(np.array(texts, object), verbose=0))
+    differences = np.abs(answers(multiplied, texts)["scores"] - exact)
+    # Its weights are random, and much larger than a trained model's: so are rounding errors.
+    assert 0.0 < differences.mean() < 0.02
+    content = metadata(multiplied)
+    assert (content["weights"], content["products"]) == ("int8", "int8")
+    assert "AVX512-VNNI" in content["requires"]
+    tokens = sum(len(ids) + 2 for ids in model.preprocessor.tokenizer(texts[:40]).to_list())
+    assert content["calibration"] == {
+        "source": "the calibration's examples",
+        "examples": 40,
+        "tokens": tokens,
+    }
+    labels = [example["label"].encode() for example in examples]
+    found = answers(multiplied, texts)["label"]
+    assert content["validation"]["after"] == pytest.approx(np.mean(found == labels))
+    readme = (multiplied / "assets.extra" / "README.md").read_text()
+    assert "multiplied in 8 bits" in readme
+    assert f"on the calibration's examples: 40 of {tokens} tokens" in readme
+
+
+@pytest.mark.parametrize("kind", ["stored", "multiplied"])
+def test_int8_loads_in_python(examples, kind, request):
+    path = request.getfixturevalue(kind)
+    loaded = tf.saved_model.load(str(path)).signatures["serving_default"]
+    texts = texts_of(examples)
+    expected = answers(path, texts)["scores"]
     np.testing.assert_allclose(loaded(text=tf.constant(texts))["scores"], expected, atol=1e-5)
+
+
+def test_int8_is_refused_where_products_saturate(multiplied, monkeypatch, capfd):
+    """oneDNN can be told to do without the processor's instruction for 8-bit products."""
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+    assert check.main([str(multiplied)]) == 1
+    out = capfd.readouterr().out
+    assert "requires: TensorFlow with oneDNN (Linux on x86-64) on a processor with AVX512-" in out
+    assert "cannot load it: " in out
+    assert "The processor does not multiply 8-bit numbers exactly" in out
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        ('{"label": "good"}\n', "Expected examples of ['text']. Some have no ['text']."),
+        ("", "has no examples"),
+        (None, "does not exist"),
+    ],
+)
+def test_a_bad_calibration_file(run_program, tmp_path, capsys, content, error):
+    file = tmp_path / "texts.jsonl"
+    if content is not None:
+        file.write_text(content)
+    assert run_program("bad", "--int8", f"--calibration={file}") == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and error in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"calibration": [{"text": "a"}]}, "`calibration` is for `int8`"),
+        ({"int8": True, "int8_storage": True}, "Received both"),
+        ({"int8": True, "calibration": []}, "Cannot calibrate on the calibration's examples"),
+    ],
+)
+def test_options_that_do_not_go_together(model, tmp_path, options, error):
+    with pytest.raises(ValueError, match=error):
+        export(model, tmp_path, **options)
+
+
+def test_int8_needs_a_transformer_of_floats(model, tiny_tokenizer, tmp_path):
+    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, 48)
+    quantized = gpt1_keras.GPT1Backbone.from_config(model.backbone.get_config())
+    quantized.quantize("int8")  # whose kernels mean nothing without their scales
+    for backbone in (lstm, quantized):
+        lm = gpt1_keras.GPT1CausalLM(
+            backbone, gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, 48)
+        )
+        with pytest.raises(ValueError, match="GPT1Backbone"):
+            export(lm, tmp_path, int8=True)
 
 
 def test_bfloat16_batched(model, examples, tmp_path):
@@ -139,7 +243,7 @@ def test_a_language_model_in_int8_and_bfloat16(model, tmp_path):
     lm = gpt1_keras.GPT1CausalLM(model.backbone, preprocessor)
     texts = [{"text": "a good film and a lovely one"}, {"text": "the staff were kind"}]
     before = lm.get_weights()
-    path = export(lm, tmp_path, int8=True, dtype="bfloat16", validation=texts)
+    path = export(lm, tmp_path, int8_storage=True, dtype="bfloat16", validation=texts)
     for old, new in zip(before, lm.get_weights()):  # what is rounded is a copy
         np.testing.assert_array_equal(old, new)
     found = metadata(path)["validation"]

@@ -1,0 +1,147 @@
+"""Products of 8-bit numbers are those of integers; a block with them is nearly the float one."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpt1_keras
+from serving.export.decoder import int8_support
+from serving.export.decoder.cached_decoder import CachedDecoder
+from serving.export.decoder.calibration import RecordingBlock
+from serving.export.decoder.float_block import FloatBlock
+from serving.export.decoder.int8_block import Int8Block
+from serving.export.decoder.int8_product import Int8Linear, Range
+
+HIDDEN, WIDE = 64, 128
+
+
+def in_graph(function, *arrays):
+    """What a function of tensors returns in a graph, as the op of 8-bit products needs one."""
+    run = tf.function(function, autograph=False, jit_compile=False)
+    return tf.nest.map_structure(np.array, run(*map(tf.constant, arrays)))
+
+
+def quantized(x, range):
+    """The whole numbers that stand for x, by numpy."""
+    return np.clip(np.round(x / np.float32(range.scale)) + range.zero_point, 0, 255)
+
+
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+@pytest.mark.parametrize("limits", [(-3.0, 7.0), (-4.0, 4.0), (0.0, 1.0), (-2.0, -1.0)])
+def test_range(limits):
+    range = Range.covering(*limits)
+    random = np.random.default_rng(0).uniform(-5.0, 8.0, 500)
+    x = np.array([0.0, *limits, -100.0, 100.0, *random], np.float32)
+    found = in_graph(lambda x: tf.bitcast(range.quantize(x), tf.uint8), x)
+    differences = np.abs(found - quantized(x, range))
+    assert differences.max() <= 1 and differences.mean() < 0.01  # where it is halfway
+    found = found[:5]
+    back = range.scale * (found.astype(float) - range.zero_point)
+    assert back[0] == 0.0
+    np.testing.assert_allclose(back[1:3], limits, atol=range.scale)  # half a step, and the end's
+    np.testing.assert_allclose(back[3:], [range.least, range.greatest], atol=1e-6)
+
+
+def test_products_are_those_of_integers():
+    random = np.random.default_rng(0)
+    kernel = random.normal(size=(HIDDEN, WIDE)).astype("float32")
+    kernel[:, 0] = 0.0  # a column that has no scale
+    bias, addend = (random.normal(size=shape).astype("float32") for shape in (WIDE, (9, WIDE)))
+    range = Range.covering(-3.0, 5.0)
+    output_range = Range.covering(-0.2, 30.0)
+    linear = Int8Linear(kernel, bias, range)
+    x = random.uniform(-4.0, 6.0, (9, HIDDEN)).astype("float32")
+
+    def compute(x, addend):
+        x = range.quantize(x)
+        hidden = tf.bitcast(linear.gelu(x, output_range), tf.uint8)
+        half = linear(x, addend=tf.cast(addend, tf.bfloat16), dtype=tf.bfloat16)
+        return linear(x), linear(x, addend=addend), half, hidden
+
+    plain, added, half, hidden = in_graph(compute, x, addend)
+    scales = np.maximum(np.abs(kernel).max(axis=0), 1e-30) / 127
+    integers = (quantized(x, range) - range.zero_point) @ np.round(kernel / scales)
+    expected = integers * scales * range.scale + bias
+    np.testing.assert_allclose(plain, expected, atol=1e-4)
+    np.testing.assert_allclose(added, expected + addend, atol=1e-4)
+    np.testing.assert_allclose(half.astype(float), expected + addend, rtol=2**-8, atol=2**-7)
+    # What is halfway between two whole numbers may become either.
+    assert np.abs(hidden - quantized(gelu(expected), output_range)).max() <= 1
+
+
+@pytest.fixture(scope="module")
+def backbone():
+    """A backbone whose channels differ as those of trained models do."""
+    keras.utils.set_random_seed(0)
+    made = gpt1_keras.GPT1Backbone(50, 2, 2, HIDDEN, WIDE, 24)
+    random = np.random.default_rng(0)
+    for weight in made.weights:
+        if weight.name in ("gamma", "bias", "beta"):
+            weight.assign(weight + random.normal(0.0, 0.2, weight.shape))
+    for block in made.blocks:
+        block.attention_norm.gamma.assign(block.attention_norm.gamma * ([8.0] + [1.0] * 63))
+        block.feedforward_norm.beta.assign(block.feedforward_norm.beta - ([5.0] + [0.0] * 63))
+    return made
+
+
+@pytest.fixture(scope="module")
+def calibrated(backbone):
+    """Both blocks in 8 bits, calibrated on random tokens."""
+    recorders = [RecordingBlock(block) for block in backbone.blocks]
+    decoder = CachedDecoder(backbone, recorders)
+    in_graph(decoder.states, np.random.default_rng(1).integers(0, 50, (8, 24), "int32"))
+    return [Int8Block(block, each.ranges()) for block, each in zip(backbone.blocks, recorders)]
+
+
+def test_a_block_is_nearly_the_float_one(backbone, calibrated):
+    token_ids = np.random.default_rng(2).integers(0, 50, (5, 20), "int32")
+    found = in_graph(CachedDecoder(backbone, calibrated).states, token_ids)
+    expected = np.array(backbone({"token_ids": token_ids}))
+    error = np.sqrt(np.mean((found - expected) ** 2) / np.mean(expected**2))
+    # Steps of 1/255 of a range that is some standard deviations wide, rounded four times a block.
+    assert 0.0 < error < 0.02
+
+
+def test_only_the_matrices_of_a_block_are_replaced(backbone, calibrated):
+    kept = {id(weight) for weight in backbone.blocks[0].weights}
+    kept -= {id(weight) for weight in calibrated[0].replaced}
+    assert {weight.name for weight in backbone.blocks[0].weights if id(weight) in kept} <= {
+        *("gamma", "beta", "seed_generator_state"),
+    }
+
+
+def test_a_cache_changes_nothing(backbone):
+    """In float, where rounding hides nothing, against Keras's model with a cache."""
+    lm = gpt1_keras.GPT1CausalLM(backbone)
+    decoder = CachedDecoder(backbone, [FloatBlock(block) for block in backbone.blocks])
+    token_ids = np.random.default_rng(3).integers(0, 50, (3, 12), "int32")
+
+    def steps(token_ids):
+        states, cache = decoder.states_with_cache(token_ids[:, :7], lm.empty_cache(3, 12), 0)
+        found = [states]
+        for position in range(7, 12):
+            last = token_ids[:, position : position + 1]
+            states, cache = decoder.states_with_cache(last, cache, tf.constant(position))
+            found.append(states)
+        return tf.concat(found, axis=1), decoder.states(token_ids)
+
+    expected = np.array(backbone({"token_ids": token_ids}))
+    for found in in_graph(steps, token_ids):
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_texts_that_show_no_ranges(backbone):
+    with pytest.raises(ValueError, match="no ranges of activations: expected finite numbers"):
+        RecordingBlock(backbone.blocks[0]).ranges()
+
+
+def test_a_processor_whose_products_saturate(monkeypatch):
+    int8_support.check_this_machine()
+    inexact = Int8Linear(np.ones((64, 64)), np.ones(64), Range(1.0, 0))
+    monkeypatch.setattr(int8_support, "_largest_product", lambda: inexact)
+    with pytest.raises(ValueError, match="those of this machine are missing or not exact"):
+        int8_support.check_this_machine()

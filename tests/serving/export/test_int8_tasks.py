@@ -1,0 +1,78 @@
+"""Every task that is exported is exported with products of 8-bit numbers, too."""
+
+import functools
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from serving.export import export
+from serving.export.batching import Batching
+from serving.server.models.servable import Servable
+
+TEXTS = ["a good film", "the staff were kind, and a dull one", "good"]
+INPUTS = {
+    "scorer": {"text1": TEXTS, "text2": TEXTS[::-1]},
+    "chooser": {
+        "context": TEXTS,
+        "question": ["a", "the film", "one"],
+        "choices": [["good", "bad"], ["kind", ""], ["a dull one", "lovely"]],
+    },
+    "lm": {"text": TEXTS},
+}
+
+
+@pytest.fixture(scope="module")
+def ask(scorer, chooser, lm, path_of, tmp_path_factory):
+    """A function that asks an export, in 8 bits or not."""
+    models = {"scorer": scorer, "chooser": chooser, "lm": lm}
+
+    @functools.cache
+    def load(kind, int8):
+        if not int8:
+            return Servable(kind, 1, path_of(kind))
+        batching = None if kind == "lm" else Batching(4)
+        path = export(models[kind], tmp_path_factory.mktemp(kind), batching=batching, int8=True)
+        return Servable(kind, 1, pathlib.Path(path))
+
+    def run(kind, int8, signature, **inputs):
+        protos = {
+            name: tf.make_tensor_proto(
+                values, tf.string if isinstance(np.ravel(values)[0], str) else None
+            )
+            for name, values in inputs.items()
+        }
+        return load(kind, int8).predict(signature, protos)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("kind", "output", "spread"),
+    [("scorer", "score", 5.0), ("chooser", "scores", 1.0), ("lm", "log_probabilities", 3.0)],
+)
+def test_answers_are_nearly_those_in_float(ask, kind, output, spread):
+    found, expected = (
+        ask(kind, int8, "serving_default", **INPUTS[kind])[output] for int8 in (True, False)
+    )
+    # These weights are random and large, so that rounding errors are as well.
+    assert 0.0 < np.sqrt(np.mean((found - expected) ** 2)) < 0.03 * spread
+
+
+def test_generation(ask):
+    options = {"length": 5, "temperature": 0.0, "top_k": 0, "seed": 0}
+    inputs = {name: np.array([value] * 3) for name, value in options.items()}
+    inputs["temperature"] = inputs["temperature"].astype(np.float32)
+    inputs = {
+        name: value.astype(np.int32) if value.dtype == int else value
+        for name, value in inputs.items()
+    }
+    found = ask("lm", True, "generate", text=TEXTS, **inputs)
+    again = ask("lm", True, "generate", text=TEXTS[:1], **{k: v[:1] for k, v in inputs.items()})
+    assert found["text"][0] == again["text"][0]
+    for text, prompt, continuation in zip(found["text"], TEXTS, found["continuation"]):
+        assert text.decode().split() == [
+            *prompt.replace(",", " ,").split(),
+            *continuation.decode().split(),
+        ]
