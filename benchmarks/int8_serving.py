@@ -31,7 +31,6 @@ from serving.export import export
 from serving.export.batching import Batching
 from serving.server.models.servable import Servable
 
-_CONCURRENCIES = (8, 32)
 _PRECISIONS = {
     "float32": {},
     "bfloat16": {"dtype": "bfloat16"},
@@ -93,6 +92,9 @@ def _parser():
     parser.add_argument("--size", choices=SIZES, default="paper", help="default: paper")
     parser.add_argument("--precisions", nargs="+", choices=_PRECISIONS, default=["float32", "int8"])
     parser.add_argument("--peers", nargs="+", choices=_PEERS, default=[], help="default: none")
+    parser.add_argument(
+        "--clients", nargs="+", type=int, default=[8, 32], help="at once (default: 8 32)"
+    )
     parser.add_argument("--seconds", type=float, default=12, help="of a measurement (default: 12)")
     parser.add_argument("--rounds", type=int, default=2, help="rounds (default: 2)")
     parser.add_argument(
@@ -150,8 +152,8 @@ def _one_text(servables, texts, repetitions):
 def _requests(loads, num_texts, options):
     """Requests a second of all servers, in turns."""
     for load in loads.values():  # what is new to a server is compiled before it is measured
-        measure(load, num_texts, max(_CONCURRENCIES), seconds=options.seconds)
-    for concurrency in _CONCURRENCIES:
+        measure(load, num_texts, max(options.clients), seconds=options.seconds)
+    for concurrency in options.clients:
         rounds = [
             {
                 name: measure(load, num_texts, concurrency, seconds=options.seconds)
