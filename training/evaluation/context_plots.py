@@ -24,7 +24,7 @@ def plot_measurement(use: dict[str, Any], title: str) -> Figure:
     right.bar_label(bars, fmt="%.2f")
     right.set(
         ylabel="loss of a token, nats",
-        title=f"a passage of {passage['tokens']} tokens, followed by itself: {passage['gap']:.2f}",
+        title=f"a passage of {passage['tokens']} tokens, twice (gap: {passage['gap']:.2f})",
     )
     figure.suptitle(title)
     return figure
@@ -45,7 +45,7 @@ def plot_series(entries: Sequence[dict[str, Any]], title: str) -> Figure:
         _plot_positions(
             left, entry["context_use"], color=BLUE, alpha=number / len(chosen), label=label
         )
-    left.legend(edgecolor="none")
+    left.legend(edgecolor="none", loc="upper right")
     steps = [entry["step"] for entry in entries]
     passages = [entry["context_use"]["repeated_passage"] for entry in entries]
     for name, color in (("first", BLUE), ("second", ORANGE)):
@@ -54,7 +54,7 @@ def plot_series(entries: Sequence[dict[str, Any]], title: str) -> Figure:
     right.set(
         xlabel="updates",
         ylabel="loss of a token, nats",
-        title=f"a passage of {passages[-1]['tokens']} tokens, followed by itself "
+        title=f"a passage of {passages[-1]['tokens']} tokens, twice "
         f"(last gap: {passages[-1]['gap']:.2f})",
     )
     right.set_xlim(left=0)

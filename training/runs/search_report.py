@@ -4,6 +4,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib.ticker
+
 from gpt1_keras.files import atomic_path
 from training.evaluation.plots import BLUE, ORANGE, new_figure, save
 from training.runs.run_folder import Run
@@ -56,6 +58,7 @@ def plot(trials: Sequence[dict[str, Any]], names: Sequence[str], path: pathlib.P
             axes.plot([best[name]], [100 * best["median"]], "o", color=ORANGE)
         if name in _LOGARITHMIC:
             axes.set_xscale("log")
+            axes.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())  # they would overlap
         axes.set(xlabel=name.replace("_", " "))
     panels[0].set(ylabel="validation score")
     save(figure, path)
