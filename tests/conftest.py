@@ -118,6 +118,16 @@ def run_cpp():
 
 
 @pytest.fixture(scope="session")
+def int8_products():
+    """Skips tests of 8-bit products where the processor has no instruction for them."""
+    flags = pathlib.Path("/proc/cpuinfo")
+    if not flags.exists() or not {"avx512_vnni", "avx_vnni", "amx_int8"} & {
+        *flags.read_text().split()
+    }:
+        pytest.skip("This processor has neither AVX512-VNNI, AVX-VNNI nor AMX.")
+
+
+@pytest.fixture(scope="session")
 def free_ports():
     """A function that finds a number of free ports."""
 

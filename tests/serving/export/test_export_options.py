@@ -80,7 +80,7 @@ def stored(files, run_program):
 
 
 @pytest.fixture(scope="module")
-def multiplied(files, run_program):
+def multiplied(files, run_program, int8_products):
     """The path of an export whose matrices are multiplied in 8 bits."""
     assert run_program("multiplied", "--int8", f"--calibration={files / 'texts.jsonl'}") == 0
     return files / "multiplied" / "1"
@@ -189,7 +189,7 @@ def test_int8_is_refused_where_products_saturate(multiplied, monkeypatch, capfd)
         (None, "does not exist"),
     ],
 )
-def test_a_bad_calibration_file(run_program, tmp_path, capsys, content, error):
+def test_a_bad_calibration_file(run_program, int8_products, tmp_path, capsys, content, error):
     file = tmp_path / "texts.jsonl"
     if content is not None:
         file.write_text(content)
@@ -206,12 +206,12 @@ def test_a_bad_calibration_file(run_program, tmp_path, capsys, content, error):
         ({"int8": True, "calibration": []}, "Cannot calibrate on the calibration's examples"),
     ],
 )
-def test_options_that_do_not_go_together(model, tmp_path, options, error):
+def test_options_that_do_not_go_together(model, int8_products, tmp_path, options, error):
     with pytest.raises(ValueError, match=error):
         export(model, tmp_path, **options)
 
 
-def test_int8_needs_a_transformer_of_floats(model, tiny_tokenizer, tmp_path):
+def test_int8_needs_a_transformer_of_floats(model, tiny_tokenizer, int8_products, tmp_path):
     lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, 48)
     quantized = gpt1_keras.GPT1Backbone.from_config(model.backbone.get_config())
     quantized.quantize("int8")  # whose kernels mean nothing without their scales

@@ -13,6 +13,8 @@ from serving.export.decoder.float_block import FloatBlock
 from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.int8_product import Int8Linear, Range
 
+pytestmark = pytest.mark.usefixtures("int8_products")
+
 HIDDEN, WIDE = 64, 128
 
 
