@@ -19,9 +19,9 @@ import tempfile
 
 import numpy as np
 
-from benchmarks.finetuning_peers import BATCH_SIZE
-from benchmarks.setting import describe, table
-from benchmarks.turns import Worker
+from benchmarks.common.setting import describe, table
+from benchmarks.common.turns import Worker
+from benchmarks.peers.finetuning import BATCH_SIZE
 
 OBJECTIVES = {"L3": 0.5, "L2": 0.0}  # lambda of each
 WAYS = {"ours": "gpt1_keras", "trainer": "Hugging Face's Trainer"}
@@ -91,7 +91,7 @@ def _measure(
     with contextlib.ExitStack() as stack:
         workers = {}
         for way in WAYS:
-            workers[way] = Worker("finetuning_peers", way, *arguments)
+            workers[way] = Worker("peers.finetuning", way, *arguments)
             stack.callback(workers[way].stop)
         for _ in range(1 + options.turns):
             for way, worker in workers.items():

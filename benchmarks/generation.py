@@ -19,7 +19,7 @@ import torch
 from transformers import OpenAIGPTLMHeadModel
 
 import gpt1_keras
-from benchmarks.setting import SIZES, cores, describe, hugging_face_config, table
+from benchmarks.common.setting import SIZES, cores, describe, hugging_face_config, table
 from gpt1_keras.convert.weights import block_variables
 
 _BATCH_SIZES = (1, 8)

@@ -24,9 +24,9 @@ import numpy as np
 import tensorflow as tf
 
 import gpt1_keras
-from benchmarks.load import GrpcLoad, HttpLoad, measure
+from benchmarks.common.load import GrpcLoad, HttpLoad, measure
+from benchmarks.common.setting import SIZES, describe
 from benchmarks.serving import mixed_texts, peer, serving
-from benchmarks.setting import SIZES, describe
 from serving.export import export
 from serving.export.batching import Batching
 from serving.server.models.servable import Servable
@@ -107,10 +107,10 @@ def _parser():
 def _peer_arguments(name, options):
     """A module and its arguments, all but those that all peers have."""
     if name == "torch":
-        return ["benchmarks.fastapi_peer"]
+        return ["benchmarks.peers.fastapi_app"]
     folder = pathlib.Path(options.exports)
     return [
-        *("benchmarks.int8_peer", name, f"--folder={folder / 'peers'}"),
+        *("benchmarks.peers.int8_app", name, f"--folder={folder / 'peers'}"),
         f"--calibration={folder / 'calibration.txt'}",
     ]
 

@@ -2,14 +2,14 @@
 
     python -m benchmarks.matrix_product tensorflow --dtype float32 --size paper --turns 7
 
-It takes turns, as `benchmarks.turns` says; in each, every shape is multiplied once.
+It takes turns, as `benchmarks.common.turns` says; in each, every shape is multiplied once.
 """
 
 import argparse
 import time
 
-from benchmarks.setting import SIZES, cores
-from benchmarks.turns import Turns, tell
+from benchmarks.common.setting import SIZES, cores
+from benchmarks.common.turns import Turns, tell
 
 
 def shapes(size):

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 import gpt1_keras
-from benchmarks.setting import SIZES, describe
+from benchmarks.common.setting import SIZES, describe
 from gpt1_keras.presets.tokenizers import load_tokenizer
 from gpt1_keras.tasks.heads import last_token_states
 from gpt1_keras.tokenization.padding import pad, pad_choices

@@ -20,9 +20,9 @@ import keras
 import numpy as np
 
 import gpt1_keras
-from benchmarks.on_device_peers import HEAD_FILE, JOB_FILE, ONE_THREAD, PEERS
-from benchmarks.setting import describe, table
-from benchmarks.turns import Worker
+from benchmarks.common.setting import describe, table
+from benchmarks.common.turns import Worker
+from benchmarks.peers.on_device import HEAD_FILE, JOB_FILE, ONE_THREAD, PEERS
 from gpt1_keras.tokenization.input_transformations import segment_limit
 from serving.export import export
 from serving.tflite import convert
@@ -78,7 +78,7 @@ def measure(folder, names, block):
     """Lets the peers take turns; returns each one's milliseconds per text, bytes and classes."""
     os.environ.update(ONE_THREAD)  # theirs, as this process has made its threads
     workers = {
-        name: Worker("on_device_peers", name, "--folder", folder, "--block", block)
+        name: Worker("peers.on_device", name, "--folder", folder, "--block", block)
         for name in names
     }
     count = len(json.loads((folder / JOB_FILE).read_text())["texts"])

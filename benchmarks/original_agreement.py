@@ -19,7 +19,7 @@ import tensorflow_datasets as tfds
 from tokenizers import Tokenizer, models
 
 import gpt1_keras
-from benchmarks.python_pipeline import PythonPipeline
+from benchmarks.peers.python_pipeline import PythonPipeline
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 
 _BATCH = 1024

@@ -21,9 +21,9 @@ import ftfy
 import tensorflow as tf
 
 import gpt1_keras
+from benchmarks.common.setting import describe
 from benchmarks.original_agreement import Reference, book_paragraphs, data_set_texts
-from benchmarks.python_pipeline import text_standardize
-from benchmarks.setting import describe
+from benchmarks.peers.python_pipeline import text_standardize
 
 _SENTENCES, _ARTICLES, _PARAGRAPHS, _BATCH = 300, 100, 8192, 1024
 _ARTICLE_BYTES = 600  # a RACE passage is longer, its questions and answers are shorter

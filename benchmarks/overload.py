@@ -19,9 +19,9 @@ import time
 
 import numpy as np
 
-from benchmarks.load import GrpcLoad, HttpLoad, arrive, measure
+from benchmarks.common.load import GrpcLoad, HttpLoad, arrive, measure
+from benchmarks.common.setting import SIZES, describe, table
 from benchmarks.serving import random_exports, serving
-from benchmarks.setting import SIZES, describe, table
 
 _CLIENTS = 32
 _MANY = 100_000  # requests that may wait where the queue has no bound

@@ -21,7 +21,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import gpt1_keras
-from benchmarks.setting import SIZES, describe, table
+from benchmarks.common.setting import SIZES, describe, table
 from gpt1_keras.presets.tokenizers import load_tokenizer
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving.export import export

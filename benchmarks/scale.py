@@ -9,7 +9,7 @@ GPUs, which a ring passes around twice.
 import argparse
 import dataclasses
 
-from benchmarks.setting import SIZES, table
+from benchmarks.common.setting import SIZES, table
 from training.evaluation.throughput import flops_per_token
 
 PARAMETERS = 116_537_088  # with the three special tokens

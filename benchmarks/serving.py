@@ -28,8 +28,8 @@ import psutil
 import tensorflow_datasets as tfds
 
 import gpt1_keras
-from benchmarks.load import GrpcLoad, HttpLoad, measure
-from benchmarks.setting import SIZES, describe, table
+from benchmarks.common.load import GrpcLoad, HttpLoad, measure
+from benchmarks.common.setting import SIZES, describe, table
 from serving.export import export
 from serving.export.batching import Batching
 
@@ -55,7 +55,7 @@ def main():
             loads[f"{name}, REST"] = HttpLoad(rest_port, "/v1/models/model:predict", rows)
             processes |= {f"{name}, gRPC": process, f"{name}, REST": process}
         arguments = [f"--size={options.size}", f"--tokenizer={options.tokenizer}"]
-        process, port = stack.enter_context(peer("benchmarks.fastapi_peer", *arguments))
+        process, port = stack.enter_context(peer("benchmarks.peers.fastapi_app", *arguments))
         loads[_PEER] = HttpLoad(port, "/predict", [{"texts": [text]} for text in texts])
         processes[_PEER] = process
 

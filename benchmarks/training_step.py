@@ -16,10 +16,10 @@ import shlex
 import statistics
 import sys
 
-from benchmarks.competitors import COMPETITORS
+from benchmarks.common.setting import SIZES, describe, table
+from benchmarks.common.turns import Worker
 from benchmarks.matrix_product import FRAMEWORKS
-from benchmarks.setting import SIZES, describe, table
-from benchmarks.turns import Worker
+from benchmarks.peers.training_step import COMPETITORS
 from training.evaluation.throughput import flops_per_token
 
 # The first step traces and compiles, the second fills caches and arenas.
@@ -135,7 +135,7 @@ def _fight(batch, length, names, options):
             return worker
 
         products = [start("matrix_product", name, product) for name in FRAMEWORKS]
-        trainers = [start("competitors", name, shape) for name in names]
+        trainers = [start("peers.training_step", name, shape) for name in names]
         best, seconds = [], ([], [])
         for _ in range(turns):
             best.append(max(worker.turn()["gigaflops"] for worker in products))
@@ -230,8 +230,8 @@ _NOTES = """\
 - All train with dropout 0.1, AdamW (ours: the paper's Adam), gradients clipped to norm 1, on random
   ids, and without metrics. Hugging Face's is eager torch with the fused AdamW; its bfloat16 is
   autocast's, the others' is `mixed_bfloat16`. On a CPU, graph is Keras's default.
-- KerasHub's is GPT-2 of the same size. "plain" is `benchmarks/plain_gpt1.py`, the same decoder of
-  stock Keras layers, in the same mode as ours."""
+- KerasHub's is GPT-2 of the same size. "plain" is `benchmarks/peers/plain_gpt1.py`, the same
+  decoder of stock Keras layers, in the same mode as ours."""
 
 
 if __name__ == "__main__":

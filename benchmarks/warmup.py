@@ -19,9 +19,9 @@ import tempfile
 
 import numpy as np
 
-from benchmarks.load import GrpcLoad, measure
+from benchmarks.common.load import GrpcLoad, measure
+from benchmarks.common.setting import SIZES, describe, table
 from benchmarks.serving import OURS, mixed_texts, random_exports, serving
-from benchmarks.setting import SIZES, describe, table
 from serving.layout import WARMUP_FILE
 
 _FIRST = 10

@@ -9,10 +9,10 @@ import pytest
 
 import gpt1_keras
 from benchmarks import generation, training_step
-from benchmarks.plain_gpt1 import plain_gpt1
-from benchmarks.setting import SIZES
+from benchmarks.common.setting import SIZES
+from benchmarks.common.turns import Worker
+from benchmarks.peers.plain_gpt1 import plain_gpt1
 from benchmarks.training_step import Duel
-from benchmarks.turns import Worker
 from gpt1_keras.convert.weights import block_variables
 from training.evaluation.throughput import flops_per_token
 
@@ -75,7 +75,7 @@ def test_competitors_train_the_same():
     """Untrained models of 1,000 tokens, whatever they are made of."""
     for name in ("hugging_face", "keras_hub_graph"):
         arguments = ["--size", "micro", "--batch", 2, "--length", 32, "--steps", 2]
-        worker = Worker("competitors", name, *arguments)
+        worker = Worker("peers.training_step", name, *arguments)
         try:
             losses = [worker.turn()["loss"] for _ in range(2)]
             summary = worker.summary()
@@ -86,7 +86,7 @@ def test_competitors_train_the_same():
 
 
 def test_a_worker_that_dies_says_why():
-    worker = Worker("competitors", "nobody")
+    worker = Worker("peers.training_step", "nobody")
     try:
         with pytest.raises(RuntimeError, match="(?s)exit status 2.*invalid choice: 'nobody'"):
             worker.turn()

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import gpt1_keras
 from benchmarks.original_agreement import Reference
-from benchmarks.python_pipeline import PythonPipeline
+from benchmarks.peers.python_pipeline import PythonPipeline
 from gpt1_keras.tokenization.lookup.ragged import join_rows
 from gpt1_keras.tokenization.normalization.original.normalizer import OriginalNormalizer
 

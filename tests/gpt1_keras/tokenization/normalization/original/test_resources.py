@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.python_pipeline import RULES_FILE, text_standardize
+from benchmarks.peers.python_pipeline import RULES_FILE, text_standardize
 from gpt1_keras.tokenization.normalization.original import build_resources
 from gpt1_keras.tokenization.normalization.original.build_spacy_rules import SpacyRules
 from gpt1_keras.tokenization.normalization.original.resources import load_resources

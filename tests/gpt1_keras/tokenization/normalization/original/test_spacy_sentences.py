@@ -5,7 +5,7 @@ They show that the Python pipeline, the reference of all other tests, splits tex
 
 import pytest
 
-from benchmarks.python_pipeline import SpacyTokenizer
+from benchmarks.peers.python_pipeline import SpacyTokenizer
 
 # spacy/tests/lang/en and spacy/tests/tokenizer. Spaces separate tokens; `|` is a line end.
 TOKENS = {

@@ -1,11 +1,11 @@
 """What `benchmarks.on_device` compares, each in a process of its own with one thread.
 
-    python -m benchmarks.on_device_peers NAME --folder FOLDER --block 50
+    python -m benchmarks.peers.on_device NAME --folder FOLDER --block 50
 
 The folder is what `benchmarks.on_device` prepared, and ONE_THREAD belongs in the environment. Each
-block of texts, one text at a time, is a turn, as `benchmarks.turns` says; tokenization counts. The
-summary has the bytes of the files that an application would ship, and the class that was given to
-each text. Imports are inside the functions, so that no process pays for another's framework.
+block of texts, one text at a time, is a turn, as `benchmarks.common.turns` says; tokenization
+counts. The summary has the bytes of the files that an application would ship, and the class that
+was given to each text. Imports are inside the functions, so that no process pays for another's framework.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import sys
 
 import numpy as np
 
-from benchmarks.turns import Turns, tell
+from benchmarks.common.turns import Turns, tell
 
 HEAD_FILE, JOB_FILE = "head.npz", "job.json"
 ONE_THREAD = dict.fromkeys(
@@ -163,7 +163,7 @@ PEERS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.on_device_peers")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.on_device")
     parser.add_argument("name", choices=PEERS)
     parser.add_argument("--folder", type=pathlib.Path, required=True)
     parser.add_argument("--block", type=int, required=True)

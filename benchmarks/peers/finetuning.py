@@ -1,6 +1,6 @@
 """What `benchmarks.finetuning` compares, each run in a process of its own.
 
-    python -m benchmarks.finetuning_peers ours|trainer --folder DIR --data-dir DIR --turns 5 \
+    python -m benchmarks.peers.finetuning ours|trainer --folder DIR --data-dir DIR --turns 5 \
         --batches 40 --coefficient 0.5
 
 The folder is what `benchmarks.finetuning` prepares. The summary has the share of padding in all
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.setting import cores
-from benchmarks.turns import Turns, tell
+from benchmarks.common.setting import cores
+from benchmarks.common.turns import Turns, tell
 
 BATCH_SIZE = 32
 _LEARNING_RATE = 6.25e-5
@@ -166,7 +166,7 @@ def _train_by_trainer(options: argparse.Namespace) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.finetuning_peers")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.finetuning")
     ways = {"ours": _train_ours, "trainer": _train_by_trainer}
     parser.add_argument("way", choices=ways)
     parser.add_argument("--folder", type=pathlib.Path, required=True)

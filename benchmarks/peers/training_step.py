@@ -1,10 +1,10 @@
 """What `benchmarks.training_step` compares, each run in a process of its own.
 
-    python -m benchmarks.competitors NAME --size paper --batch 8 --length 128 --steps 7
+    python -m benchmarks.peers.training_step NAME --size paper --batch 8 --length 128 --steps 7
 
-Each step is a turn, as `benchmarks.turns` says. The summary has the peak of the process's memory,
-in all and as it was after the imports, in bytes. Imports are inside the functions, so that no
-process pays for another's framework.
+Each step is a turn, as `benchmarks.common.turns` says. The summary has the peak of the process's
+memory, in all and as it was after the imports, in bytes. Imports are inside the functions, so that
+no process pays for another's framework.
 """
 
 import argparse
@@ -13,8 +13,8 @@ import functools
 import pathlib
 from collections.abc import Callable
 
-from benchmarks.setting import SIZES, cores, hugging_face_config
-from benchmarks.turns import Turns, tell
+from benchmarks.common.setting import SIZES, cores, hugging_face_config
+from benchmarks.common.turns import Turns, tell
 
 _LEARNING_RATE = 2.5e-4
 _WEIGHT_DECAY = 0.01
@@ -66,7 +66,7 @@ def _train_ours(job, dtype, jit_compile):
 def _train_plain(job, dtype, jit_compile):
     import keras
 
-    from benchmarks.plain_gpt1 import plain_gpt1
+    from benchmarks.peers.plain_gpt1 import plain_gpt1
 
     import_memory = _peak_memory()
     keras.config.set_dtype_policy(_keras_policy(dtype))
@@ -178,7 +178,7 @@ COMPETITORS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.competitors")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.training_step")
     parser.add_argument("name", choices=COMPETITORS)
     parser.add_argument("--size", choices=SIZES, required=True)
     parser.add_argument("--batch", type=int, required=True)

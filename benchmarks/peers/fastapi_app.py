@@ -1,6 +1,6 @@
 """The peer of `benchmarks.serving`: Hugging Face's torch model behind a plain FastAPI endpoint.
 
-    python -m benchmarks.fastapi_peer --size paper --tokenizer DIR --port 8000
+    python -m benchmarks.peers.fastapi_app --size paper --tokenizer DIR --port 8000
 
 It has random weights, answers POST /predict {"texts": [...]} with labels and scores, and GET / once
 it is ready.
@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from transformers import OpenAIGPTForSequenceClassification, OpenAIGPTTokenizer
 
-from benchmarks.setting import SIZES, cores, hugging_face_config
+from benchmarks.common.setting import SIZES, cores, hugging_face_config
 
 LABELS = ["negative", "positive"]
 
@@ -59,7 +59,7 @@ def make_app(size, tokenizer):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fastapi_peer")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.fastapi_app")
     parser.add_argument("--size", choices=SIZES, default="paper")
     parser.add_argument("--tokenizer", required=True, help="folder of both files of the original")
     parser.add_argument("--port", type=int, required=True)

@@ -30,11 +30,11 @@ import numpy as np
 import psutil
 
 import gpt1_keras
-from benchmarks.load import arrive, measure
+from benchmarks.common.load import arrive, measure
+from benchmarks.common.setting import describe, table
 from benchmarks.serving import serving
-from benchmarks.setting import describe, table
-from benchmarks.soak_faults import Faults, small_disk
-from benchmarks.soak_requests import LABELS, TEXTS, Answers, Mix
+from benchmarks.soak.faults import Faults, small_disk
+from benchmarks.soak.requests import LABELS, TEXTS, Answers, Mix
 from serving.export import export
 
 _CLIENTS = 32

@@ -1,6 +1,6 @@
 """Writes spacy_rules.json, the rules of spaCy 2.0.18 as the Python pipeline needs them.
 
-    python -m benchmarks.make_spacy_rules WHEELS
+    python -m benchmarks.peers.make_spacy_rules WHEELS
 
 WHEELS holds spaCy's wheel; `gpt1_keras.tokenization.normalization.original.build_resources` says
 how to get it.
@@ -11,15 +11,14 @@ import dataclasses
 import json
 import pathlib
 
-from gpt1_keras.tokenization.normalization.original.spacy_rules import read_spacy_rules
-
-from benchmarks.python_pipeline import RULES_FILE
+from benchmarks.peers.python_pipeline import RULES_FILE
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tokenization.normalization.original.build_resources import find_wheels
+from gpt1_keras.tokenization.normalization.original.build_spacy_rules import read_spacy_rules
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.make_spacy_rules")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.make_spacy_rules")
     parser.add_argument("wheels", help="folder with spaCy's and ftfy's published wheels")
     rules = dataclasses.asdict(read_spacy_rules(find_wheels(parser.parse_args().wheels)[0]))
     with atomic_path(RULES_FILE) as temporary:

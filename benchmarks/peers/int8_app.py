@@ -1,6 +1,6 @@
 """A peer of `benchmarks.int8_serving`: the same model in ONNX Runtime or OpenVINO, behind FastAPI.
 
-    python -m benchmarks.int8_peer onnxruntime --folder DIR --tokenizer DIR --port 8000
+    python -m benchmarks.peers.int8_app onnxruntime --folder DIR --tokenizer DIR --port 8000
 
 Hugging Face's torch model with random weights becomes ONNX, and then int8: by ONNX Runtime's
 dynamic quantization with a scale a column, or by NNCF, calibrated on texts, for OpenVINO. Hugging
@@ -17,8 +17,8 @@ import uvicorn
 from fastapi import FastAPI
 from transformers import OpenAIGPTForSequenceClassification, OpenAIGPTTokenizer
 
-from benchmarks.fastapi_peer import LABELS, Texts
-from benchmarks.setting import SIZES, cores, hugging_face_config
+from benchmarks.common.setting import SIZES, cores, hugging_face_config
+from benchmarks.peers.fastapi_app import LABELS, Texts
 
 _ENGINES = ("onnxruntime", "openvino")
 _CALIBRATION_TEXTS = 64
@@ -101,7 +101,7 @@ def _load(engine, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.int8_peer")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.int8_app")
     parser.add_argument("engine", choices=_ENGINES)
     parser.add_argument("--folder", required=True, help="of its models, which are made if missing")
     parser.add_argument("--size", choices=SIZES, default="paper")

@@ -1,0 +1,1 @@
+"""What benchmarks share: the machine's description, processes that take turns, clients' load."""

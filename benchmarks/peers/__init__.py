@@ -1,0 +1,1 @@
+"""What ours is compared with: programs that benchmarks start, and models that they measure."""

@@ -1,0 +1,1 @@
+"""Half an hour of load and faults: `python -m benchmarks.soak`."""
