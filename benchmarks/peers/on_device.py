@@ -5,7 +5,8 @@
 The folder is what `benchmarks.on_device` prepared, and ONE_THREAD belongs in the environment. Each
 block of texts, one text at a time, is a turn, as `benchmarks.common.turns` says; tokenization
 counts. The summary has the bytes of the files that an application would ship, and the class that
-was given to each text. Imports are inside the functions, so that no process pays for another's framework.
+was given to each text. Imports are inside the functions, so that no process pays for another's
+framework.
 """
 
 import argparse
