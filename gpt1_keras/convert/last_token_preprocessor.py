@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import keras
 
+from gpt1_keras.handles import local_preset
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.optimization.keras_internals import PREPROCESSOR_CONFIG_FILE, get_preset_loader
 from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.tokenization.vocabulary import UNKNOWN
@@ -35,6 +38,9 @@ class LastTokenPreprocessor(GPT1TextClassifierPreprocessor):
         ValueError: `pad_token_id` is not an id; or see `GPT1TextClassifierPreprocessor`.
     """
 
+    # KerasHub's classes look for a preprocessor of the preset's backbone, and take any that they
+    # find: this one must not be found.
+    backbone_cls = None
     field_counts: ClassVar[tuple[int, ...]] = (1,)
     field_purpose = "one text"
 
@@ -50,6 +56,17 @@ class LastTokenPreprocessor(GPT1TextClassifierPreprocessor):
         if pad_token_id is not None and pad_token_id < 0:
             raise ValueError(f"`pad_token_id` must be an id or None. Received: {pad_token_id}.")
         self.pad_token_id = pad_token_id
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | os.PathLike[str],
+        config_file: str = PREPROCESSOR_CONFIG_FILE,
+        **kwargs: Any,
+    ) -> LastTokenPreprocessor:
+        """As `GPT1TextClassifierPreprocessor.from_preset`."""
+        loader = get_preset_loader(local_preset(preset, weights=False))
+        return loader.load_preprocessor(cls, config_file, **kwargs)
 
     def transform(self, texts: list[tf.Tensor]) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """As `FieldsPreprocessor.transform`; the ids, int32 `[batch, None]`, are the text's."""

@@ -1,5 +1,7 @@
 """What preprocessors take: one text or many, in every form that users have them in."""
 
+import inspect
+
 import keras
 import keras_hub
 import numpy as np
@@ -219,6 +221,28 @@ def test_presets_from_the_base_class(make, tiny_backbone, tmp_path, base, name):
     other = gpt1_keras.GPT1TextSimilarityPreprocessor.from_preset(str(tmp_path))
     assert type(other) is gpt1_keras.GPT1TextSimilarityPreprocessor
     assert base.from_preset(str(tmp_path), sequence_length=24).sequence_length == 24
+
+
+@pytest.mark.parametrize(
+    ("base", "expected"),
+    [
+        (keras_hub.models.TextClassifierPreprocessor, gpt1_keras.GPT1TextClassifierPreprocessor),
+        (keras_hub.models.CausalLMPreprocessor, gpt1_keras.GPT1CausalLMPreprocessor),
+        (keras_hub.models.TextClassifier, gpt1_keras.GPT1TextClassifier),
+        (keras_hub.models.CausalLM, gpt1_keras.GPT1CausalLM),
+    ],
+)
+def test_one_class_is_found_from_the_base_class(base, expected):
+    """KerasHub takes any of those that are registered for a backbone, in no order."""
+    classes = set(filter(inspect.isclass, keras.saving.get_custom_objects().values()))
+    found = [
+        each
+        for each in classes
+        if issubclass(each, base)
+        and each.backbone_cls is gpt1_keras.GPT1Backbone
+        and each.__module__.startswith("gpt1_keras.")
+    ]
+    assert found == [expected]
 
 
 @keras.saving.register_keras_serializable(package="test")
