@@ -119,6 +119,7 @@ def task(request, tiny_tokenizer):
     return request.param, arguments, data
 
 
+@pytest.mark.slow
 def test_task(harness, task):
     harness.run_task_test(*task, compile_kwargs={"run_eagerly": True})
 

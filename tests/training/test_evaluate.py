@@ -12,6 +12,8 @@ from training.datasets.task_models import load_model
 from training.evaluate import evaluate, main
 from training.finetune import FinetuneOptions, finetune
 
+pytestmark = pytest.mark.slow
+
 WORDS = ("good", "kind", "lovely", "dull", "bad", "film")
 FAST = {
     "config": "gpt1_micro",
@@ -75,7 +77,6 @@ def mrpc(folder, made_up_tfds):
     return str(folder / "mrpc" / "best"), data_dir, rows, result
 
 
-@pytest.mark.slow
 def test_scores_of_pairs(pairs, tmp_path):
     path, best, trained = pairs
     model, _ = load_model(best)
@@ -96,7 +97,6 @@ def test_scores_of_pairs(pairs, tmp_path):
     np.testing.assert_allclose(answers, expected, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_choices(choices, tmp_path):
     path, best, trained = choices
     result = evaluate(best, tmp_path, file=path)
@@ -108,7 +108,6 @@ def test_choices(choices, tmp_path):
     assert all(line["answer"] < len(rows[line["number"]]["choices"]) for line in predictions)
 
 
-@pytest.mark.slow
 def test_glue_s_file_and_its_metrics(mrpc, tmp_path):
     best, data_dir, rows, trained = mrpc
     result = evaluate(best, tmp_path, task="mrpc", data_dir=data_dir)

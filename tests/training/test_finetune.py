@@ -151,6 +151,7 @@ def test_the_normalization(preset):
         build_model(other, TASKS["sst2"], SENTENCES)
 
 
+@pytest.mark.slow
 def test_lora_is_merged_into_what_is_saved(preset, write_file, tmp_path):
     """The preset loads as any other; of its backbone only the adapted kernels have changed."""
     path = write_file(16)

@@ -175,6 +175,7 @@ def test_a_truncated_checkpoint(corpus, whole_run, unfinished_run):
     assert result["validation_loss"] == pytest.approx(whole_run[1]["validation_loss"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_full_disk(corpus, unfinished_run):
     """The limit on the size of a file stands for it: the system refuses to write more."""
     (unfinished_run / "checkpoints" / "step-00000004.npz").unlink()

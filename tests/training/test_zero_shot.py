@@ -73,6 +73,7 @@ def real(name, data_dir, split=None):
     return list(tfds.as_numpy(builder.as_dataset(split=split or probe.split)))
 
 
+@pytest.mark.slow
 def test_cola(lm, tfds_dir):
     """Above a threshold, that of the train split where Matthews' coefficient is best."""
 
@@ -182,6 +183,7 @@ def run(pretrained):
     return pretrained[0]
 
 
+@pytest.mark.slow
 def test_a_series_of_snapshots_and_its_figure(run, tfds_dir, tmp_path, capsys, monkeypatch):
     assert sorted(path.name for path in (run / "snapshots").iterdir()) == [
         "00000002.weights.h5",

@@ -21,6 +21,7 @@ def files(tmp_path):
     return ["--train", str(path), "--validation", str(path)]
 
 
+@pytest.mark.slow
 def test_fine_tuning_from_a_handle(hub, files, tmp_path, capsys):
     assert licence_of(HANDLE) == "mit"
     finetune = main_of("training.finetune")

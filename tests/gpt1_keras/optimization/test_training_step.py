@@ -115,41 +115,49 @@ def test_two_replicas_train_as_one(scenario, one, mirrored):
     assert_same(mirrored[scenario], one[scenario], scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", AMONG_WORKERS)
 def test_two_workers_train_as_one(scenario, one, workers):
     for worker in workers:
         assert_same(worker[scenario], one[scenario], scenario)
 
 
+@pytest.mark.slow
 def test_the_gradient_is_clipped_once_for_all(one, mirrored, workers):
     """With rate 1, plain descent moves by the clipped gradient itself."""
     for run in (one, mirrored, *workers):
         np.testing.assert_allclose(run["sgd"]["norms"], 0.1, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_xla_and_slices_of_a_batch_change_nothing(one):
     assert_same(one["xla_in_slices"], one["plain"], "xla_in_slices")
 
 
+@pytest.mark.slow
 def test_two_replicas_change_to_xla_while_they_train(one, mirrored):
     assert_same(mirrored["measured"], one["plain"], "measured")
 
 
+@pytest.mark.slow
 def test_float16_trains_nearly_as_float32(one):
     np.testing.assert_allclose(one["float16"]["losses"], one["plain"]["losses"], atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["odd", "classifier"])
 def test_data_sets_that_the_strategy_divides(scenario, one, mirrored):
     """A replica may get nothing of the last batch; labels and texts go with each other."""
     assert_same(mirrored[scenario], one[scenario], scenario)
 
 
+@pytest.mark.slow
 def test_replicas_drop_differently(one, mirrored):
     """Both have the same row: if they dropped alike, the mean would be one replica's loss."""
     assert abs(mirrored["dropout"]["losses"][0] - one["dropout"]["losses"][0]) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_JAX, reason="JAX is not installed")
 def test_jax_trains_as_tensorflow(one, result_of):
     found = result_of("jax")
@@ -250,6 +258,7 @@ def test_accumulation_of_nothing(lm, steps):
         lm.compile(accumulation_steps=steps)
 
 
+@pytest.mark.slow
 def test_more_slices_than_rows(lm, rows):
     """Some get nothing."""
     lm.compile(GPT1Adam(1e-2), jit_compile=False, accumulation_steps=4)

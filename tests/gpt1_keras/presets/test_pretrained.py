@@ -120,6 +120,7 @@ def test_a_tokenizer_with_more_tokens_than_the_model(copy, original_tokenizer):
         gpt1_keras.GPT1CausalLM.from_preset(str(copy))
 
 
+@pytest.mark.slow
 def test_the_perplexity_of_the_card(books_dir, tmp_path, capsys):
     """That of one novel, which is quick; the same command measures all of them."""
     card = (find_preset(NAME) / "README.md").read_text(encoding="utf-8")

@@ -112,6 +112,7 @@ def test_one_class(make_classifier, activation):
         classifier.compile(loss="sparse_categorical_crossentropy")
 
 
+@pytest.mark.slow
 def test_one_class_in_a_preset(make_classifier, tmp_path):
     classifier = make_classifier(num_classes=1, activation="sigmoid")
     classifier.save_to_preset(tmp_path)

@@ -43,6 +43,7 @@ def test_the_loss_falls(curve):
     assert curve[-1] < curve[0] - 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_same_on_other_backends(preset, curve, backend):
     root = SCRIPT.parents[2]

@@ -84,6 +84,7 @@ def _repeated(labels, times=40):
     return tf.data.Dataset.from_tensors((PAIRS, labels)).repeat(times)
 
 
+@pytest.mark.slow
 def test_fit_learns_scores(tiny_tokenizer):
     scorer = make_similarity(tiny_tokenizer, score_range=(0, 5))
     scorer.compile(finetuning_optimizer(1e-2), lm_coefficient=0.0, jit_compile=False)

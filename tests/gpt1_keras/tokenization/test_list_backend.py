@@ -169,6 +169,7 @@ print(json.dumps([classifier.predict(texts, verbose=0).tolist(), lm.generate(tex
 """
 
 
+@pytest.mark.slow
 def test_predict_and_generate_without_tensorflow(tiny_backbone, tiny_tokenizer, tmp_path):
     """Strings in, in a process on JAX that cannot import TensorFlow."""
     pytest.importorskip("grain", reason="KerasHub's way to batch without TensorFlow")

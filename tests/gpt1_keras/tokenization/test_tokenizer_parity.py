@@ -204,6 +204,7 @@ def book_lines(books_dir, size):
     raise AssertionError(f"The books are shorter than {size} code points.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DATASETS)
 def test_data_sets(original_tokenizer, reference, tfds_dir, name):
     assert_same_ids(original_tokenizer, reference, tfds_texts(name, tfds_dir))

@@ -187,6 +187,7 @@ def test_a_bad_request_is_refused_before_it_is_merged(greedy, signature, inputs)
     assert caught.value.code == StatusCode.INVALID_ARGUMENT
 
 
+@pytest.mark.slow
 def test_choices_of_different_numbers(chooser, path_of, tmp_path):
     plain = Servable("model", 1, path_of("chooser"))
     patient = save(chooser, tmp_path / "patient", Batching(3, FOREVER, 1))

@@ -259,6 +259,7 @@ def test_a_language_model_in_int8_and_bfloat16(model, tmp_path):
     assert found["after"] == pytest.approx(found["before"], abs=0.1)
 
 
+@pytest.mark.slow
 def test_a_file_of_a_spreadsheet(tiny_tokenizer, tmp_path):
     """A byte-order mark, texts that begin with a quotation mark, and columns of choices.
 

@@ -11,7 +11,7 @@ from serving.export import export
 from serving.export.batching import Batching
 from serving.server.models.servable import Servable
 
-pytestmark = pytest.mark.usefixtures("int8_products")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("int8_products")]
 
 TEXTS = ["a good film", "the staff were kind, and a dull one", "good"]
 INPUTS = {

@@ -102,6 +102,7 @@ def test_ctrl_c_stops_the_server_after_the_requests_in_flight(model_base_path, f
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_a_killed_server_starts_again_where_it_was(model_base_path, free_port, tmp_path):
     port, rest_api_port = free_port(), free_port()
     arguments = [f"--model_base_path={model_base_path}", f"--port={port}"]

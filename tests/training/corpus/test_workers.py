@@ -24,6 +24,7 @@ needs_beam = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 def test_processes_do_not_change_a_byte(stories, tokenizer_dir, read_files, tmp_path):
     options = CorpusOptions(stories, tokenizer=tokenizer_dir, shard_mb=1e-4)
     make_corpus(options, tmp_path / "one")

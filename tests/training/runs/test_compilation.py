@@ -82,6 +82,7 @@ def assert_same_state(found, expected):
             np.testing.assert_allclose(np.array(one), np.array(other), atol=1e-5, err_msg=one.path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "wins"), [((60, 50), True), ((60, 70), False)])
 def test_the_faster_wins_and_no_update_differs(seconds, wins, train, in_the_graph, clock, capsys):
     """Over two `fit`s, the second of which begins while the steps are measured."""

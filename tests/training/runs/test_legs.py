@@ -13,6 +13,8 @@ from training.pretrain import main, pretrain
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.runs.run_folder import Run
 
+pytestmark = pytest.mark.slow
+
 # With dropout, so that the state of the random numbers counts too.
 WHOLE = PretrainOptions(
     "gpt1_micro", steps=8, batch_size=4, sequence_length=32, warmup_steps=2, decay_steps=4

@@ -14,6 +14,8 @@ from training.runs import search as module
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.search import search
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = FinetuneOptions("rte", config="gpt1_micro", epochs=6, learning_rate=1e-3)
 BEST_RATE = 4e-3
 
