@@ -33,7 +33,7 @@ class FieldsPreprocessor(FromHandle, keras_hub.models.Preprocessor):
         ValueError: another number of fields than the task has texts, or two with the same name.
     """
 
-    backbone_cls = GPT1Backbone
+    backbone_cls: type[GPT1Backbone] | None = GPT1Backbone
     tokenizer_cls = GPT1Tokenizer
     sequence_length: int = 512  # for KerasHub's classes, a property
 
