@@ -101,6 +101,7 @@ def test_an_unknown_competitor(run, capsys):
     assert "'ours' is not one of ours_xla, ours_graph" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_generation_writes_the_same_tokens(run):
     rows = rows_of(run(generation, "--tokens", "8", "--rounds", "1"))[2:]
     assert [row[:2] for row in rows] == [

@@ -64,6 +64,7 @@ STORIES = {
 }
 
 
+@pytest.mark.slow
 def test_choices(chooser, ask):
     # In a tensor, an empty string is no choice.
     texts = {name: tf.constant(column) for name, column in STORIES.items()}
@@ -221,6 +222,7 @@ def options(length=6, temperature=0.0, top_k=0, seed=0, texts=PROMPTS):
     return {"text": texts, **{name: [value] * len(texts) for name, value in values.items()}}
 
 
+@pytest.mark.slow
 def test_language_model(lm, path_of, ask, run_cpp):
     texts = [*PROMPTS, "", "good " * 60]
     found = ask("lm", "score", text=texts)

@@ -65,6 +65,7 @@ def story_inputs(as_input, number):
     return {**texts, "choices": np.stack(choices)}
 
 
+@pytest.mark.slow
 def test_choices(chooser, as_input, interpret):
     """Context and question are read once, choices that are empty not at all."""
     model, path = chooser
@@ -104,6 +105,7 @@ def test_absent_choices(chooser, as_input, interpret):
     assert choose(**none)["scores"].tolist() == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.slow
 def test_the_next_tokens(make_task, as_input, interpret, tmp_path):
     """Reading a prompt, then token after token, is the same as reading the whole text."""
     model = make_task(gpt1_keras.GPT1CausalLM, num_layers=2)

@@ -70,6 +70,7 @@ def test_known_data_sets_find_their_text(
         assert read_tokens(tmp_path / "corpus", split) == whole_documents(tiny_tokenizer, rows)
 
 
+@pytest.mark.slow
 def test_a_genuine_data_set_in_slices(
     tfds_dir, original_tokenizer, original_files, whole_documents, read_tokens, tmp_path
 ):

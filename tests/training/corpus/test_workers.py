@@ -51,6 +51,7 @@ def unreadable(stories):
     return stories
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [
