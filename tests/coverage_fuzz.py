@@ -13,8 +13,7 @@ import re
 import subprocess
 import sys
 
-from tests.helpers.coverage_fuzzing import OPTIONS
-
+OPTIONS = "LIBFUZZER_OPTIONS"  # the variable of the searches' environment, separated by spaces
 _MEGABYTES = 8000  # of memory, more than which is a failure
 _PYTEST = [sys.executable, "-m", "pytest", "-q", "--capture=no", "-p", "no:xdist"]
 

@@ -23,8 +23,37 @@ class Texts(BaseModel):
     texts: list[str]
 
 
-def make_app(size, tokenizer):
-    """The application.
+def load_tokenizer(folder):
+    """Hugging Face's tokenizer of the original files, with a padding token."""
+    tokenizer = OpenAIGPTTokenizer(f"{folder}/encoder_bpe_40000.json", f"{folder}/vocab_40000.bpe")
+    tokenizer.pad_token = tokenizer.unk_token
+    return tokenizer
+
+
+def serve(scores_of, port):
+    """Answers requests until it is stopped.
+
+    Args:
+        scores_of: from texts to their scores, float `[texts, classes]`, an array or a tensor.
+        port: where to listen.
+    """
+    app = FastAPI()
+
+    @app.get("/")
+    def ready():
+        return "ready"
+
+    @app.post("/predict")
+    def predict(request: Texts):  # not async, so FastAPI runs it in its pool of threads
+        scores = scores_of(request.texts)
+        labels = [LABELS[number] for number in scores.argmax(-1).tolist()]
+        return {"labels": labels, "scores": scores.tolist()}
+
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
+
+
+def torch_scores(size, tokenizer):
+    """A function from texts to the scores of torch's model.
 
     Args:
         size: dict like those in `SIZES`.
@@ -35,27 +64,19 @@ def make_app(size, tokenizer):
     config.num_labels = len(LABELS)
     config.pad_token_id = tokenizer.pad_token_id
     model = OpenAIGPTForSequenceClassification(config).eval()
-    app = FastAPI()
 
-    @app.get("/")
-    def ready():
-        return "ready"
-
-    @app.post("/predict")
-    def predict(request: Texts):  # not async, so FastAPI runs it in its pool of threads
+    def scores_of(texts):
         inputs = tokenizer(
-            request.texts,
+            texts,
             padding=True,
             truncation=True,
             max_length=size["max_sequence_length"],
             return_tensors="pt",
         )
         with torch.inference_mode():
-            scores = model(**inputs).logits.softmax(-1)
-        labels = [LABELS[number] for number in scores.argmax(-1).tolist()]
-        return {"labels": labels, "scores": scores.tolist()}
+            return model(**inputs).logits.softmax(-1)
 
-    return app
+    return scores_of
 
 
 def main():
@@ -64,12 +85,9 @@ def main():
     parser.add_argument("--tokenizer", required=True, help="folder of both files of the original")
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args()
-    tokenizer = OpenAIGPTTokenizer(
-        f"{options.tokenizer}/encoder_bpe_40000.json", f"{options.tokenizer}/vocab_40000.bpe"
-    )
-    tokenizer.pad_token = tokenizer.unk_token
-    app = make_app({**SIZES[options.size], "vocabulary_size": len(tokenizer)}, tokenizer)
-    uvicorn.run(app, host="127.0.0.1", port=options.port, log_level="warning")
+    tokenizer = load_tokenizer(options.tokenizer)
+    size = {**SIZES[options.size], "vocabulary_size": len(tokenizer)}
+    serve(torch_scores(size, tokenizer), options.port)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,10 @@ import pathlib
 
 import numpy as np
 import torch
-import uvicorn
-from fastapi import FastAPI
-from transformers import OpenAIGPTForSequenceClassification, OpenAIGPTTokenizer
+from transformers import OpenAIGPTForSequenceClassification
 
 from benchmarks.common.setting import SIZES, cores, hugging_face_config
-from benchmarks.peers.fastapi_app import LABELS, Texts
+from benchmarks.peers.fastapi_app import LABELS, load_tokenizer, serve
 
 _ENGINES = ("onnxruntime", "openvino")
 _CALIBRATION_TEXTS = 64
@@ -109,9 +107,7 @@ def main():
     parser.add_argument("--calibration", help="texts, one a line; for OpenVINO")
     parser.add_argument("--port", type=int, help="default: make the model, serve nothing")
     options = parser.parse_args()
-    tokenizer = OpenAIGPTTokenizer(
-        f"{options.tokenizer}/encoder_bpe_40000.json", f"{options.tokenizer}/vocab_40000.bpe"
-    )
+    tokenizer = load_tokenizer(options.tokenizer)
     size = {**SIZES[options.size], "vocabulary_size": len(tokenizer)}
     texts = []
     if options.calibration:
@@ -122,21 +118,13 @@ def main():
     if options.port is None:
         return
     run = _load(options.engine, path)
-    app = FastAPI()
 
-    @app.get("/")
-    def ready():
-        return "ready"
-
-    @app.post("/predict")
-    def predict(request: Texts):  # not async, so FastAPI runs it in its pool of threads
-        logits = run(_inputs(tokenizer, request.texts, size))
+    def scores_of(texts):
+        logits = run(_inputs(tokenizer, texts, size))
         scores = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        scores /= scores.sum(axis=-1, keepdims=True)
-        labels = [LABELS[number] for number in scores.argmax(axis=-1)]
-        return {"labels": labels, "scores": scores.tolist()}
+        return scores / scores.sum(axis=-1, keepdims=True)
 
-    uvicorn.run(app, host="127.0.0.1", port=options.port, log_level="warning")
+    serve(scores_of, options.port)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import os
 import atheris
 import pytest
 
-OPTIONS = "LIBFUZZER_OPTIONS"  # the environment variable, separated by spaces
+from tests.coverage_fuzz import OPTIONS
 
 # For all that is imported after it, as long as the process lives.
 atheris.instrument_imports(include=["gpt1_keras", "training", "serving"]).__enter__()
