@@ -6,12 +6,13 @@ A classifier with random weights is exported in each precision, with batching in
 in the folder `--exports` already is served as it is. Requests of one text each, sentences of SST-2
 and passages of RACE, mixed, go to all servers in turns, over gRPC, from 8 and 32 clients. `--peers`
 are the same model behind FastAPI, in torch and, in int8, in others' runtimes. One text of 20 words
-is answered in TensorFlow's C++ runtime, without a server. The machine must be idle, and its
-processor have AVX512-VNNI or the like.
+is answered without a server: in TensorFlow's C++ runtime, and by the peers in int8 in this process.
+The machine must be idle, and its processor have AVX512-VNNI or the like.
 """
 
 import argparse
 import contextlib
+import functools
 import pathlib
 import shlex
 import statistics
@@ -38,11 +39,14 @@ _PRECISIONS = {
 }
 _PEERS = {
     "torch": "Hugging Face float32, FastAPI",
+    "torch-bfloat16": "Hugging Face bfloat16, FastAPI",
     "onnxruntime": "ONNX Runtime int8, FastAPI",
     "openvino": "OpenVINO int8 (NNCF), FastAPI",
 }
+_INT8_PEERS = {"onnxruntime", "openvino"}
 _INSTRUCTIONS = ("avx512_vnni", "avx_vnni", "amx_int8", "avx512_bf16")
 _WORDS = 20
+_PEERS_FOLDER = "peers"  # of the exports' folder
 _CALIBRATION_TEXTS = 64  # from those that are not asked about
 
 
@@ -58,7 +62,7 @@ def main():
     calibration.write_text("\n".join(" ".join(text.split()) for text in others), encoding="utf-8")
     common = [f"--size={options.size}", f"--tokenizer={options.tokenizer}"]
     if options.only_export:
-        for name in set(options.peers) - {"torch"}:
+        for name in _INT8_PEERS & set(options.peers):
             module, *arguments = _peer_arguments(name, options)
             subprocess.run([sys.executable, "-m", module, *arguments, *common], check=True)
         return
@@ -66,7 +70,7 @@ def main():
     print(_setting(options), flush=True)
     for name, path in paths.items():
         _tell("file, MB", name, f"{_megabytes(path / '1'):.0f}")
-    _one_text(servables, asked, options.repetitions)
+    _one_text(servables, asked, options)
     del servables
     with contextlib.ExitStack() as stack:
         loads = {}
@@ -106,11 +110,11 @@ def _parser():
 
 def _peer_arguments(name, options):
     """A module and its arguments, all but those that all peers have."""
-    if name == "torch":
-        return ["benchmarks.peers.fastapi_app"]
+    if name not in _INT8_PEERS:
+        return ["benchmarks.peers.fastapi_app", f"--dtype={name.partition('-')[2] or 'float32'}"]
     folder = pathlib.Path(options.exports)
     return [
-        *("benchmarks.peers.int8_app", name, f"--folder={folder / 'peers'}"),
+        *("benchmarks.peers.int8_app", name, f"--folder={folder / _PEERS_FOLDER}"),
         f"--calibration={folder / 'calibration.txt'}",
     ]
 
@@ -133,15 +137,25 @@ def _export(options, names, folder, texts):
         export(classifier, folder / name, batching=Batching(), **arguments)
 
 
-def _one_text(servables, texts, repetitions):
-    """The latency of one text, which is answered by the exports in turns."""
+def _one_text(servables, texts, options):
+    """The latency of one text, which is answered by all in turns."""
     text = next(text for text in texts if len(text.split()) == _WORDS)
     protos = {"text": tf.make_tensor_proto([text])}
-    seconds = {name: [] for name in servables}
-    for _ in range(repetitions):
-        for name, servable in servables.items():
+    asks = {
+        name: functools.partial(servable.predict, "serving_default", protos)
+        for name, servable in servables.items()
+    }
+    for name in sorted(_INT8_PEERS & set(options.peers)):
+        from benchmarks.peers.int8_app import int8_scores
+
+        folder = pathlib.Path(options.exports) / _PEERS_FOLDER
+        scores_of = int8_scores(name, options.size, folder, options.tokenizer)
+        asks[f"{name} int8, in process"] = functools.partial(scores_of, [text])
+    seconds = {name: [] for name in asks}
+    for _ in range(options.repetitions):
+        for name, ask in asks.items():
             started = time.perf_counter()
-            servable.predict("serving_default", protos)
+            ask()
             seconds[name].append(time.perf_counter() - started)
     # The first are slower: what is new to the runtime is compiled.
     medians = {name: 1e3 * statistics.median(each[3:]) for name, each in seconds.items()}

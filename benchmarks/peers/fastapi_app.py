@@ -52,18 +52,19 @@ def serve(scores_of, port):
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 
 
-def torch_scores(size, tokenizer):
+def torch_scores(size, tokenizer, dtype="float32"):
     """A function from texts to the scores of torch's model.
 
     Args:
         size: dict like those in `SIZES`.
         tokenizer: Hugging Face tokenizer with a padding token.
+        dtype: name of the torch dtype of weights and activations.
     """
     torch.set_num_threads(cores())
     config = hugging_face_config(size)
     config.num_labels = len(LABELS)
     config.pad_token_id = tokenizer.pad_token_id
-    model = OpenAIGPTForSequenceClassification(config).eval()
+    model = OpenAIGPTForSequenceClassification(config).eval().to(getattr(torch, dtype))
 
     def scores_of(texts):
         inputs = tokenizer(
@@ -74,7 +75,7 @@ def torch_scores(size, tokenizer):
             return_tensors="pt",
         )
         with torch.inference_mode():
-            return model(**inputs).logits.softmax(-1)
+            return model(**inputs).logits.float().softmax(-1)
 
     return scores_of
 
@@ -83,11 +84,12 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.fastapi_app")
     parser.add_argument("--size", choices=SIZES, default="paper")
     parser.add_argument("--tokenizer", required=True, help="folder of both files of the original")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args()
     tokenizer = load_tokenizer(options.tokenizer)
     size = {**SIZES[options.size], "vocabulary_size": len(tokenizer)}
-    serve(torch_scores(size, tokenizer), options.port)
+    serve(torch_scores(size, tokenizer, options.dtype), options.port)
 
 
 if __name__ == "__main__":

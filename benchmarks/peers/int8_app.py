@@ -23,15 +23,14 @@ _CALIBRATION_TEXTS = 64
 
 
 class _Classifier(torch.nn.Module):
-    """Ids and the index of each text's last token to logits."""
+    """Ids to the logits at each position: an index to choose one would fix the batch's size."""
 
     def __init__(self, config):
         super().__init__()
         self.model = OpenAIGPTForSequenceClassification(config).eval()
 
-    def forward(self, input_ids, last):
-        states = self.model.transformer(input_ids=input_ids).last_hidden_state
-        return self.model.score(states[torch.arange(len(last)), last])
+    def forward(self, input_ids):
+        return self.model.score(self.model.transformer(input_ids=input_ids).last_hidden_state)
 
 
 def make_model(engine, size, folder, texts, tokenizer):
@@ -49,11 +48,11 @@ def make_model(engine, size, folder, texts, tokenizer):
         batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
         torch.onnx.export(
             _Classifier(config).eval(),
-            (torch.ones(3, 17, dtype=torch.int64), torch.tensor([16, 4, 9])),
+            (torch.ones(3, 17, dtype=torch.int64),),
             float_path,
-            input_names=["input_ids", "last"],
+            input_names=["input_ids"],
             output_names=["logits"],
-            dynamic_shapes={"input_ids": {0: batch, 1: length}, "last": {0: batch}},
+            dynamic_shapes={"input_ids": {0: batch, 1: length}},
         )
     if engine == "onnxruntime":
         from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -63,7 +62,7 @@ def make_model(engine, size, folder, texts, tokenizer):
         import nncf
         import openvino
 
-        dataset = nncf.Dataset([_inputs(tokenizer, [text], size) for text in texts])
+        dataset = nncf.Dataset([_ids(tokenizer, [text], size)[0] for text in texts])
         model = nncf.quantize(
             openvino.convert_model(float_path),
             dataset,
@@ -74,28 +73,50 @@ def make_model(engine, size, folder, texts, tokenizer):
     return path
 
 
-def _inputs(tokenizer, texts, size):
+def _ids(tokenizer, texts, size):
+    """Ids, padded, int64 `[texts, tokens]`, and the index of each text's last token."""
     rows = tokenizer(texts, truncation=True, max_length=size["max_sequence_length"])["input_ids"]
     longest = max(map(len, rows))
-    return {
-        "input_ids": np.array([row + [0] * (longest - len(row)) for row in rows]),
-        "last": np.array([len(row) - 1 for row in rows]),
-    }
+    ids = np.array([row + [0] * (longest - len(row)) for row in rows])
+    return ids, np.array([len(row) - 1 for row in rows])
 
 
 def _load(engine, path):
-    """A function from the model's inputs to logits."""
+    """A function from ids to the logits at each position."""
     if engine == "onnxruntime":
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = cores()
         session = onnxruntime.InferenceSession(str(path), options)
-        return lambda inputs: session.run(None, inputs)[0]
+        return lambda ids: session.run(None, {"input_ids": ids})[0]
     import openvino
 
     model = openvino.compile_model(path, "CPU", {"PERFORMANCE_HINT": "LATENCY"})
-    return lambda inputs: model.create_infer_request().infer(inputs)["logits"]
+    return lambda ids: model.create_infer_request().infer([ids])[0]
+
+
+def int8_scores(engine, size, folder, tokenizer, texts=()):
+    """A function from texts to the scores of the int8 model, which is made unless it exists.
+
+    Args:
+        engine: `onnxruntime` or `openvino`.
+        size: a name in `SIZES`.
+        folder: of the model's files.
+        tokenizer: folder of both files of the original.
+        texts: list of str to calibrate on.
+    """
+    tokenizer = load_tokenizer(tokenizer)
+    size = {**SIZES[size], "vocabulary_size": len(tokenizer)}
+    run = _load(engine, make_model(engine, size, pathlib.Path(folder), texts, tokenizer))
+
+    def scores_of(texts):
+        ids, last = _ids(tokenizer, texts, size)
+        logits = run(ids)[np.arange(len(last)), last]
+        scores = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return scores / scores.sum(axis=-1, keepdims=True)
+
+    return scores_of
 
 
 def main():
@@ -107,24 +128,14 @@ def main():
     parser.add_argument("--calibration", help="texts, one a line; for OpenVINO")
     parser.add_argument("--port", type=int, help="default: make the model, serve nothing")
     options = parser.parse_args()
-    tokenizer = load_tokenizer(options.tokenizer)
-    size = {**SIZES[options.size], "vocabulary_size": len(tokenizer)}
     texts = []
     if options.calibration:
         texts = pathlib.Path(options.calibration).read_text(encoding="utf-8").splitlines()
-    path = make_model(
-        options.engine, size, pathlib.Path(options.folder), texts[:_CALIBRATION_TEXTS], tokenizer
+    scores_of = int8_scores(
+        options.engine, options.size, options.folder, options.tokenizer, texts[:_CALIBRATION_TEXTS]
     )
-    if options.port is None:
-        return
-    run = _load(options.engine, path)
-
-    def scores_of(texts):
-        logits = run(_inputs(tokenizer, texts, size))
-        scores = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return scores / scores.sum(axis=-1, keepdims=True)
-
-    serve(scores_of, options.port)
+    if options.port is not None:
+        serve(scores_of, options.port)
 
 
 if __name__ == "__main__":
