@@ -39,10 +39,11 @@ from serving.export import export
 
 _CLIENTS = 32
 _PATIENCE = 10.0  # seconds after which a client that had no turn does not send its request
+_BURST = 5  # times the capacity, before the start
 _SETTLED = 10.0  # seconds after which the server has closed what clients left
 _SAMPLES = 5.0  # seconds from one to the next
 _MORE_MEMORY = 1.1  # times the memory at the start
-_MORE_THREADS = 16  # gRPC's threads become more, up to their limit, and stay
+_MORE_THREADS = 16
 
 
 def main():
@@ -143,9 +144,10 @@ def _soak(folder, exports, scores, mounted, seconds):
         load = _Answered(mix)
         measure(load, len(load.numbers), _CLIENTS, requests=len(load.numbers))  # warms up
         capacity = measure(load, len(load.numbers), _CLIENTS, seconds=15.0).rate
-        # What the server allocates once, it has then.
-        arrive(lambda number, _: load.ask(number), 2 * capacity, 15.0)
-        faults.swap()
+        # What the server allocates once, it has then: gRPC's threads, and memory for all of them.
+        arrive(lambda number, _: load.ask(number), _BURST * capacity, 15.0)
+        for _ in range(2):
+            faults.swap()
         time.sleep(_SETTLED)
         server = psutil.Process(process.pid)
         samples, tally, ended = [_sample(server)], _Tally(mix), threading.Event()
