@@ -25,7 +25,13 @@ setup(
             "presets/*/*",
             "presets/*/assets/*/*",
         ],
-        "serving": ["deploy/*", "deploy/grafana/*"],
+        "serving": [
+            "deploy/*",
+            "deploy/grafana/*",
+            "server/rest/page/*.html",
+            "server/rest/page/*.css",
+            "server/rest/page/*.js",
+        ],
         "training": ["deploy/*"],
     },
     install_requires=[
