@@ -15,7 +15,9 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 FOLDER = pathlib.Path(__file__).parent
-TEXT = "The rooms were cold and the breakfast dull, but the staff were kind and the view was lovely."
+TEXT = (
+    "The rooms were cold and the breakfast dull, but the staff were kind and the view was lovely."
+)
 # Of each picture: colours, width, and pixels for each unit of width.
 PICTURES = {"light": ("light", 800, 1.5), "dark": ("dark", 800, 1.5), "phone": ("light", 360, 2)}
 

@@ -14,7 +14,9 @@ from playwright.sync_api import expect, sync_playwright
 from serving.server import Server
 from tests.serving.server import page_model
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
+)
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed on this machine")
 
 # Quotes of both kinds, what shells and HTML read, and letters of one to four bytes.
@@ -125,10 +127,13 @@ def test_choices_are_explained_one_by_one(open_page):
     rows = page.get_by_role("list", name="Scores").get_by_role("listitem")
     assert rows.all_inner_texts() == ["naïvely\n0.731", "maybe\n0.269"]
     headings = page.locator("#answer h3").all_inner_texts()
-    assert headings == ["choices, 1", "choices, 2", "text"]
-    assert page.locator(".words").all_inner_texts() == ["maybe", "naïvely", "Why?"]
+    assert headings == ["text", "choices, 1", "choices, 2"]
+    assert page.locator(".words").all_inner_texts() == ["Why?", "maybe", "naïvely"]
     titles = [mark.get_attribute("title") for mark in page.locator(".words mark").all()]
-    assert titles == ["+0.500", "+1.500", "−0.500"]
+    assert titles == ["−0.500", "+0.500", "+1.500"]
+    page.get_by_text("Each word's share").click()
+    cells = page.get_by_role("row").last.locator("th, td").all_inner_texts()
+    assert cells == ["naïvely", "choices, 2", "+1.500"]
 
 
 def test_the_request_to_copy(open_page):

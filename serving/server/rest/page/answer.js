@@ -9,9 +9,10 @@ const OF_CHOICES = "word_choices"; // which choice a word is in; -1 for the othe
 // Returns the parts of the answer's first line: the answer itself, and what qualifies it.
 // `names` are those of the classes or choices that the scores are of.
 function headlineOf({ label, choice, scores, continuation, score, is_sure: isSure }, names) {
-  const answer = [label, names[choice], continuation, score].find((each) => each !== undefined) ?? "Answered";
+  const chosen = label ?? names[choice];
+  const answer = [chosen, continuation, score].find((each) => each !== undefined) ?? "Answered";
   const notes = [];
-  if (Array.isArray(scores)) notes.push(Math.max(...scores).toFixed(3));
+  if (chosen !== undefined && areNumbers(scores)) notes.push(Math.max(...scores).toFixed(3));
   if (isSure === false) notes.push("unsure");
   return [String(answer), ...notes.flatMap((note) => [" ", element("span", { class: "note" }, note)])];
 }
@@ -20,7 +21,7 @@ function headlineOf({ label, choice, scores, continuation, score, is_sure: isSur
 function partsOf(outputs, names, texts, whole) {
   const parts = [];
   const shown = new Set(["label", "continuation", "score", "is_sure"]);
-  if (Array.isArray(outputs.scores) && outputs.scores.every((score) => typeof score === "number")) {
+  if (areNumbers(outputs.scores)) {
     parts.push(bars(outputs.scores, names));
     shown.add("scores");
   }
@@ -37,6 +38,10 @@ function partsOf(outputs, names, texts, whole) {
   json.append(JSON.stringify(whole, null, 1));
   parts.push(element("details", {}, element("summary", {}, "All of the answer, as JSON"), json));
   return parts;
+}
+
+function areNumbers(value) {
+  return Array.isArray(value) && value.every((each) => typeof each === "number");
 }
 
 function asText(value) {
@@ -84,12 +89,17 @@ function wordsOf(outputs) {
   }));
 }
 
+// What a word or a passage stands in.
+function titleOf({ field, choice }) {
+  return choice < 0 ? field : `${field}, ${choice + 1}`;
+}
+
 // All strings that were asked about, those of a list one by one.
 function passagesOf(texts) {
   return Object.entries(texts).flatMap(([field, text]) =>
     Array.isArray(text)
-      ? text.map((each, choice) => ({ title: `${field}, ${choice + 1}`, text: each, field, choice }))
-      : [{ title: field, text, field, choice: -1 }],
+      ? text.map((each, choice) => ({ text: each, field, choice }))
+      : [{ text, field, choice: -1 }],
   );
 }
 
@@ -98,18 +108,19 @@ function explanation(outputs, texts) {
   const words = wordsOf(outputs);
   const largest = Math.max(...words.map(({ share }) => Math.abs(share))) || 1;
   const passages = passagesOf(texts).filter(({ text }) => typeof text === "string");
-  const parts = passages.flatMap(({ title, text, field, choice }) => {
-    const its = words.filter((word) => word.field === field && word.choice === choice);
-    const heading = passages.length > 1 ? [element("h3", {}, title)] : [];
-    return [...heading, element("p", { class: "words" }, ...coloured(text, its, largest))];
+  const parts = passages.flatMap((passage) => {
+    const its = words.filter((word) => word.field === passage.field && word.choice === passage.choice);
+    const heading = passages.length > 1 ? [element("h3", {}, titleOf(passage))] : [];
+    return [...heading, element("p", { class: "words", dir: "auto" }, ...coloured(passage.text, its, largest))];
   });
   const [above, below] = "score" in outputs ? ["Raises the score", "Lowers it"] : ["For the answer", "Against it"];
   parts.push(legend("for", above, words.filter(({ share }) => share > 0)));
   parts.push(legend("against", below, words.filter(({ share }) => share < 0)));
   const heads = ["Word", "Field", "Share"].map((title) => element("th", { scope: "col" }, title));
-  const rows = words.map(({ word, field, share }) =>
-    element("tr", {}, element("th", { scope: "row" }, word), element("td", {}, field), element("td", {}, signed(share))),
-  );
+  const rows = words.map((each) => {
+    const cells = [titleOf(each), signed(each.share)].map((text) => element("td", {}, text));
+    return element("tr", {}, element("th", { scope: "row" }, each.word), ...cells);
+  });
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows));
   parts.push(element("details", {}, element("summary", {}, "Each word's share"), table));
   return parts;
@@ -133,7 +144,7 @@ function coloured(text, words, largest) {
 }
 
 function legend(kind, title, words) {
-  const sorted = words.toSorted((a, b) => Math.abs(b.share) - Math.abs(a.share)).slice(0, MAX_NAMED_WORDS);
-  const named = sorted.map(({ word, share }) => `“${word}”\u00a0${signed(share)}`).join(", ");
+  const first = words.toSorted((a, b) => Math.abs(b.share) - Math.abs(a.share)).slice(0, MAX_NAMED_WORDS);
+  const named = first.map(({ word, share }) => `“${word}”\u00a0${signed(share)}`).join(", ");
   return element("p", { class: "legend" }, element("mark", { class: kind }, title), ` ${named || "no word"}`);
 }

@@ -7,6 +7,9 @@ const FIRST_VALUES = { length: 40, temperature: 0.8, top_k: 40, seed: 0 };
 // Signatures that take serialized tf.Examples, which nobody types.
 const OF_EXAMPLES = ["classify", "regress"];
 
+// The order in which people write what the exports of tasks take; signatures have none.
+const ORDER = ["text", "premise", "hypothesis", "text1", "text2", "context", "question", "choices"];
+
 function element(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -22,7 +25,7 @@ function makeField(name, { dtype, tensor_shape: shape }, index) {
   const isList = rank === null || rank > 1;
   const id = `field-${index}`;
   const make = { id, "aria-describedby": `${id}-hint` };
-  const area = () => element("textarea", { ...make, rows: 3, spellcheck: "false" });
+  const area = () => element("textarea", { ...make, rows: 3, dir: "auto", spellcheck: "false" });
   let hint, control, value;
   if (dtype === "DT_STRING" && !isList) {
     [hint, control] = ["", area()];
@@ -56,6 +59,12 @@ function makeField(name, { dtype, tensor_shape: shape }, index) {
   return { name, control, element: field, value: () => batched(value()) };
 }
 
+// Names in the order of `first`, and then of the alphabet.
+function sorted(names, first) {
+  const rank = (name) => (first.includes(name) ? first.indexOf(name) : first.length);
+  return names.toSorted((a, b) => rank(a) - rank(b) || a.localeCompare(b));
+}
+
 function problemOf(value) {
   try {
     value();
@@ -68,10 +77,8 @@ function problemOf(value) {
 // The names of the signatures that can be asked, the most telling first, and of those that cannot.
 // What takes nothing is a part of loading the model.
 function sortSignatures(signatures) {
-  const first = ["explain", "serving_default"];
-  const rank = (name) => (first.includes(name) ? first.indexOf(name) : first.length);
   const asked = Object.keys(signatures).filter((name) => Object.keys(signatures[name].inputs).length);
-  const names = asked.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
+  const names = sorted(asked, ["explain", "serving_default"]);
   const takesExamples = (name) => OF_EXAMPLES.includes(name) && "inputs" in signatures[name].inputs;
   return [names.filter((name) => !takesExamples(name)), names.filter(takesExamples)];
 }

@@ -86,9 +86,8 @@ function clearFields(error) {
 function chooseSignature() {
   startRound();
   const typed = Object.fromEntries(fields.map(({ name, control }) => [name, control]));
-  fields = Object.entries(signatures[signature.value]?.inputs ?? {})
-    .sort(([a], [b]) => a.localeCompare(b))
-    .map(([name, info], index) => makeField(name, info, index));
+  const inputs = signatures[signature.value]?.inputs ?? {};
+  fields = sorted(Object.keys(inputs), ORDER).map((name, index) => makeField(name, inputs[name], index));
   for (const { name, control } of fields) {
     if (typed[name]?.type === control.type) {
       control.value = typed[name].value;
@@ -153,7 +152,7 @@ function mapValues(object, change) {
 // names. Its scores show that it means the same classes.
 async function namesOfScores({ scores, choice }, inputs) {
   const values = mapValues(inputs, firstOf);
-  if (!Array.isArray(scores)) return [];
+  if (!areNumbers(scores)) return [];
   if (choice !== undefined) {
     return Object.values(values).find((value) => Array.isArray(value) && value.length === scores.length) ?? [];
   }
