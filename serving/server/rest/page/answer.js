@@ -137,7 +137,8 @@ function coloured(text, words, largest) {
     if (!share || start < at || end > bytes.length) continue; // the table has all
     const mark = element("mark", { class: share < 0 ? "against" : "for", title: signed(share) });
     mark.append(between(start, end));
-    pieces.push(between(at, start), withShare(mark, Math.abs(share) / largest));
+    // The root, or one word of a large share would leave the others without a colour.
+    pieces.push(between(at, start), withShare(mark, Math.sqrt(Math.abs(share) / largest)));
     at = end;
   }
   return [...pieces, between(at, bytes.length)];
