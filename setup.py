@@ -25,7 +25,13 @@ setup(
             "presets/*/*",
             "presets/*/assets/*/*",
         ],
-        "serving": ["deploy/*", "deploy/grafana/*"],
+        "serving": [
+            "deploy/*",
+            "deploy/grafana/*",
+            "server/rest/page/*.html",
+            "server/rest/page/*.css",
+            "server/rest/page/*.js",
+        ],
         "training": ["deploy/*"],
     },
     install_requires=[
@@ -81,6 +87,7 @@ setup(
             "grain>=0.2.18,<0.3",  # KerasHub's test harness imports it
             "pandas",
             "apache-beam",
+            "axe-playwright-python>=0.1.8,<0.2",  # accessibility, with playwright
             "check-jsonschema",
             "grafana-foundation-sdk",
             "hypothesis>=6,<7",
@@ -88,6 +95,7 @@ setup(
             "litert-quantizer>=0.11",
             "optuna>=5,<6",
             "pdoc>=16",
+            "playwright>=1.65,<2",  # drives a Chromium of the machine's; it downloads none itself
             "promql-parser",
             "psutil",
             "pytest",

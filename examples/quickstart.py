@@ -2,16 +2,20 @@
 
     python -m examples.quickstart                                     # the sentences that ship
     python -m examples.quickstart --task sst2 --data-dir DIR          # genuine SST-2
+    python -m examples.quickstart --serve                             # and leaves the server open
 
 It trains a small GPT-1 twice, from random weights and from weights pre-trained on books: the
 difference is the paper's point. It exports the latter, serves it on a free port of this machine,
-classifies three texts over gRPC, prints the answers and stops the server.
+classifies three texts over gRPC, prints the answers and stops the server; with --serve only when
+it is interrupted, and until then the server has a page to try the model in a browser.
 """
 
 import argparse
 import csv
 import pathlib
+import socket
 import tempfile
+import threading
 import time
 
 import keras
@@ -70,6 +74,21 @@ def train(
     return train_on_task(options.task, options.data_dir, output, load_weights)
 
 
+def free_port() -> int:
+    """Returns the number of a port that is free on this machine."""
+    with socket.create_server(("localhost", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def wait_for_interrupt(url: str) -> None:
+    """Says where the page is, and returns once the user presses Ctrl-C."""
+    print(f"\nTry the model in a browser: {url}\nCtrl-C stops the server.", flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        print("\nStopping.")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m examples.quickstart",
@@ -83,6 +102,9 @@ def main() -> None:
     )
     parser.add_argument("--data-dir", help="with --task sst2: prepared TensorFlow Datasets")
     parser.add_argument("--output", help="folder for model and export (default: temporary)")
+    parser.add_argument(
+        "--serve", action="store_true", help="leave the server open, with a page to try the model"
+    )
     options = parser.parse_args()
 
     started = time.monotonic()
@@ -98,12 +120,16 @@ def main() -> None:
             "all else alike"
         )
         print(f"Exported to {export(classifier, f'{output}/export/{options.task}')}")
-        with Server(options.task, f"{output}/export/{options.task}", port=0) as server:
+        rest_port = free_port() if options.serve else 0
+        folder = f"{output}/export/{options.task}"
+        with Server(options.task, folder, port=0, rest_api_port=rest_port) as server:
             print(f"Serving {options.task} over gRPC on port {server.port}\n")
             answers = ask(f"localhost:{server.port}", options.task, QUESTIONS)
             for text, answer in zip(QUESTIONS, answers):
                 print(f"{answer['label']:9s} {max(answer['scores']):.3f}  {text}")
-    print(f"\nDone in {time.monotonic() - started:.0f} seconds.")
+            print(f"\nDone in {time.monotonic() - started:.0f} seconds.")
+            if options.serve:
+                wait_for_interrupt(f"http://localhost:{rest_port}/")
 
 
 if __name__ == "__main__":

@@ -84,6 +84,7 @@ class Options:
     rest_api_timeout_in_ms: int = _flag(
         30_000, "milliseconds that the model may take to answer over REST; 0 for no limit"
     )
+    rest_api_page: bool = _flag(True, "show browsers a page at / to try the models")
     monitoring_config_file: str = _flag(
         "", "a MonitoringConfig in text format, for metrics on the REST port"
     )

@@ -29,6 +29,7 @@ from serving.server.options import Options
 from serving.server.requests import grpc_service
 from serving.server.requests.admission import Admission
 from serving.server.requests.budget import RequestLimits
+from serving.server.rest.page import Page
 from serving.server.rest.service import RestServer
 
 # Together less than the half minute after which others kill a process that they asked to end.
@@ -76,6 +77,7 @@ class Server:
             "max_body_bytes": options.max_request_bytes,
             "metrics_path": options.monitoring_config_file
             and config_files.read_metrics_path(options.monitoring_config_file),
+            "page": Page() if options.rest_api_page else None,
         }
         grpc_options: dict[str, int | str] = {
             # Otherwise two servers could share a port and each answer some of the requests.

@@ -61,6 +61,10 @@ class ModelManager:
     def __contains__(self, name: str) -> bool:
         return name in self._configs
 
+    def names(self) -> list[str]:
+        """Returns the models' names, of those without a version too."""
+        return list(self._configs)
+
     def configure(self, config: ModelServerConfig) -> None:
         """Serves the models in `config`, and only those, once all are loaded that can be.
 

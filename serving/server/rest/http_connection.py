@@ -8,6 +8,7 @@ chunks, which nothing that speaks to a model server needs, and other versions of
 import email.utils
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -108,12 +109,20 @@ class HttpConnection:
             body += event.data
         return bytes(body)
 
-    def reply(self, status: int, body: bytes, content_type: str, last: bool) -> bool:
+    def reply(
+        self,
+        status: int,
+        body: bytes,
+        content_type: str,
+        last: bool,
+        more_headers: Mapping[str, str] | None = None,
+    ) -> bool:
         """Answers the request; returns whether there may be another one on this connection."""
         headers = [
             ("Content-Type", content_type),
             ("Content-Length", str(len(body))),
             ("Date", email.utils.formatdate(usegmt=True)),
+            *(more_headers or {}).items(),
         ]
         if last:
             headers.append(("Connection", "close"))

@@ -1,4 +1,4 @@
-"""HTTP for TensorFlow Serving's REST interface: connections, statuses, the metrics page."""
+"""HTTP for TensorFlow Serving's REST interface: connections, statuses, what is not JSON."""
 
 import json
 import socket
@@ -19,6 +19,7 @@ from serving.server.requests.admission import Admission
 from serving.server.requests.budget import RequestLimits
 from serving.server.rest.calls import RestCalls
 from serving.server.rest.http_connection import Head, HttpConnection, HttpError
+from serving.server.rest.page import Page
 
 _HTTP_STATUS = {
     StatusCode.INVALID_ARGUMENT: HTTPStatus.BAD_REQUEST,
@@ -54,6 +55,7 @@ class RestServer(ThreadingTCPServer):
         timeout: seconds that a request may take once it is received; 0 for no limit.
         max_body_bytes: the length of the longest body that is read.
         metrics_path: path of the metrics page; None for no page.
+        page: what `/` shows to browsers; None for nothing.
 
     Raises:
         OSError: the address is in use, or not an address of this machine.
@@ -74,13 +76,16 @@ class RestServer(ThreadingTCPServer):
         timeout: float,
         max_body_bytes: int,
         metrics_path: str | None,
+        page: Page | None,
     ) -> None:
         self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
         super().__init__(address, BaseRequestHandler)
         self._calls = RestCalls(models, metrics, admission, limits, timeout or None)
+        self._models = models
         self._metrics = metrics
         self._max_body_bytes = max_body_bytes
         self._metrics_path = metrics_path
+        self._page = page
         self._stopping = False
         self._in_flight = 0
         self._ended = threading.Condition()
@@ -152,6 +157,14 @@ class RestServer(ThreadingTCPServer):
                 page = self._metrics.page()
                 return connection.reply(
                     HTTPStatus.OK, page, Metrics.CONTENT_TYPE, last=self._stopping
+                )
+            if self._page and head.method in ("GET", "HEAD") and head.target == "/":
+                return connection.reply(
+                    HTTPStatus.OK,
+                    self._page.document(self._models.names()),
+                    Page.CONTENT_TYPE,
+                    last=self._stopping,
+                    more_headers=self._page.headers,
                 )
             status, document = self._answer(head, body)
             return _reply_json(connection, status, document, last=self._stopping)

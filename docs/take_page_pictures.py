@@ -1,0 +1,48 @@
+"""Takes the pictures of the server's page that docs/serving.md shows, with Chromium.
+
+    python -m examples.quickstart --serve
+    python docs/take_page_pictures.py http://localhost:PORT/
+
+It needs `playwright` and Chromium, which the tests of the page need too.
+"""
+
+import io
+import pathlib
+import shutil
+import sys
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+FOLDER = pathlib.Path(__file__).parent
+TEXT = (
+    "The rooms were cold and the breakfast dull, but the staff were kind and the view was lovely."
+)
+# Of each picture: colours, width, and pixels for each unit of width.
+PICTURES = {"light": ("light", 800, 1.5), "dark": ("dark", 800, 1.5), "phone": ("light", 360, 2)}
+
+
+def main() -> None:
+    chromium = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium)
+        for name, (scheme, width, scale) in PICTURES.items():
+            page = browser.new_page(
+                viewport={"width": width, "height": 640},
+                color_scheme=scheme,
+                device_scale_factor=scale,
+                has_touch=name == "phone",
+                is_mobile=name == "phone",
+            )
+            page.goto(sys.argv[1])
+            page.get_by_label("text", exact=True).fill(TEXT)
+            page.get_by_role("button", name="Ask").click()
+            page.locator("#headline:not(:empty)").wait_for()
+            picture = Image.open(io.BytesIO(page.screenshot(full_page=True)))
+            # A page has few colours; so the file is a third as long.
+            picture.convert("RGB").quantize(128).save(FOLDER / f"page_{name}.png", optimize=True)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

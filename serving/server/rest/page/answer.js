@@ -1,0 +1,151 @@
+
+// An answer as elements. `outputs` are those of one example, by name.
+
+const MAX_BARS = 20;
+const MAX_NAMED_WORDS = 5;
+const EXPLAINING = ["words", "word_fields", "word_starts", "word_ends", "word_shares", "num_words"];
+const OF_CHOICES = "word_choices"; // which choice a word is in; -1 for the other fields'
+
+// Returns the parts of the answer's first line: the answer itself, and what qualifies it.
+// `names` are those of the classes or choices that the scores are of.
+function headlineOf({ label, choice, scores, continuation, score, is_sure: isSure }, names) {
+  const chosen = label ?? names[choice];
+  const answer = [chosen, continuation, score].find((each) => each !== undefined) ?? "Answered";
+  const notes = [];
+  if (chosen !== undefined && areNumbers(scores)) notes.push(Math.max(...scores).toFixed(3));
+  if (isSure === false) notes.push("unsure");
+  return [String(answer), ...notes.flatMap((note) => [" ", element("span", { class: "note" }, note)])];
+}
+
+// Returns the elements of the rest. `texts` is what was asked about, by field.
+function partsOf(outputs, names, texts, whole) {
+  const parts = [];
+  const shown = new Set(["label", "continuation", "score", "is_sure"]);
+  if (areNumbers(outputs.scores)) {
+    parts.push(bars(outputs.scores, names));
+    shown.add("scores");
+  }
+  if (EXPLAINING.every((name) => name in outputs)) {
+    parts.push(...explanation(outputs, texts));
+    [...EXPLAINING, OF_CHOICES].forEach((name) => shown.add(name));
+  }
+  const others = Object.keys(outputs).filter((name) => !shown.has(name)).sort();
+  if (others.length) {
+    const pairs = others.flatMap((name) => [element("dt", {}, name), element("dd", {}, asText(outputs[name]))]);
+    parts.push(element("dl", {}, ...pairs));
+  }
+  const json = element("pre", { tabindex: 0, role: "region", "aria-label": "Answer as JSON" });
+  json.append(JSON.stringify(whole, null, 1));
+  parts.push(element("details", {}, element("summary", {}, "All of the answer, as JSON"), json));
+  return parts;
+}
+
+function areNumbers(value) {
+  return Array.isArray(value) && value.every((each) => typeof each === "number");
+}
+
+function asText(value) {
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return shortened(typeof value === "string" ? value : JSON.stringify(value));
+}
+
+function withShare(made, share) {
+  made.style.setProperty("--share", share); // a style attribute would be inline style
+  return made;
+}
+
+function bars(scores, names) {
+  const areParts = scores.every((score) => score >= 0 && score <= 1);
+  const rows = scores.map((score, index) => ({ score, name: names[index] ?? `class ${index}` }));
+  rows.sort((a, b) => b.score - a.score);
+  const items = rows.slice(0, MAX_BARS).map(({ score, name }) =>
+    element(
+      "li",
+      {},
+      element("span", { class: "name" }, name),
+      areParts
+        ? element("span", { class: "bar", "aria-hidden": "true" }, withShare(element("span", {}), score))
+        : "",
+      element("span", { class: "value" }, score.toFixed(3)),
+    ),
+  );
+  if (rows.length > MAX_BARS) items.push(element("li", { class: "note" }, `and ${rows.length - MAX_BARS} more`));
+  return element("ul", { class: "scores", "aria-label": "Scores" }, ...items);
+}
+
+function signed(share) {
+  return `${share < 0 ? "−" : "+"}${Math.abs(share).toFixed(3)}`;
+}
+
+function wordsOf(outputs) {
+  const count = Math.min(outputs.num_words, outputs.words.length);
+  return Array.from({ length: count }, (_, index) => ({
+    word: outputs.words[index],
+    field: outputs.word_fields[index],
+    start: outputs.word_starts[index],
+    end: outputs.word_ends[index],
+    share: outputs.word_shares[index],
+    choice: outputs[OF_CHOICES]?.[index] ?? -1,
+  }));
+}
+
+// What a word or a passage stands in.
+function titleOf({ field, choice }) {
+  return choice < 0 ? field : `${field}, ${choice + 1}`;
+}
+
+// All strings that were asked about, those of a list one by one.
+function passagesOf(texts) {
+  return Object.entries(texts).flatMap(([field, text]) =>
+    Array.isArray(text)
+      ? text.map((each, choice) => ({ text: each, field, choice }))
+      : [{ text, field, choice: -1 }],
+  );
+}
+
+// The texts with their words coloured, the words that count most, and a table of all.
+function explanation(outputs, texts) {
+  const words = wordsOf(outputs);
+  const largest = Math.max(...words.map(({ share }) => Math.abs(share))) || 1;
+  const passages = passagesOf(texts).filter(({ text }) => typeof text === "string");
+  const parts = passages.flatMap((passage) => {
+    const its = words.filter((word) => word.field === passage.field && word.choice === passage.choice);
+    const heading = passages.length > 1 ? [element("h3", {}, titleOf(passage))] : [];
+    return [...heading, element("p", { class: "words", dir: "auto" }, ...coloured(passage.text, its, largest))];
+  });
+  const [above, below] = "score" in outputs ? ["Raises the score", "Lowers it"] : ["For the answer", "Against it"];
+  parts.push(legend("for", above, words.filter(({ share }) => share > 0)));
+  parts.push(legend("against", below, words.filter(({ share }) => share < 0)));
+  const heads = ["Word", "Field", "Share"].map((title) => element("th", { scope: "col" }, title));
+  const rows = words.map((each) => {
+    const cells = [titleOf(each), signed(each.share)].map((text) => element("td", {}, text));
+    return element("tr", {}, element("th", { scope: "row" }, each.word), ...cells);
+  });
+  const table = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows));
+  parts.push(element("details", {}, element("summary", {}, "Each word's share"), table));
+  return parts;
+}
+
+// Starts and ends are bytes of UTF-8, where a string of JavaScript has UTF-16.
+function coloured(text, words, largest) {
+  const bytes = new TextEncoder().encode(text);
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  const between = (start, end) => decoder.decode(bytes.subarray(start, end));
+  const pieces = [];
+  let at = 0;
+  for (const { start, end, share } of words.toSorted((a, b) => a.start - b.start)) {
+    if (!share || start < at || end > bytes.length) continue; // the table has all
+    const mark = element("mark", { class: share < 0 ? "against" : "for", title: signed(share) });
+    mark.append(between(start, end));
+    // The root, or one word of a large share would leave the others without a colour.
+    pieces.push(between(at, start), withShare(mark, Math.sqrt(Math.abs(share) / largest)));
+    at = end;
+  }
+  return [...pieces, between(at, bytes.length)];
+}
+
+function legend(kind, title, words) {
+  const first = words.toSorted((a, b) => Math.abs(b.share) - Math.abs(a.share)).slice(0, MAX_NAMED_WORDS);
+  const named = first.map(({ word, share }) => `“${word}”\u00a0${signed(share)}`).join(", ");
+  return element("p", { class: "legend" }, element("mark", { class: kind }, title), ` ${named || "no word"}`);
+}

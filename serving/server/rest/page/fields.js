@@ -1,0 +1,84 @@
+
+// A box for each input of a signature.
+
+// How a language model's `generate` continues a text; signatures do not say what is usual.
+const FIRST_VALUES = { length: 40, temperature: 0.8, top_k: 40, seed: 0 };
+
+// Signatures that take serialized tf.Examples, which nobody types.
+const OF_EXAMPLES = ["classify", "regress"];
+
+// The order in which people write what the exports of tasks take; signatures have none.
+const ORDER = ["text", "premise", "hypothesis", "text1", "text2", "context", "question", "choices"];
+
+function element(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children); // strings become text, whatever is in them
+  return made;
+}
+
+// Returns the box of an input: `element`, what the page shows; `control`, what is typed into; and
+// `value()`, the input's value for one example, which throws where there is none.
+function makeField(name, { dtype, tensor_shape: shape }, index) {
+  const rank = shape.unknown_rank ? null : shape.dim.length;
+  const batched = (value) => (rank === 0 || rank === null ? value : [value]);
+  const isList = rank === null || rank > 1;
+  const id = `field-${index}`;
+  const make = { id, "aria-describedby": `${id}-hint` };
+  const area = () => element("textarea", { ...make, rows: 3, dir: "auto", spellcheck: "false" });
+  let hint, control, value;
+  if (dtype === "DT_STRING" && !isList) {
+    [hint, control] = ["", area()];
+    value = () => control.value;
+  } else if (dtype === "DT_STRING" && rank === 2) {
+    [hint, control] = ["texts, one in each line", area()];
+    value = () => control.value.split("\n").filter((line) => line !== "");
+  } else if (isList) {
+    [hint, control] = ["JSON, such as [1, 2, 3]", area()];
+    value = () => JSON.parse(control.value);
+    control.addEventListener("input", () => control.setCustomValidity(problemOf(value)));
+    control.setCustomValidity(problemOf(value));
+  } else if (dtype === "DT_BOOL") {
+    [hint, control] = ["yes or no", element("input", { ...make, type: "checkbox" })];
+    value = () => control.checked;
+  } else {
+    const isWhole = /^DT_U?INT\d+$/.test(dtype);
+    // JavaScript's numbers are exact up to here; the server knows each dtype's own bounds.
+    const bounds = isWhole ? { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER } : { step: "any" };
+    control = element("input", { ...make, ...bounds, type: "number", required: "" });
+    control.value = FIRST_VALUES[name] ?? 0;
+    hint = isWhole ? "whole number" : "number";
+    value = () => {
+      if (!control.checkValidity()) throw new Error(`Expected a ${hint}.`);
+      return control.valueAsNumber;
+    };
+  }
+  const label = element("label", { for: id }, name);
+  const note = element("span", { id: `${id}-hint`, class: "note" }, hint);
+  const field = element("div", { class: "field" }, element("div", {}, label, note), control);
+  return { name, control, element: field, value: () => batched(value()) };
+}
+
+// Names in the order of `first`, and then of the alphabet.
+function sorted(names, first) {
+  const rank = (name) => (first.includes(name) ? first.indexOf(name) : first.length);
+  return names.toSorted((a, b) => rank(a) - rank(b) || a.localeCompare(b));
+}
+
+function problemOf(value) {
+  try {
+    value();
+    return "";
+  } catch (error) {
+    return `Expected JSON: ${error.message}`;
+  }
+}
+
+// The names of the signatures that can be asked, the most telling first, and of those that cannot.
+// What takes nothing is a part of loading the model.
+function sortSignatures(signatures) {
+  const asked = Object.keys(signatures).filter((name) => Object.keys(signatures[name].inputs).length);
+  const names = sorted(asked, ["explain", "serving_default"]);
+  const takesExamples = (name) => OF_EXAMPLES.includes(name) && "inputs" in signatures[name].inputs;
+  return [names.filter((name) => !takesExamples(name)), names.filter(takesExamples)];
+}
