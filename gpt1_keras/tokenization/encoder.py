@@ -54,13 +54,7 @@ class Encoder:
         Returns:
             int32 `[batch, None]`.
         """
-        chunks, words = self._normalizer.split(texts)
-        ids, is_whole = self._whole_words(words.values)
-        return call_if(
-            ~tf.reduce_all(is_whole),
-            lambda: self._join_merged(chunks, words, ids, is_whole),
-            lambda: join_rows(words.with_values(ids), chunks),
-        )
+        return self._encode(*self._normalizer.split(texts))
 
     def with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         """Encodes texts, and finds the range of bytes that each token came from.
@@ -71,8 +65,8 @@ class Encoder:
         Returns:
             `(ids, starts, ends)`: as of the call; and int64 `[ids]`, the range within its text.
         """
-        ids = self(texts)
-        starts, ends = self._normalizer.letter_ranges(texts)
+        chunks, words, starts, ends = self._normalizer.split_with_ranges(texts)
+        ids = self._encode(chunks, words)
         # The tokens' letters are all letters of all words in turn.
         letters = tf.gather(self._letters, ids.values)
         splits = tf.concat([[0], tf.cumsum(letters)], 0)
@@ -84,6 +78,15 @@ class Encoder:
             ids,
             tf.gather(starts, splits[:-1]) - text,
             tf.gather(ends, splits[1:] - 1) - text,
+        )
+
+    def _encode(self, chunks: tf.RaggedTensor, words: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Encodes texts, as the normalization split them: to int32 `[batch, None]`."""
+        ids, is_whole = self._whole_words(words.values)
+        return call_if(
+            ~tf.reduce_all(is_whole),
+            lambda: self._join_merged(chunks, words, ids, is_whole),
+            lambda: join_rows(words.with_values(ids), chunks),
         )
 
     def _join_merged(

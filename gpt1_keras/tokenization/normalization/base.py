@@ -32,14 +32,17 @@ class Normalizer(Protocol):
         """
         ...
 
-    def letter_ranges(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Where the letters of the texts' words, as `split` returns them, came from.
+    def split_with_ranges(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Splits texts, and finds where the letters of their words came from.
 
         Args:
             texts: as for `split`.
 
         Returns:
-            `(starts, ends)`: int64 `[letters]`, for each letter of all words in turn, the smallest
-            range that it came from, in bytes of all texts put together.
+            `(chunks, words, starts, ends)`: as `split` returns them; and int64 `[letters]`, for
+            each letter of all texts' words in turn, the smallest range that it came from, in bytes
+            of all texts put together.
         """
         ...

@@ -77,11 +77,13 @@ class BertNormalizer(Normalizer):
         distinct, indices = tf.unique(words.values)
         return words.with_values(indices), tf.RaggedTensor.from_uniform_row_length(distinct, 1)
 
-    def letter_ranges(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def split_with_ranges(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         codes, starts, ends = decode_with_ranges(texts)
         letters, sources = self._replace.with_sources(codes)
         sources = tf.boolean_mask(sources, letters.values != ord(" "))
-        return tf.gather(starts, sources), tf.gather(ends, sources)
+        return *self.split(texts), tf.gather(starts, sources), tf.gather(ends, sources)
 
     def _normalize(self, texts: tf.Tensor) -> tf.Tensor:
         """Replaces every code point of texts: string `[n]` to string `[n]`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.lookup.aligned_texts import align
+from gpt1_keras.tokenization.lookup.aligned_texts import AlignedTexts, align
 from gpt1_keras.tokenization.lookup.ragged import row_indices, split_at_white_space
 from gpt1_keras.tokenization.lookup.selection import is_ascii, update_where
 from gpt1_keras.tokenization.normalization.base import Normalizer
@@ -32,7 +32,16 @@ class OriginalNormalizer(Normalizer):
 
     def split(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         """Splits texts at white space into chunks; see `Normalizer`. Invalid bytes are U+FFFD."""
-        texts = tf.strings.strip(self._clean(texts))
+        return self._split_cleaned(self._clean(texts))
+
+    def split_with_ranges(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        cleaned = self._clean(align(texts))
+        return *self._split_cleaned(cleaned.strings), *_letter_ranges(cleaned)
+
+    def _split_cleaned(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        texts = tf.strings.strip(texts)
         texts = tf.strings.regex_replace(texts, r"\s*\n\s*", f" {_LINE_END} ")
         texts = tf.strings.regex_replace(texts, self._punctuation, r" \0 ")
         chunks = split_at_white_space(texts)
@@ -41,13 +50,14 @@ class OriginalNormalizer(Normalizer):
         words = words.with_values(tf.where(words.values == _LINE_END, self.line_end, words.values))
         return chunks.with_values(indices), words
 
-    def letter_ranges(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        cleaned = self._clean(align(texts))
-        codes = tf.strings.unicode_decode(cleaned.strings, "UTF-8")
-        sources = tf.where(_is_letter(codes))[:, 0]
-        letters = 1 + tf.cast(tf.gather(codes.values, sources) == ord(_DOTTED_I), tf.int64)
-        sources = tf.gather(sources, row_indices(tf.concat([[0], tf.cumsum(letters)], 0)))
-        return tf.gather(cleaned.starts, sources), tf.gather(cleaned.ends, sources)
+
+def _letter_ranges(cleaned: AlignedTexts) -> tuple[tf.Tensor, tf.Tensor]:
+    """Where the letters of cleaned texts' words came from: int64 `[letters]` twice."""
+    codes = tf.strings.unicode_decode(cleaned.strings, "UTF-8")
+    sources = tf.where(_is_letter(codes))[:, 0]
+    letters = 1 + tf.cast(tf.gather(codes.values, sources) == ord(_DOTTED_I), tf.int64)
+    sources = tf.gather(sources, row_indices(tf.concat([[0], tf.cumsum(letters)], 0)))
+    return tf.gather(cleaned.starts, sources), tf.gather(cleaned.ends, sources)
 
 
 def _is_letter(codes: tf.RaggedTensor) -> tf.Tensor:
