@@ -6,8 +6,9 @@ texts into words is written once, and keeps the ranges only where it is asked fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.lookup.ragged import concatenate, join_rows, row_indices
@@ -65,17 +66,21 @@ def strings_of(texts: Texts) -> tf.Tensor:
 
 def take(texts: Texts, indices: tf.Tensor) -> Texts:
     """The texts at indices, int `[m, 1]`."""
-    strings = tf.gather_nd(strings_of(texts), indices)
     if not isinstance(texts, AlignedTexts):
-        return strings
-    splits = _splits(_code_points(texts.strings))
-    rows = tf.RaggedTensor.from_row_splits(tf.range(splits[-1]), splits, validate=False)
-    wanted = tf.reshape(indices, [-1])
+        return tf.gather_nd(texts, indices)
+    return AlignedTexts(*_shared(_take)(*texts, tf.cast(indices, tf.int64)[:, 0]))
+
+
+def _take(
+    strings: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor, rows: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    splits = _splits(_code_points(strings))
+    code_points = tf.RaggedTensor.from_row_splits(tf.range(splits[-1]), splits, validate=False)
     wanted = tf.RaggedTensor.from_row_splits(
-        wanted, tf.stack([0, tf.size(wanted, tf.int64)]), validate=False
+        rows, tf.stack([0, tf.size(rows, tf.int64)]), validate=False
     )
-    sources = join_rows(rows, wanted).values
-    return AlignedTexts(strings, tf.gather(texts.starts, sources), tf.gather(texts.ends, sources))
+    sources = join_rows(code_points, wanted).values
+    return tf.gather(strings, rows), tf.gather(starts, sources), tf.gather(ends, sources)
 
 
 def put(texts: Texts, indices: tf.Tensor, changed: Texts) -> Texts:
@@ -132,7 +137,16 @@ def replace_pieces(texts: Texts, pieces: tf.RaggedTensor, changed: tf.Tensor) ->
     strings = concatenate(pieces.with_values(changed))
     if not isinstance(texts, AlignedTexts):
         return strings
-    lengths = _code_points(pieces.values)
+    return AlignedTexts(
+        strings, *_shared(_range_of_pieces)(pieces.values, texts.starts, texts.ends, changed)
+    )
+
+
+def _range_of_pieces(
+    pieces: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor, changed: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The starts and ends of what pieces became."""
+    lengths = _code_points(pieces)
     splits = _splits(_code_points(changed))
     piece = row_indices(splits)
     within = tf.range(splits[-1]) - tf.gather(splits, piece)
@@ -140,7 +154,21 @@ def replace_pieces(texts: Texts, pieces: tf.RaggedTensor, changed: tf.Tensor) ->
     first = tf.gather(tf.cumsum(lengths, exclusive=True), piece)
     last = first + tf.where(is_each, within, tf.gather(lengths, piece) - 1)
     first += tf.where(is_each, within, 0)
-    return AlignedTexts(strings, tf.gather(texts.starts, first), tf.gather(texts.ends, last))
+    return tf.gather(starts, first), tf.gather(ends, last)
+
+
+@functools.cache
+def _shared(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a function that graphs call, as copies of it would be most of their ops."""
+    last = tf.int64 if function is _take else tf.string
+    return tf.function(
+        function,
+        input_signature=[
+            tf.TensorSpec([None], dtype) for dtype in (tf.string, tf.int64, tf.int64, last)
+        ],
+        autograph=False,
+        experimental_attributes={"_noinline": True},
+    )
 
 
 def _concat(texts: Sequence[AlignedTexts]) -> AlignedTexts:
