@@ -68,27 +68,36 @@ class LastTokenPreprocessor(GPT1TextClassifierPreprocessor):
         loader = get_preset_loader(local_preset(preset, weights=False))
         return loader.load_preprocessor(cls, config_file, **kwargs)
 
-    def transform(self, texts: list[tf.Tensor]) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """As `FieldsPreprocessor.transform`; the ids, int32 `[batch, None]`, are the text's."""
-        ids = self.tokenizer.tokenize(texts[0])
+    def frame(self, segments: list[tf.RaggedTensor]) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """As `FieldsPreprocessor.frame`; the ids, int32 `[batch, None]`, are the text's."""
+        (ids,) = segments
         kept = tf.minimum(ids.row_lengths(), self.sequence_length)
         truncated = kept < ids.row_lengths()
         filler = self.tokenizer.token_to_id(UNKNOWN)
         if self.pad_token_id is not None:
             filler = self.pad_token_id
             kept = _without_trailing(ids, kept, filler)
-        # An empty row becomes one filler, in front of all tokens.
-        pool = tf.concat([[filler], ids.values], axis=0)
-        starts = tf.where(kept > 0, 1 + ids.row_starts(), tf.zeros_like(kept))
-        lengths = tf.maximum(kept, 1)
-        indices = tf.ragged.range(starts, starts + lengths).values
-        return (
-            tf.RaggedTensor.from_row_lengths(tf.gather(pool, indices), lengths, validate=False),
-            truncated,
-        )
+        return _first_of_rows(ids, kept, filler), truncated
+
+    def frame_values(
+        self, segments: list[tf.RaggedTensor], values: list[tf.RaggedTensor]
+    ) -> tf.RaggedTensor:
+        """As `FieldsPreprocessor.frame_values`; -1 for a text without tokens."""
+        framed, _ = self.frame(segments)
+        kept = tf.minimum(framed.row_lengths(), segments[0].row_lengths())
+        return _first_of_rows(values[0], kept, -1)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "pad_token_id": self.pad_token_id}
+
+
+def _first_of_rows(ids: tf.RaggedTensor, kept: tf.Tensor, filler: int) -> tf.RaggedTensor:
+    """The first `kept`, int64 `[batch]`, ids of each row; where that is none, a filler."""
+    pool = tf.concat([[filler], ids.values], axis=0)
+    starts = tf.where(kept > 0, 1 + ids.row_starts(), tf.zeros_like(kept))
+    lengths = tf.maximum(kept, 1)
+    indices = tf.ragged.range(starts, starts + lengths).values
+    return tf.RaggedTensor.from_row_lengths(tf.gather(pool, indices), lengths, validate=False)
 
 
 def _without_trailing(ids: tf.RaggedTensor, kept: tf.Tensor, pad_token_id: int) -> tf.Tensor:

@@ -66,7 +66,19 @@ class FieldsPreprocessor(FromHandle, keras_hub.models.Preprocessor):
             `(framed, truncated)`: ragged tensors that `pad` takes; and bool `[batch]`, whether a
             text was truncated.
         """
+        return self.frame(self.tokenizer.tokenize_each(texts))
+
+    def frame(self, segments: list[Any]) -> tuple[Any, Any]:
+        """Frames token ids, one ragged tensor for each of the texts; returns as `transform`."""
         raise NotImplementedError
+
+    def frame_values(self, segments: list[Any], values: list[Any]) -> Any:
+        """Frames other values of the tokens, int32 and ragged as their ids, as `frame` does these.
+
+        In place of special tokens is any value.
+        """
+        framed, _ = self.frame(values)  # which only selects
+        return framed
 
     def pad(self, framed: Any, to_bucket: bool = True) -> dict[str, Any]:
         """Pads what `transform` returns to the model's inputs.

@@ -57,7 +57,11 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor):
     def transform(self, texts: list[Any]) -> tuple[Any, Any]:
         """As `FieldsPreprocessor.transform`, as `frame_choices` returns them."""
         *texts, choices = texts
-        context, *question, choice_ids = self.tokenizer.tokenize_choices(texts, choices)
+        return self.frame(self.tokenizer.tokenize_choices(texts, choices))
+
+    def frame(self, segments: list[Any]) -> tuple[Any, Any]:
+        """As `FieldsPreprocessor.frame`, as `frame_choices` returns them."""
+        context, *question, choice_ids = segments
         return text_backend().frame_choices(
             context,
             question[0] if question else None,

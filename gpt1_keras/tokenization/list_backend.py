@@ -39,23 +39,24 @@ __all__ = [
 _STRIPPED = " \t\n\v\f\r"  # by tf.strings.strip
 
 
-def as_texts(x: Any) -> Any:
+def as_texts(x: Any, errors: str = "replace") -> Any:
     """Converts strings as users give them to a str or nested lists of str.
 
     Args:
         x: a string, bytes, or a list, tuple, array or pandas column of them.
+        errors: what becomes of invalid bytes. `bert` drops the replacement.
 
     Raises:
         ValueError: they are not strings.
     """
     if isinstance(x, bytes):
-        return x.decode("utf-8", errors="replace")  # `bert` drops the replacement
+        return x.decode("utf-8", errors)
     if isinstance(x, str):
         return str(x)
     if isinstance(x, (list, tuple)):
-        return [as_texts(text) for text in x]
+        return [as_texts(text, errors) for text in x]
     if hasattr(x, "__array__") and np.asarray(x).dtype.kind in "OSU":
-        return as_texts(np.asarray(x).tolist())
+        return as_texts(np.asarray(x).tolist(), errors)
     raise ValueError(
         "Expected a string, or a list or array of strings. Received: "
         f"{reprlib.repr(x)}, a {type(x).__name__}."
@@ -132,9 +133,39 @@ class Codec:
         texts = as_texts(texts)
         if isinstance(texts, str):
             return np.array(self._encode([texts])[0], np.int32)
-        if rank(texts) is None:
-            raise ValueError(f"Expected lists of equal depth. Received: {reprlib.repr(texts)}.")
+        _check_depth(texts)
         return self._encode_nested(texts)
+
+    def encode_with_offsets(self, texts: Any) -> tuple[Any, Any, Any]:
+        """As `GPT1Tokenizer.tokenize_with_offsets`."""
+        texts = as_texts(texts, "surrogateescape")  # a surrogate for each invalid byte
+        if isinstance(texts, str):
+            ids, starts, ends = self._encode_one_with_offsets(texts)
+            return np.array(ids, np.int32), np.array(starts, np.int64), np.array(ends, np.int64)
+        _check_depth(texts)
+        return self._encode_nested_with_offsets(texts)
+
+    def _encode_nested_with_offsets(self, texts: list[Any]) -> tuple[Any, Any, Any]:
+        """The ids, starts and ends of nested lists of str."""
+        columns = [
+            self._encode_one_with_offsets(text)
+            if isinstance(text, str)
+            else self._encode_nested_with_offsets(text)
+            for text in texts
+        ]
+        ids, starts, ends = ([column[index] for column in columns] for index in range(3))
+        return ids, starts, ends
+
+    def _encode_one_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
+        """The ids, starts and ends of a text, whose surrogates stand for bytes."""
+        letters = [self._letters[ord(character)] for character in text]
+        sizes = [len(character.encode("utf-8", "surrogateescape")) for character in text]
+        ends = np.cumsum(sizes, dtype=np.int64)
+        source = np.repeat(np.arange(len(text)), [len(each) for each in letters])
+        encoding = self._tokenizer.encode("".join(letters))
+        ranges = np.array(encoding.offsets, np.int64).reshape(-1, 2)
+        first, last = source[ranges[:, 0]], source[ranges[:, 1] - 1]
+        return encoding.ids, (ends - sizes)[first].tolist(), ends[last].tolist()
 
     def _encode_nested(self, texts: list[Any]) -> list[Any]:
         """The ids of nested lists of str."""
@@ -175,6 +206,12 @@ class Codec:
         return "".join(self._pieces[id] for id in ids).strip(_STRIPPED)
 
 
+def _check_depth(texts: list[Any]) -> None:
+    """Raises ValueError for lists of different depths."""
+    if rank(texts) is None:
+        raise ValueError(f"Expected lists of equal depth. Received: {reprlib.repr(texts)}.")
+
+
 class _Letters(dict[int, str]):
     """What `bert` makes of each code point by itself, looked up once; `str.translate` takes it.
 
@@ -183,7 +220,9 @@ class _Letters(dict[int, str]):
     """
 
     def __missing__(self, code_point: int) -> str:
-        letters = self[code_point] = _NORMALIZER.normalize_str(chr(code_point))
+        is_byte = 0xDC80 <= code_point < 0xDD00  # an invalid one
+        letters = "" if is_byte else _NORMALIZER.normalize_str(chr(code_point))
+        self[code_point] = letters
         return letters
 
 

@@ -53,36 +53,41 @@ class Merger:
         return tf.while_loop(
             lambda symbols, words, rank, bound: tf.reduce_any(rank != ABSENT),
             self._round,
-            [symbols, words, *self._rank_and_bound(symbols[:-1], symbols[1:])],
+            [symbols, words, *self._rank_and_bound(symbols, tf.roll(symbols, -1, 0))],
             shape_invariants=[tf.TensorShape([None])] * 4,
         )[:2]
+
+    # A pair has the index of its left symbol. The last symbol is paired with the first, which no
+    # merge joins: arrays of pairs are then as long as those of symbols, and neighbours are found by
+    # rolling. A round should have few ops, constants included, as each costs time in every round.
 
     def _round(
         self, symbols: tf.Tensor, words: tf.Tensor, rank: tf.Tensor, bound: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Merges once: from symbols, words, and each pair's rank and bound to the same."""
-        hit = self._find_hits(rank, bound)
-        product = tf.gather(self._product, tf.where(hit, rank, 0))
-        symbols = tf.concat([tf.where(hit, product, symbols[:-1]), symbols[-1:]], 0)
-        kept = tf.where(tf.concat([[True], ~hit], 0))[:, 0]
-        symbols = tf.gather(symbols, kept)
-        return (
-            symbols,
-            tf.gather(words, kept),
-            *self._rank_and_bound(symbols[:-1], symbols[1:]),
-        )
+        zero, one, last = (tf.constant(number) for number in (0, 1, -1))
+        hit = self._find_hits(rank, bound, zero, one, last)
+        product = tf.raw_ops.Gather(params=self._product, indices=tf.where(hit, rank, zero))
+        symbols = tf.where(hit, product, symbols)
+        kept = tf.where(~tf.roll(hit, one, zero))
+        symbols = tf.gather_nd(symbols, kept)
+        words = tf.gather_nd(words, kept)
+        return symbols, words, *self._rank_and_bound(symbols, tf.roll(symbols, last, zero))
 
-    def _find_hits(self, rank: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
-        """Which pairs to merge in this round: bool `[n - 1]`."""
-        piece = tf.cumsum(tf.cast(bound == ABSENT, tf.int32))
-        lowest = tf.math.unsorted_segment_min(rank, piece, tf.size(rank) + 1)
-        hit = (rank != ABSENT) & (rank == tf.gather(lowest, piece))
+    def _find_hits(
+        self, rank: tf.Tensor, bound: tf.Tensor, zero: tf.Tensor, one: tf.Tensor, last: tf.Tensor
+    ) -> tf.Tensor:
+        """Which pairs to merge in this round: bool `[n]`."""
+        absent = tf.constant(ABSENT)
+        piece = tf.raw_ops.Cumsum(x=tf.cast(bound == absent, tf.int32), axis=zero)
+        lowest = tf.math.unsorted_segment_min(rank, piece, tf.size(rank) + one)
+        hit = (rank != absent) & (rank == tf.raw_ops.Gather(params=lowest, indices=piece))
         if not self._is_ordered:  # a merge may bring up a lower rank than the round's
             return _first_of_each(hit, piece)
-        overlap = tf.reduce_any(hit[1:] & hit[:-1])
+        overlap = tf.raw_ops.Any(input=hit & tf.roll(hit, one, zero), axis=zero)
         hit = call_if(overlap, lambda: _every_other(hit), lambda: hit)
-        bound = tf.concat([[ABSENT], bound, [ABSENT]], 0)
-        return hit | (rank < tf.minimum(bound[:-2], bound[2:]))
+        beside = tf.minimum(tf.roll(bound, one, zero), tf.roll(bound, last, zero))
+        return hit | (rank < beside)
 
 
 def _first_of_each(hit: tf.Tensor, piece: tf.Tensor) -> tf.Tensor:

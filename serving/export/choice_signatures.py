@@ -96,8 +96,8 @@ class ChoiceSignatures(TaskSignatures):
         scores = self._predict(**texts)["scores"]
         return {"classes": texts[self._field].to_tensor(""), "scores": scores}
 
-    def _tokenize(self, **texts: Any) -> Tensors:
-        inputs = super()._tokenize(**texts)
+    def _pad(self, framed: Any) -> Tensors:
+        inputs = super()._pad(framed)
         indices = inputs["extract_indices"]
         # Of no example, they have no column, which the model does not take.
         missing = tf.maximum(1 - tf.shape(indices)[1], 0)

@@ -11,6 +11,7 @@ from gpt1_keras.tokenization.padding import pad
 from serving.export.batching import Batching
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.cached_decoder import CachedDecoder
+from serving.export.offsets import ENDS, STARTS
 from serving.export.sampling import sample_tokens, uniform_numbers
 from serving.export.signatures import ConcreteFunction, Signatures, checked, compiled, words
 from serving.layout import DEFAULT_SIGNATURE, GENERATE, SCORE, TOKENIZE
@@ -28,7 +29,8 @@ class LanguageModelSignatures(Signatures):
       the number of likeliest tokens to choose from, 0 for all; `seed`, int32 `[batch]`. To `text`,
       string `[batch]`, prompt and continuation as normalised, and `continuation`, what was added.
       A prompt too long to be continued loses its first tokens.
-    - `tokenize`: `text` to `token_ids` and `padding_mask`, int32 `[batch, length]`.
+    - `tokenize`: `text` to `token_ids` and `padding_mask`, int32 `[batch, length]`; and `starts`
+      and `ends` of this shape, the range of bytes that each token came from, -1 for padding.
 
     All outputs have `num_tokens`, int32 `[batch]`, and `truncated`, bool `[batch]`.
 
@@ -89,7 +91,7 @@ class LanguageModelSignatures(Signatures):
             DEFAULT_SIGNATURE: score,
             SCORE: score,
             GENERATE: compiled(self._for_any_batch(self._generate), {**text, **options}),
-            TOKENIZE: compiled(self._tokenize, text),
+            TOKENIZE: compiled(self._tokenize_with_offsets, text),
         }
 
     def default_function(self) -> ConcreteFunction:
@@ -127,7 +129,18 @@ class LanguageModelSignatures(Signatures):
         return run
 
     def _tokenize(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        ids = self._tokenizer.tokenize(text)
+        return self._pad(self._tokenizer.tokenize(text))
+
+    def _tokenize_with_offsets(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        ids, *ranges = self._tokenizer.tokenize_with_offsets(text)
+        inputs = self._pad(ids)
+        shape = tf.shape(inputs["token_ids"])
+        for name, offsets in zip((STARTS, ENDS), ranges):
+            inputs[name] = tf.cast(offsets.to_tensor(-1, shape=shape), tf.int32)
+        return inputs
+
+    def _pad(self, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+        """The first ids of each text, int32 `[batch, None]`, and whether there are more."""
         padded = pad(ids[:, : self.sequence_length], self._tokenizer, self.sequence_length)
         return {**padded, "truncated": ids.row_lengths() > self.sequence_length}
 

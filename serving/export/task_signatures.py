@@ -10,6 +10,7 @@ from gpt1_keras.tasks.base import RawTextTask
 from serving.export.batching import Batching, by_bucket, merged
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.packed_decoder import packed_outputs
+from serving.export.offsets import framed_offsets, has_offsets, tokenize_each_with_offsets
 from serving.export.signatures import (
     ConcreteFunction,
     Condition,
@@ -32,8 +33,10 @@ class TaskSignatures(Signatures):
     - `serving_default`: texts by field, string `[batch]`; `choices` `[batch, choices]`.
     - `classify` or `regress`: serialized `tf.Example`s with these features, for TF Serving's calls
       of these names.
-    - `tokenize`: the same texts to the model's inputs.
-    - `tokens`: the outputs of `tokenize` in place of text.
+    - `tokenize`: the same texts to the model's inputs; and `starts` and `ends`, int32 of the shape
+      of `token_ids`: the range of bytes of its text that each token came from, -1 for special
+      tokens and padding. (Not of a preprocessor with its own `transform` and without `frame`.)
+    - `tokens`: the model's inputs in place of text.
 
     All outputs have `num_tokens`, int32 `[batch]`, and those of texts `truncated`, bool `[batch]`.
     A subclass says which other outputs there are, in `outputs`, and whether `tf.Example`s are
@@ -123,7 +126,7 @@ class TaskSignatures(Signatures):
         return {
             DEFAULT_SIGNATURE: compiled(self._predict, texts),
             **{name: compiled(each, examples) for name, each in self.example_functions().items()},
-            TOKENIZE: compiled(self._tokenize, texts),
+            TOKENIZE: compiled(self._tokenize_with_offsets, texts),
             TOKENS: compiled(self._predict_checked_tokens, tokens),
         }
 
@@ -180,7 +183,23 @@ class TaskSignatures(Signatures):
     def _tokenize(self, **texts: Any) -> Tensors:
         tensors = self._preprocessor.as_tensors(texts)
         framed, truncated = self._preprocessor.transform(list(tensors.values()))
-        return {**self._preprocessor.pad(framed), "truncated": truncated}
+        return {**self._pad(framed), "truncated": truncated}
+
+    def _tokenize_with_offsets(self, **texts: Any) -> Tensors:
+        if not has_offsets(self._preprocessor):
+            return self._tokenize(**texts)
+        tensors = self._preprocessor.as_tensors(texts)
+        segments, *offsets = tokenize_each_with_offsets(
+            self._preprocessor.tokenizer, list(tensors.values())
+        )
+        framed, truncated = self._preprocessor.frame(segments)
+        inputs = self._pad(framed)
+        ranges = framed_offsets(self._preprocessor, inputs, segments, *offsets)
+        return {**inputs, **ranges, "truncated": truncated}
+
+    def _pad(self, framed: Any) -> Tensors:
+        """The model's inputs."""
+        return self._preprocessor.pad(framed)
 
     def _predict_checked_tokens(self, **inputs: tf.Tensor) -> Tensors:
         return self._predict_tokens(**checked(inputs, *self.token_conditions(inputs)))

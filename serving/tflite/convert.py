@@ -96,7 +96,10 @@ def _check(model: RawTextTask, sequence_length: int) -> None:
             f"A model needs a GPT1Backbone to run on a device. Received: {type(backbone).__name__}."
         )
     framed_by, expected = type(model.preprocessor), type(model).preprocessor_cls
-    if getattr(framed_by, "transform", None) is not getattr(expected, "transform", None):
+    if any(
+        getattr(framed_by, name, None) is not getattr(expected, name, None)
+        for name in ("transform", "frame")
+    ):
         raise ValueError(
             f"A device frames texts as a {expected.__name__} does. Received: a "
             f"{framed_by.__name__}, which frames them in its own way."

@@ -58,7 +58,8 @@ class PairTable:
         rows = tf.gather(self._rows, self._slots(left, right))  # (2, n, 2 + values)
         lefts, rights, *columns = tf.unstack(rows, axis=-1)
         found = (lefts == left) & (rights == right)
-        values = [tf.reduce_min(tf.where(found, column, ABSENT), axis=0) for column in columns]
+        absent = tf.constant(ABSENT)
+        values = [tf.reduce_min(tf.where(found, column, absent), axis=0) for column in columns]
         return values[0] if len(values) == 1 else values
 
 

@@ -31,3 +31,18 @@ class Normalizer(Protocol):
             `[chunks, None]`, the words of each chunk, valid UTF-8 and none of them empty.
         """
         ...
+
+    def split_with_ranges(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Splits texts, and finds where the letters of their words came from.
+
+        Args:
+            texts: as for `split`.
+
+        Returns:
+            `(chunks, words, starts, ends)`: as `split` returns them; and int64 `[letters]`, for
+            each letter of all texts' words in turn, the smallest range that it came from, in bytes
+            of all texts put together.
+        """
+        ...

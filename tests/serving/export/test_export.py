@@ -74,7 +74,7 @@ def test_signatures(exported, servable):
     expected = {
         "serving_default": (texts, answers | truncated),
         "tokens": (ids, answers),
-        "tokenize": (texts, ids | truncated),
+        "tokenize": (texts, ids | dict.fromkeys(["starts", "ends"], ids["token_ids"]) | truncated),
         "classify": (
             {"inputs": "DT_STRING [-1]"},
             {"classes": "DT_STRING [-1, 3]", "scores": "DT_FLOAT [-1, 3]"},
@@ -131,6 +131,14 @@ def test_tokenize_and_tokens(exported, servable):
     for name in ("token_ids", "padding_mask"):
         assert found[name].tolist() == inputs[name].numpy().tolist()
     assert found.pop("truncated").tolist() == exported.truncated
+    tokenizer = exported.model.preprocessor.tokenizer
+    _, *offsets = (each.to_list() for each in tokenizer.tokenize_with_offsets(x[0]))
+    limit = max(exported.num_tokens) - 2 if len(x) == 1 else SEQUENCE_LENGTH // 2 - 2
+    for name, expected in zip(("starts", "ends"), offsets):
+        assert found[name].shape == found["token_ids"].shape
+        for row, first in zip(found.pop(name).tolist(), expected):
+            count = min(len(first), limit)
+            assert row[: count + 2] == [-1, *first[:count], -1]
 
     answers = servable.predict("tokens", tensor_protos(**found))
     np.testing.assert_allclose(answers["scores"], exported.scores, atol=1e-5, rtol=0)

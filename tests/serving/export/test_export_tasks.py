@@ -49,12 +49,60 @@ def test_scores(scorer, path_of, ask):
     assert set(found) == {"score", "num_tokens", "truncated"}
     found = ask("scorer", "regress", inputs=[example(**row) for row in rows_of(PAIRS)])
     np.testing.assert_allclose(found["outputs"], expected, atol=1e-5)
-    tokens = ask("scorer", "tokenize", **PAIRS)
-    del tokens["truncated"]
+    tokens = without_offsets(ask("scorer", "tokenize", **PAIRS))
     found = ask("scorer", "tokens", **tokens)
     np.testing.assert_allclose(found["score"], expected, atol=1e-5)
     metadata = json.loads((path_of("scorer") / "assets.extra/gpt1_keras.json").read_text())
     assert (metadata["score_range"], metadata["class_names"]) == ([0, 5], None)
+
+
+def without_offsets(tokens):
+    """The model's inputs."""
+    others = ("truncated", "starts", "ends")
+    return {name: values for name, values in tokens.items() if name not in others}
+
+
+def test_offsets(ask, scorer, lm):
+    """Ranges are those of the tokens in their own texts, in both orders, or after a prefix."""
+    found = ask("scorer", "tokenize", **PAIRS)
+    tokenizer = scorer.preprocessor.tokenizer
+    for number, texts in enumerate(zip(*PAIRS.values())):
+        for order, pair in enumerate((texts, texts[::-1])):
+            columns = (found[name][number][order] for name in ("token_ids", "starts", "ends"))
+            assert_words(tokenizer, list(zip(*columns)), pair)
+    stories = {name: column[:2] for name, column in STORIES.items()}
+    found = ask("chooser", "tokenize", **stories)
+    for number, (context, question, choices) in enumerate(zip(*stories.values())):
+        columns = (found[name][number] for name in ("token_ids", "starts", "ends"))
+        row = list(zip(*columns))
+        prefix = len(tokenizer(context)) + len(tokenizer(question))
+        for id, start, end in row[1 : 1 + len(tokenizer(context))]:
+            assert context[start:end].lower() == word(tokenizer, id)
+        # A delimiter before each choice, and the extract token after it.
+        branches = [text for choice in choices if choice for text in (choice, "")]
+        assert_words(tokenizer, row[1 + prefix :], branches)
+    found = ask("lm", "tokenize", text=PROMPTS)
+    for text, *columns in zip(PROMPTS, *(found[name] for name in ("token_ids", "starts", "ends"))):
+        rows = [row for row in zip(*columns) if row[1] >= 0]
+        assert len(rows) == len(lm.preprocessor.tokenizer(text))
+        assert all(text[start:end] == word(tokenizer, id) for id, start, end in rows)
+
+
+def assert_words(tokenizer, row, texts):
+    """Compares ranges with a sequence of texts, separated by special tokens."""
+    texts, specials, text = iter(texts), set(tokenizer.special_token_ids), None
+    for id, start, end in row:
+        if id in specials:
+            assert (start, end) == (-1, -1)
+            text = next(texts, None)
+        elif start >= 0:
+            assert text[start:end] == word(tokenizer, id)
+        else:
+            assert not text  # padding
+
+
+def word(tokenizer, id):
+    return tokenizer.id_to_token(id).removesuffix("</w>")
 
 
 STORIES = {
@@ -85,8 +133,7 @@ def test_choices(chooser, ask):
     found = ask("chooser", "classify", inputs=[example(**row) for row in rows])
     np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
     assert found["classes"] == STORIES["choices"]
-    tokens = ask("chooser", "tokenize", **STORIES)
-    del tokens["truncated"]
+    tokens = without_offsets(ask("chooser", "tokenize", **STORIES))
     found = ask("chooser", "tokens", **tokens)
     np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
 
@@ -201,7 +248,7 @@ def test_an_empty_batch(ask, kind):
         return
     [name] = {"scorer": ["regress"], "chooser": ["classify"]}[kind]
     assert not any(ask(kind, name, inputs=np.zeros(0, object)).values())
-    del tokens["truncated"]
+    tokens = without_offsets(tokens)
     empty = {name: np.zeros((0, *([2] * (kind == "scorer")), 16), np.int32) for name in tokens}
     assert not any(ask(kind, "tokens", **empty).values())
 
