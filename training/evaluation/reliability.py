@@ -33,9 +33,11 @@ def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     counts = np.bincount(np.searchsorted(edges, confidence), minlength=_BINS)
     counts = counts[counts > 0]
     gaps = np.abs(accuracies - confidences)
-    # The mean squared distance from the right answer; of two classes, half of it.
-    classes = np.arange(probabilities.shape[1])
-    brier_score = sklearn.metrics.brier_score_loss(labels, probabilities, labels=classes)
+    # The mean squared distance from the right answer; of two classes, half of it. A single choice
+    # is taken for one of two.
+    padded = np.pad(probabilities, ((0, 0), (0, max(0, 2 - probabilities.shape[1]))))
+    classes = np.arange(padded.shape[1])
+    brier_score = sklearn.metrics.brier_score_loss(labels, padded, labels=classes)
     return {
         "expected_calibration_error": float(np.average(gaps, weights=counts)),
         "brier_score": float(brier_score),

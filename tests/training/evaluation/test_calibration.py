@@ -80,6 +80,7 @@ def test_errors_by_their_definitions():
     assert found["expected_calibration_error"] == pytest.approx(error)
     squares = (probabilities - np.eye(2)[labels]) ** 2
     assert found["brier_score"] == pytest.approx(squares.sum(axis=1).mean() / 2)
+    assert measure(np.ones((2, 1)), np.zeros(2, int))["brier_score"] == 0.0
     three = np.full((2, 3), 1 / 3)
     squares = (three - np.eye(3)[[0, 0]]) ** 2
     assert measure(three, np.zeros(2, int))["brier_score"] == pytest.approx(
