@@ -32,6 +32,7 @@ from sklearn.preprocessing import normalize
 import gpt1_keras
 from benchmarks.common.setting import describe, table
 from benchmarks.serving import serving
+from gpt1_keras.tasks.calibration import Calibration
 from serving.export import export
 from serving.export.embedding import POOLINGS, Embedding
 from serving.server.models.servable import Servable
@@ -167,15 +168,15 @@ def _cost_exports(options, folder):
     """The base paths of a classifier's exports, by what they were made with."""
     paths = {"no option": folder / "plain", "calibrated, `is_sure`": folder / "sure"}
     paths |= {f"`--embed {pooling}`": folder / f"embed_{pooling}" for pooling in POOLINGS}
-    if any(not path.exists() for path in paths.values()):
-        arguments = {"temperature": 1.5, "sure_threshold": 0.9}
+    missing = [path for path in paths.values() if not path.exists()]
+    if missing:
         from_preset = gpt1_keras.GPT1TextClassifier.from_preset
-        plain = from_preset(options.preset, num_classes=2)
-        sure = from_preset(options.preset, num_classes=2, **arguments)
-        for path in paths.values():
-            pooling = path.name.removeprefix("embed_")
-            embedding = Embedding(pooling) if pooling in POOLINGS else None
-            export(sure if path.name == "sure" else plain, path, embedding=embedding)
+        model = from_preset(options.preset, num_classes=2)
+    for path in missing:
+        pooling = path.name.removeprefix("embed_")
+        embedding = Embedding(pooling) if pooling in POOLINGS else None
+        model.calibration = Calibration(1.5, 0.9) if path.name == "sure" else Calibration()
+        export(model, path, embedding=embedding)
     return paths
 
 

@@ -143,7 +143,6 @@ def test_every_signature_runs_elsewhere(exported, capsys):
     assert "`embed` returns the mean of a text's hidden states, of length 1." in readme
 
 
-@pytest.mark.slow
 def test_products_in_8_bits(lm, states, int8_products):
     blocks, _ = calibrated_blocks(lm, [{"text": text} for text in TEXTS if text], "texts")
     signatures = signatures_of(lm, blocks=blocks)
