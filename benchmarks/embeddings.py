@@ -18,6 +18,7 @@ import shlex
 import statistics
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import psutil
@@ -130,10 +131,8 @@ def _embed(servable, texts):
 def _costs(options, folder):
     """The table of what each option costs."""
     paths = _cost_exports(options, folder)
-    memory = {}
-    for name, path in paths.items():
-        with serving(path) as (process, *_):
-            memory[name] = psutil.Process(process.pid).memory_info().rss / 1e6
+    with ThreadPoolExecutor() as pool:
+        memory = dict(zip(paths, pool.map(_server_memory, paths.values())))
     sentences = _columns("glue/sst2", "validation", options)["sentence"]
     text = next(each for each in sentences if len(each.split()) == _WORDS)
     protos = {"text": tf.make_tensor_proto([text])}
@@ -162,6 +161,12 @@ def _costs(options, folder):
         ]
         rows.append([name, f"{size:.2f}", f"{memory[name]:.0f}", *p50])
     return table(["export", "MB", "server, MB", "an answer, p50 ms", "`embed`, p50 ms"], rows)
+
+
+def _server_memory(path):
+    """MB of a server that has answered its warm-up requests."""
+    with serving(path) as (process, *_):
+        return psutil.Process(process.pid).memory_info().rss / 1e6
 
 
 def _cost_exports(options, folder):

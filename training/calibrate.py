@@ -1,7 +1,7 @@
 """Calibrates a fine-tuned model: its probabilities become those of being right.
 
-    python -m training.calibrate --task sst2 --model runs/sst2/best --data-dir DIR --output runs
-    python -m training.calibrate --file FILE --model runs/mine/best --output runs
+    python -m training.calibrate --task sst2 --model RUN/best --data-dir DIR --output RUN
+    python -m training.calibrate --file FILE --model RUN/best --output RUN
 
 `training.finetune` does it on the validation data at its end. This does it again, on data that you
 choose, which the model must not have learned from: it finds the temperature, writes it into the
