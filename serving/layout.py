@@ -13,6 +13,7 @@ CLASSIFY = "classify"
 REGRESS = "regress"
 SCORE = "score"
 GENERATE = "generate"
+EMBED = "embed"
 
 # Signatures of SavedModels and .tflite files alike, and of .tflite files alone.
 TOKENIZE = "tokenize"

@@ -21,12 +21,12 @@ import numpy as np
 import gpt1_keras
 from gpt1_keras.cli import option, program
 from gpt1_keras.files import atomic_path, check_writable
-from gpt1_keras.tasks.base import RawTextTask
-from training.datasets.labelled_examples import LabelledExamples, load_examples
+from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.task_models import load_model
-from training.datasets.tasks import TASKS, Task, find_task
+from training.datasets.tasks import TASKS, Task
 from training.datasets.tfds_builders import DataOptions
-from training.datasets.user_files import UserFileTask, user_file_task_of
+from training.datasets.user_files import UserFileTask
+from training.evaluation.model_examples import check_one_source, load_for_model
 from training.evaluation.scoring import check_scorable, predict, score
 
 # In these GLUE wants the names of the classes, in the others their indices.
@@ -73,20 +73,13 @@ def evaluate(
             of task or other classes, or labels of which a metric is undefined.
         OSError: nothing can be written to `output`.
     """
-    if (task is None) == (file is None):
-        raise ValueError("Give either --task or --file.")
+    check_one_source(task, file)
     folder = pathlib.Path(output)
     check_writable(folder)
     fine_tuned, kind = load_model(model)
-    data: Task | UserFileTask
-    what: dict[str, Any]
-    if file is not None:
-        what, role, data = {"file": str(file)}, "test", user_file_task_of(fine_tuned, kind, file)
-    else:
-        assert task is not None
-        what, role, data = {"task": task, "split": split}, split, find_task(task)
-    examples = load_examples(data, role, data_dir, download)
-    _check_fits(model, fine_tuned, kind, data, examples)
+    what, data, examples = load_for_model(
+        *(model, fine_tuned, kind, task, file, split, data_dir, download)
+    )
     labelled = np.flatnonzero(examples.is_labelled)
     if len(labelled):
         check_scorable(examples.take(labelled), data.metrics, str(file or task))
@@ -105,23 +98,6 @@ def evaluate(
     _write(folder / "predictions.jsonl", _prediction_lines(examples, predictions))
     _write(folder / "result.json", [json.dumps(result, indent=2)])
     return result
-
-
-def _check_fits(
-    path: str | os.PathLike[str],
-    model: RawTextTask,
-    kind: str,
-    task: Task | UserFileTask,
-    examples: LabelledExamples,
-) -> None:
-    """Raises ValueError unless the model predicts what the task asks for."""
-    for what, found, expected in (
-        ("is for", kind, task.kind),
-        ("has the classes", getattr(model, "class_names", None), examples.class_names),
-        ("takes", model.preprocessor.fields, tuple(task.fields)),
-    ):
-        if found != expected:
-            raise ValueError(f"{path} {what} {found}; the task has {expected}.")
 
 
 def _glue_lines(

@@ -7,8 +7,9 @@ FILE is a .csv, .tsv or .jsonl whose columns tell what the task is; see
 `training.datasets.user_files`.
 
 Interrupted, the same command goes on from the last checkpoint. DIR/best is the preset of the best
-epoch on the validation split, with a model card, README.md; DIR/result.json its score; DIR/logs are
-for TensorBoard.
+epoch on the validation split, with a model card, README.md, and calibrated on that split:
+DIR/calibration.json and .svg say how far its probabilities can be trusted, before and after.
+DIR/result.json has its score; DIR/logs are for TensorBoard.
 
 With `--search N` it searches for the rate, epochs, lambda and layer-wise decay of the best score on
 the validation split, in N trials: DIR/search.md is the table of all, DIR/search.svg their plot, and
@@ -37,7 +38,15 @@ from training.datasets.task_models import build_model
 from training.datasets.tasks import Task, find_task
 from training.datasets.tfds_builders import DataOptions
 from training.datasets.user_files import UserFileTask, find_user_file_task
-from training.evaluation.scoring import check_scorable, predict, prediction_order, score
+from training.evaluation import calibration
+from training.evaluation.scoring import (
+    answers_of,
+    check_scorable,
+    predict_outputs,
+    prediction_order,
+    score,
+)
+from training.runs.calibration_files import read_calibration, write_calibration
 from training.runs.card import write_run_card
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.run_folder import Run
@@ -117,17 +126,21 @@ def finetune(
                 ],
                 verbose=verbose,
             )
-        predictions = predict(model, validation, verbose, validation_order)
-        scores = score(validation, predictions, task.metrics)
-        _finish_epoch(run, model, scores)
+        outputs = predict_outputs(model, validation, verbose, validation_order)
+        scores = score(validation, answers_of(outputs), task.metrics)
+        _finish_epoch(run, model, scores, outputs, validation)
         shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
         print(f"Epoch {epoch + 1}: validation {shown}", flush=True)
     best = max(run.history, key=lambda epoch: epoch[metric])
+    calibrated = read_calibration(run.folder)
+    if calibrated is not None:
+        print(calibration.describe(calibrated), flush=True)
     facts = {
         "score": best[metric],
         "metric": metric,
         "best_epoch": best["epoch"],
         "class_names": train.class_names,
+        "temperature": calibrated and calibrated["temperature"],
         "train_examples": len(train),
         "validation_examples": len(validation),
         "decoder": type(model.backbone).__name__,
@@ -185,19 +198,37 @@ def _saver(run: Run, model: RawTextTask) -> Callable[..., None]:
     return on_batch_end
 
 
-def _finish_epoch(run: Run, model: RawTextTask, scores: dict[str, float]) -> None:
-    """Saves a checkpoint, the model if it is the best so far, and last the epoch's scores.
+def _finish_epoch(
+    run: Run,
+    model: RawTextTask,
+    scores: dict[str, float],
+    outputs: np.ndarray,
+    validation: LabelledExamples,
+) -> None:
+    """Saves a checkpoint, the model if it is the best so far, calibrated, and last the scores.
 
     So wherever this is cut off, a resumed run scores the epoch again.
     """
     run.checkpoints.save(model, int(model.optimizer.iterations))
     metric, value = next(iter(scores.items()))
     if value > max((epoch[metric] for epoch in run.history), default=float("-inf")):
+        _calibrate(run, model, outputs, validation)
         run.save_preset(model, "best")
     epoch = len(run.history)
     with tf.summary.create_file_writer(str(run.folder / "logs" / "validation")).as_default():
         tf.summary.scalar("epoch_score", value, step=epoch)
     run.add({"epoch": epoch + 1, **scores})
+
+
+def _calibrate(
+    run: Run, model: RawTextTask, outputs: np.ndarray, validation: LabelledExamples
+) -> None:
+    """Calibrates a model whose answers have probabilities on the validation data."""
+    if model.calibration is None:
+        return
+    report = calibration.calibrate(model, outputs, validation.labels)
+    model.calibration = report.calibration
+    write_calibration(run.folder, {"examples": len(validation), **report.as_json()})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ from gpt1_keras.optimization.keras_internals import (
 )
 from gpt1_keras.optimization.objective import AuxiliaryLanguageModeling, sequence_weights
 from gpt1_keras.preset_files import loading_checked_files
+from gpt1_keras.tasks.calibration import Calibration
 from gpt1_keras.tasks.data import check_sequences
 from gpt1_keras.tasks.heads import ExtractHead
 from gpt1_keras.tasks.preset_checks import check_head_is_saved, check_trained_with, name_tasks
@@ -53,6 +54,9 @@ class RawTextTask(NamedInputs, RawTextTrainer):
     # fresh head.
     label_arguments: ClassVar[tuple[str, ...]] = ()
 
+    # And what such a head starts with, whatever the preset's own has learned.
+    fresh_arguments: ClassVar[Mapping[str, Any]] = {}
+
     head: Any = None  # the linear layer on the hidden states; None without one
 
     class_names = property(attrgetter("task_head.class_names"), doc="The classes, or None.")
@@ -72,6 +76,37 @@ class RawTextTask(NamedInputs, RawTextTrainer):
     def score_of(self, logits: Tensor) -> Tensor:
         """As `ScoreHead.score_of`, of a task with such a head."""
         return self.task_head.score_of(logits)
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """How logits become probabilities; None for a task whose answers have none."""
+        return self.task_head.calibration
+
+    @calibration.setter
+    def calibration(self, calibration: Calibration) -> None:
+        if self.calibration is None:
+            raise ValueError(
+                f"A {type(self.task_head).__name__} has no probabilities to calibrate. Received: "
+                f"{calibration}."
+            )
+        self.task_head.calibration = calibration
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Returns calibrated probabilities of classes or choices.
+
+        Logits, losses and labels are the same whatever the temperature, so `predict`, `evaluate`
+        and `fit` do without it.
+
+        Args:
+            outputs: what `predict` returns, float `[batch, classes or choices]`.
+
+        Returns:
+            float of the same shape. After an activation that is no softmax, the outputs themselves.
+
+        Raises:
+            ValueError: the task's answers have no probabilities, as scores have not.
+        """
+        return self.task_head.probabilities(outputs)
 
     def attach(
         self,
@@ -171,7 +206,8 @@ class RawTextTask(NamedInputs, RawTextTrainer):
         is_fresh = any(kwargs.get(name) is not None for name in cls.label_arguments)
         if is_fresh:
             # Those that are not given must not stay as the preset has them.
-            kwargs |= {name: kwargs.get(name) for name in cls.label_arguments}
+            labels = {name: kwargs.get(name) for name in cls.label_arguments}
+            kwargs = {**cls.fresh_arguments, **kwargs, **labels}
         if normalization is not None:
             if "preprocessor" in kwargs:
                 raise ValueError("Give `normalization` or a preprocessor. Received both.")

@@ -4,10 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
+from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tasks.calibration import UNCALIBRATED, Calibration
 from gpt1_keras.tasks.heads import LabelHead
 from gpt1_keras.types import Tensor
+
+_TINY = 1e-37  # about the least float32
 
 
 class ClassHead(LabelHead):
@@ -18,12 +22,15 @@ class ClassHead(LabelHead):
     Args:
         class_names: the classes.
         activation, dropout, dtype: as in `LabelHead`.
+        calibration: of the probabilities.
 
     Raises:
-        ValueError: two classes have the same name.
+        ValueError: two classes have the same name; or a temperature, with an activation that makes
+            no probabilities of all logits together.
     """
 
     class_names: list[str]
+    calibration: Calibration
 
     def __init__(
         self,
@@ -31,11 +38,42 @@ class ClassHead(LabelHead):
         activation: str | Callable | None,
         dropout: float,
         dtype: str | keras.DTypePolicy | None = None,
+        calibration: Calibration = UNCALIBRATED,
     ) -> None:
         self.class_names = [str(name) for name in class_names]
         if len(set(self.class_names)) != len(self.class_names):
             raise ValueError(f"Class names must differ. Received: {class_names}.")
         super().__init__(len(self.class_names), activation, dropout, dtype)
+        self.calibration = calibration
+        if calibration.temperature != 1.0:
+            self.check_has_logits()
+
+    def check_has_logits(self) -> None:
+        """Raises ValueError unless logits are known, up to what a softmax does not see."""
+        if self._is_linear or is_softmax(self.activation):
+            return
+        raise ValueError(
+            "A temperature is for logits (activation=None) or for the probabilities of a softmax. "
+            f"Received: activation={self.activation}."
+        )
+
+    @property
+    def _is_linear(self) -> bool:
+        return self.activation is keras.activations.linear
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        self.check_has_logits()
+        # Underflow to 0 has no logarithm.
+        return outputs if self._is_linear else ops.log(ops.maximum(outputs, _TINY))
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """As `Head.probabilities`; another activation than a softmax has the last word."""
+        if not self._is_linear and self.calibration.temperature == 1.0:
+            return outputs
+        return super().probabilities(outputs)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **self.calibration.get_config()}
 
     def encode_labels(self, labels: Tensor) -> Tensor:
         """Turns labels into class numbers.
@@ -72,9 +110,8 @@ class ClassHead(LabelHead):
 
         Of the outputs of another activation, it is a loss that refuses to be computed.
         """
-        is_linear = self.activation is keras.activations.linear
-        if is_linear or is_softmax(self.activation):
-            return keras.losses.SparseCategoricalCrossentropy(from_logits=is_linear)
+        if self._is_linear or is_softmax(self.activation):
+            return keras.losses.SparseCategoricalCrossentropy(from_logits=self._is_linear)
         return self.refuse_default_loss
 
 

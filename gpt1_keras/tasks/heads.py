@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from gpt1_keras.models.layers import initializer
+from gpt1_keras.tasks.calibration import UNCALIBRATED, Calibration
 from gpt1_keras.types import Tensor
 
 # So far below any other logit that softmax makes it 0.
@@ -28,6 +29,7 @@ class Head:
     class_names: list[str] | None = None
     score_range: tuple[int, int] | None = None
     labels_are_classes = True  # so that a sparse loss takes them
+    calibration: Calibration | None = None  # of a head whose answers have probabilities
 
     @property
     def num_classes(self) -> int | None:
@@ -62,6 +64,23 @@ class Head:
     def predictions(self, outputs: Tensor) -> Tensor:
         """Turns the model's outputs for a whole data set into what `predict` returns."""
         return outputs
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """The logits of what `predict` returns, of which `calibration` makes probabilities."""
+        return outputs
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """The calibrated probabilities of what `predict` returns.
+
+        Raises:
+            ValueError: the answers have none, as scores have not.
+        """
+        if self.calibration is None:
+            raise ValueError(
+                "Probabilities are of two classes or more, or of choices. Received: outputs of a "
+                f"{type(self).__name__}."
+            )
+        return self.calibration.probabilities(self.logits(outputs))
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the task's constructor that the head holds."""
@@ -173,10 +192,19 @@ class ChoiceHead(ExtractHead):
 
     Args:
         dropout, dtype: as in `ExtractHead`.
+        calibration: of the probabilities.
     """
 
-    def __init__(self, dropout: float, dtype: str | keras.DTypePolicy | None = None) -> None:
+    calibration: Calibration
+
+    def __init__(
+        self,
+        dropout: float,
+        dtype: str | keras.DTypePolicy | None = None,
+        calibration: Calibration = UNCALIBRATED,
+    ) -> None:
         super().__init__(1, dropout, dtype, dropout_shape=(None, 1, None))
+        self.calibration = calibration
 
     def outputs(self, hidden_states: Tensor) -> Tensor:
         """Returns float32 `[batch, choices]` from `[batch, choices, hidden_dim]`."""
@@ -186,6 +214,9 @@ class ChoiceHead(ExtractHead):
         # Keras returns a ragged tensor where batches differ in their largest number of choices.
         is_ragged = hasattr(outputs, "to_tensor")
         return outputs.to_tensor(ABSENT_CHOICE_LOGIT).numpy() if is_ragged else outputs
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **self.calibration.get_config()}
 
 
 def last_token_index(padding_mask: Tensor) -> Tensor:

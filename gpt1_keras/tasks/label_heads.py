@@ -9,6 +9,7 @@ from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.optimization.objective import SoftLabelCrossEntropy
+from gpt1_keras.tasks.calibration import UNCALIBRATED, Calibration
 from gpt1_keras.tasks.class_heads import ClassHead, OneClassHead, checked
 from gpt1_keras.tasks.heads import LabelHead
 from gpt1_keras.types import Tensor
@@ -91,12 +92,14 @@ def make_label_head(
     activation: str | Callable | None,
     dropout: float,
     dtype: str | keras.DTypePolicy | None = None,
+    calibration: Calibration = UNCALIBRATED,
 ) -> LabelHead:
     """Returns the head for classes, given by number or name, or for scores.
 
     Raises:
         ValueError: not exactly one of classes and scores is given, or they are not what they must
-            be, `num_classes` and `class_names` differ, or see `class_heads` and `ScoreHead`.
+            be, `num_classes` and `class_names` differ; a calibration without two classes; or see
+            `class_heads` and `ScoreHead`.
     """
     if score_range is not None:
         if num_classes is not None or class_names is not None:
@@ -104,16 +107,27 @@ def make_label_head(
                 "Expected classes or a range of scores. Received both: "
                 f"num_classes={num_classes}, class_names={class_names}, score_range={score_range}."
             )
+        _check_uncalibrated(calibration, f"score_range={score_range}")
         return ScoreHead(score_range, activation, dropout, dtype)
     if class_names is None and num_classes is None:
         raise ValueError("A classifier needs `num_classes` or `class_names`. Received neither.")
     _check_classes(num_classes, class_names)
     # Presets of earlier versions have the name "0" for a single class.
     if num_classes == 1 or class_names is not None and list(class_names) == ["0"]:
+        _check_uncalibrated(calibration, "a single class")
         return OneClassHead(activation, dropout, dtype)
     if class_names is None:
         class_names = [str(number) for number in range(num_classes or 0)]
-    return ClassHead(class_names, activation, dropout, dtype)
+    return ClassHead(class_names, activation, dropout, dtype, calibration)
+
+
+def _check_uncalibrated(calibration: Calibration, labels: str) -> None:
+    """Raises ValueError for a calibration of what are not probabilities of several classes."""
+    if calibration != UNCALIBRATED:
+        raise ValueError(
+            "A temperature or a threshold is for two classes or more. Received: "
+            f"{calibration.get_config()} with {labels}."
+        )
 
 
 def _check_classes(num_classes: Any, class_names: Any) -> None:

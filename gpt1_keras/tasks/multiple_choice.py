@@ -11,6 +11,7 @@ from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.optimization.objective import branch_weights
 from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.calibration import Calibration
 from gpt1_keras.tasks.heads import ABSENT_CHOICE_LOGIT, ChoiceHead
 from gpt1_keras.tasks.multiple_choice_preprocessor import GPT1MultipleChoicePreprocessor
 from gpt1_keras.tokenization.backend import text_backend
@@ -34,6 +35,7 @@ class GPT1MultipleChoice(RawTextTask, keras_hub.models.Task):
         preprocessor: `GPT1MultipleChoicePreprocessor`; `None` if inputs are ids.
         dropout: on the hidden states at the extract tokens; 0.1 in the paper. All choices of an
             example share a mask, as in the released code.
+        temperature, sure_threshold: as in `GPT1TextClassifier`.
 
     Example:
     ```python
@@ -58,10 +60,13 @@ class GPT1MultipleChoice(RawTextTask, keras_hub.models.Task):
         preprocessor: GPT1MultipleChoicePreprocessor | None = None,
         *,
         dropout: float = 0.1,
+        temperature: float = 1.0,
+        sure_threshold: float | None = None,
         **kwargs: Any,
     ) -> None:
         # === Layers ===
-        head = ChoiceHead(dropout, backbone.dtype_policy)
+        calibration = Calibration(temperature, sure_threshold)
+        head = ChoiceHead(dropout, backbone.dtype_policy, calibration)
         self.attach(backbone, preprocessor, head, weigh=branch_weights)
 
         # === Functional model ===

@@ -11,6 +11,7 @@ from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.models.padding import move_to_front
 from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.calibration import FRESH_ARGUMENTS, Calibration
 from gpt1_keras.tasks.heads import last_token_index, last_token_states
 from gpt1_keras.tasks.label_heads import LABEL_ARGUMENTS, LabelHead, make_label_head
 from gpt1_keras.tasks.text_similarity_preprocessor import GPT1TextSimilarityPreprocessor
@@ -38,6 +39,7 @@ class GPT1TextSimilarity(RawTextTask, keras_hub.models.Task):
         activation: on the logits; `None` to leave them, `"softmax"` for probabilities, `"sigmoid"`
             for that of a single class.
         dropout: on the sum of the hidden states at the extract tokens; 0.1 in the paper.
+        temperature, sure_threshold: as in `GPT1TextClassifier`.
 
     Raises:
         ValueError: not exactly one of classes and scores is given, or `num_classes` and
@@ -55,6 +57,7 @@ class GPT1TextSimilarity(RawTextTask, keras_hub.models.Task):
     preprocessor_cls = GPT1TextSimilarityPreprocessor
 
     label_arguments = LABEL_ARGUMENTS
+    fresh_arguments = FRESH_ARGUMENTS
     task_head: LabelHead
 
     def __init__(
@@ -67,11 +70,14 @@ class GPT1TextSimilarity(RawTextTask, keras_hub.models.Task):
         score_range: tuple[int, int] | None = None,
         activation: str | Callable | None = None,
         dropout: float = 0.1,
+        temperature: float = 1.0,
+        sure_threshold: float | None = None,
         **kwargs: Any,
     ) -> None:
         # === Layers ===
         head = make_label_head(
-            num_classes, class_names, score_range, activation, dropout, backbone.dtype_policy
+            *(num_classes, class_names, score_range, activation, dropout, backbone.dtype_policy),
+            Calibration(temperature, sure_threshold),
         )
         self.attach(backbone, preprocessor, head)
 

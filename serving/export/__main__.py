@@ -13,6 +13,7 @@ from gpt1_keras.files import check_writable
 from gpt1_keras.labelled_files import read_rows
 from gpt1_keras.presets import PRESET_HELP, load_task
 from serving.export.batching import GROUP, Batching
+from serving.export.embedding import POOLINGS, Embedding
 from serving.export.exporter import export
 
 
@@ -40,7 +41,18 @@ class _ExportOptions:
         None,
         metavar="FILE",
     )
+    embed: str | None = option(
+        "add the signature embed, texts to hidden states: their mean, that of the last token, or "
+        "those of all tokens",
+        None,
+        choices=POOLINGS,
+    )
+    embed_normalize: bool = option("with --embed: vectors of length 1", False)
     batching: bool = option("answer texts of several requests together", False, group=GROUP)
+
+    def __post_init__(self) -> None:
+        if self.embed_normalize and self.embed is None:
+            raise ValueError("embed_normalize is for the vectors of --embed.")
 
 
 @program("serving.export")
@@ -56,6 +68,7 @@ def main(options: _ExportOptions, batching: Batching) -> None:
         int8_storage=options.int8_storage,
         calibration=read_rows(options.calibration) if options.calibration else None,
         validation=read_rows(options.validation) if options.validation else None,
+        embedding=Embedding(options.embed, options.embed_normalize) if options.embed else None,
     )
     print(path)
 

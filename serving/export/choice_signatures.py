@@ -8,6 +8,7 @@ import tensorflow as tf
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.input_transformations import segment_limit
 from serving.export.batching import Batching
+from serving.export.confidence import confidence_of
 from serving.export.decoder.base import ServedBlock
 from serving.export.signatures import Condition, at_most, checked, in_range, same_shapes, words
 from serving.export.task_signatures import TaskSignatures, Tensors
@@ -24,8 +25,8 @@ class ChoiceSignatures(TaskSignatures):
 
     Examples may differ in the number of their `choices`: in a dense tensor, an empty string is not
     a choice. Outputs are `label`, string `[batch]`, the best choice; `choice`, int32 `[batch]`, its
-    index; and `scores`, float `[batch, choices]`, probabilities, 0 where there is no choice. From
-    tokens there is no `label`.
+    index; and `scores`, float `[batch, choices]`, probabilities, 0 where there is no choice. Where
+    the model has a threshold, also `is_sure`, bool `[batch]`. From tokens there is no `label`.
     """
 
     def __init__(
@@ -79,8 +80,9 @@ class ChoiceSignatures(TaskSignatures):
         ]
 
     def outputs(self, answers: tf.Tensor) -> Tensors:
-        scores = tf.nn.softmax(answers)
-        return {"choice": tf.argmax(scores, axis=-1, output_type=tf.int32), "scores": scores}
+        confidence = confidence_of(self._model, answers)
+        choice = tf.argmax(confidence["scores"], axis=-1, output_type=tf.int32)
+        return {"choice": choice, **confidence}
 
     def _predict(self, **texts: Any) -> Tensors:
         texts = self._with_present_choices(texts)

@@ -15,12 +15,14 @@ from serving.export.batching import Batching
 from serving.export.calibrate import calibrated_blocks, check_int8
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.int8_support import REQUIREMENT
+from serving.export.embedding import Embedding, embed_function
 from serving.export.metadata import metadata_of
 from serving.export.readme import readme
 from serving.export.signatures import Signatures
 from serving.export.validation import Validation
 from serving.export.warmup import warmup_requests
 from serving.layout import (
+    EMBED,
     EXTRA_FOLDER,
     METADATA_FILE,
     README_FILE,
@@ -40,6 +42,7 @@ def export(
     int8_storage: bool = False,
     calibration: Sequence[Mapping[str, Any]] | None = None,
     validation: Sequence[Mapping[str, Any]] | None = None,
+    embedding: Embedding | None = None,
 ) -> str:
     """Writes the next version of a model.
 
@@ -63,6 +66,7 @@ def export(
             words.
         validation: labelled examples, as `gpt1_keras.labelled_files.read_rows` returns them. The
             model and the export answer them, and the metadata says how well.
+        embedding: what the signature `embed` returns; without, there is none.
 
     Returns:
         The path of the version's directory.
@@ -94,6 +98,8 @@ def export(
     version = 1 + max(_versions(output), default=0)
     with atomic_path(output / str(version)) as temporary:
         functions = signatures.functions()
+        if embedding:
+            functions[EMBED] = embed_function(changed, signatures, embedding, blocks)
         tf.saved_model.save(signatures, temporary, signatures=functions)
         metadata = {
             **metadata_of(changed),
@@ -105,6 +111,7 @@ def export(
             "requires": REQUIREMENT if int8 else None,
             "calibration": calibrated,
             "batching": dataclasses.asdict(batching) if batching else None,
+            "embedding": dataclasses.asdict(embedding) if embedding else None,
             "validation": None,
         }
         if comparison:

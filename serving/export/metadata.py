@@ -16,10 +16,13 @@ def fields_of(model: RawTextTask) -> list[str]:
 def metadata_of(model: RawTextTask) -> dict[str, Any]:
     """Describes a task with a preprocessor by values that JSON can hold."""
     tokenizer = model.preprocessor.tokenizer
+    calibration = getattr(model, "calibration", None)
     return {
         "task": type(model).__name__,
         "class_names": getattr(model, "class_names", None),
         "score_range": getattr(model, "score_range", None),
+        "temperature": calibration and calibration.temperature,
+        "sure_threshold": calibration and calibration.sure_threshold,
         "fields": fields_of(model),
         "tokenizer": type(tokenizer).__name__,
         "tokenizer_fingerprint": tokenizer.fingerprint,

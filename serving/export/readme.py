@@ -50,7 +50,7 @@ def readme(
     return _TEMPLATE.format(
         **metadata,
         name=name,
-        answers=_answers(metadata),
+        answers="\n".join([_answers(metadata), *_more_answers(metadata)]),
         signatures="\n".join(_signature(*item) for item in functions.items()),
         instance=f"{{{instance}}}",
         changes="\n".join(f"- {change}" for change in _changes(metadata)),
@@ -63,6 +63,22 @@ def _answers(metadata: Mapping[str, Any]) -> str:
     if metadata["score_range"]:
         return "Scores from {} to {}.".format(*metadata["score_range"])
     return f"It reads {', '.join(metadata['fields'])}."
+
+
+def _more_answers(metadata: Mapping[str, Any]) -> Iterator[str]:
+    temperature, threshold = metadata["temperature"], metadata["sure_threshold"]
+    if temperature not in (None, 1.0):
+        yield f"Scores are calibrated, by a temperature of {temperature:.4g}."
+    if threshold is not None:
+        yield f"`is_sure` says whether the best score is at least {threshold:g}."
+    embedding = metadata["embedding"]
+    if embedding:
+        what = {
+            "mean": "the mean of a text's hidden states",
+            "last": "the hidden state of a text's last token",
+            "tokens": "the hidden states of a text's tokens",
+        }[embedding["pooling"]]
+        yield f"`embed` returns {what}{', of length 1' if embedding['normalize'] else ''}."
 
 
 def _signature(name: str, function: ConcreteFunction) -> str:

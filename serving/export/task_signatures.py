@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import keras
 import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
 from serving.export.batching import Batching, by_bucket, merged
+from serving.export.confidence import confidence_of
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.packed_decoder import packed_outputs
 from serving.export.offsets import framed_offsets, has_offsets, tokenize_each_with_offsets
@@ -220,7 +220,10 @@ class TaskSignatures(Signatures):
 
 
 class ClassSignatures(TaskSignatures):
-    """Of tasks with classes: `label`, string `[batch]`; `scores`, float `[batch, classes]`."""
+    """Of tasks with classes: `label`, string `[batch]`; `scores`, float `[batch, classes]`.
+
+    Where the model has a threshold, also `is_sure`, bool `[batch]`.
+    """
 
     def __init__(
         self,
@@ -233,13 +236,9 @@ class ClassSignatures(TaskSignatures):
         self._class_names = tf.constant(model.class_names)
 
     def outputs(self, answers: tf.Tensor) -> Tensors:
-        # What the activation returns, or probabilities of logits.
-        is_linear = self._model.activation is keras.activations.linear
-        scores = tf.nn.softmax(answers) if is_linear else answers
-        return {
-            "label": tf.gather(self._class_names, tf.argmax(scores, axis=-1)),
-            "scores": scores,
-        }
+        confidence = confidence_of(self._model, answers)
+        best = tf.argmax(confidence["scores"], axis=-1)
+        return {"label": tf.gather(self._class_names, best), **confidence}
 
     def example_functions(self) -> dict[str, Callable[[tf.Tensor], Tensors]]:
         return {CLASSIFY: self._classify}

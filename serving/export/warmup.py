@@ -12,8 +12,8 @@ from tensorflow_serving.apis import (
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from serving.export.signatures import ConcreteFunction, Signatures, input_specs
-from serving.layout import CLASSIFY, EXAMPLES_INPUT, REGRESS, TOKENIZE
+from serving.export.signatures import ConcreteFunction, Signatures, input_specs, words
+from serving.layout import CLASSIFY, EMBED, EXAMPLES_INPUT, REGRESS, TOKENIZE
 
 
 def warmup_requests(
@@ -35,7 +35,9 @@ def warmup_requests(
             if names == [EXAMPLES_INPUT]:
                 requests.append(_of_example(spec, texts))
             else:
-                tensors = texts if texts.keys() >= set(names) else _tokens(functions, texts)
+                tensors = {"text": tf.constant([words(length)])} if name == EMBED else texts
+                if not tensors.keys() >= set(names):
+                    tensors = _tokens(functions, texts)
                 requests.append(_predict(spec, {key: tensors[key] for key in names}))
     return requests
 

@@ -15,7 +15,8 @@ class ChoiceGraph(TaskGraph):
     """Of multiple choice, with a fixed number of choices.
 
     The last field is int32 `[choices, max_bytes]`; a choice without any byte is absent. Answers
-    are `scores`, float `[choices]`: probabilities, 0 for absent choices. The model reads what
+    are `scores`, float `[choices]`: probabilities, 0 for absent choices; and where the model has a
+    threshold `is_sure`, int32 `[1]`. The model reads what
     `gpt1_keras.tokenization.input_transformations.pad_choices` returns, int32 `[1, length]` and
     `[1, choices]`.
     """
@@ -54,6 +55,7 @@ class ChoiceGraph(TaskGraph):
         states = self._backbone.states_at(
             inputs["token_ids"], indices, inputs["positions"], inputs["branches"]
         )[0]
-        is_present = tf.cast(indices[0] >= 0, tf.float32)
-        logits = self._head(states)[:, 0] + (is_present - 1.0) * _HIDDEN
-        return {"scores": tf.nn.softmax(logits) * is_present}
+        is_present = tf.cast(indices >= 0, tf.float32)
+        logits = self._head(states)[tf.newaxis, :, 0] + (is_present - 1.0) * _HIDDEN
+        answers = self._confidence(logits)
+        return {**answers, "scores": answers["scores"] * is_present[0]}

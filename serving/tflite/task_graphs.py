@@ -1,11 +1,12 @@
 """The graphs of fine-tuned tasks: their signatures, as functions of named tensors."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
-import keras
 import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
+from serving.export.confidence import confidence_of
 from serving.layout import TEXT, TOKENIZE, TOKENS
 from serving.tflite.device_backbone import DeviceBackbone
 from serving.tflite.device_block import Dense
@@ -46,6 +47,7 @@ class TaskGraph(DeviceGraph):
         self._framer = Framer(model.preprocessor.tokenizer, sequence_length)
         self._backbone = DeviceBackbone(model.backbone, sequence_length)
         self._head = Dense(model.head)
+        self._confidence_of = functools.partial(confidence_of, model)
 
     def signatures(self) -> dict[str, tuple[Callable[..., Tensors], Specs]]:
         return {
@@ -80,6 +82,12 @@ class TaskGraph(DeviceGraph):
         """The named answers from the model's inputs."""
         raise NotImplementedError
 
+    def _confidence(self, answers: tf.Tensor) -> Tensors:
+        """As `serving.export.confidence.confidence_of`, of one example: bool is int32 `[1]`."""
+        found = self._confidence_of(answers)
+        outputs = {"scores": found["scores"][0]}
+        return outputs | {name: flag(found[name][0]) for name in found.keys() - outputs.keys()}
+
     def _split_texts(self, texts: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
         """The texts by field as a list of int32 `[max_bytes]`."""
         return [texts[field] for field in self._max_bytes]
@@ -102,9 +110,10 @@ class TaskGraph(DeviceGraph):
 class ClassOrScoreGraph(TaskGraph):
     """Of classification and regression.
 
-    Answers are `scores`, float `[classes]`; or, if the task answers with a number, `score`, float
-    `[1]`. The model reads `token_ids`, int32 `[orders, sequence_length]`,
-    where there is one order of the texts; and `num_tokens`, int32 `[1]`, of each order.
+    Answers are `scores`, float `[classes]`, and where the model has a threshold `is_sure`, int32
+    `[1]`; or, if the task answers with a number, `score`, float `[1]`. The model reads `token_ids`,
+    int32 `[orders, sequence_length]`, where there is one order of the texts; and `num_tokens`,
+    int32 `[1]`, of each order.
     """
 
     reads_both_orders = False
@@ -121,7 +130,6 @@ class ClassOrScoreGraph(TaskGraph):
         self._orders = [texts, texts[::-1]] if self.reads_both_orders else [texts]
         self._activate, self._score_of = model.activate, model.score_of
         self._has_classes = model.class_names is not None
-        self._is_linear = model.activation is keras.activations.linear
 
     def _token_specs(self) -> Specs:
         shape = [len(self._orders), self._backbone.sequence_length]
@@ -139,8 +147,7 @@ class ClassOrScoreGraph(TaskGraph):
         answers = self._activate(self._head(tf.reduce_sum(states, axis=0)))
         if not self._has_classes:
             return {"score": self._score_of(answers)}
-        # As in the server: what the activation returns, or probabilities of logits.
-        return {"scores": (tf.nn.softmax(answers) if self._is_linear else answers)[0]}
+        return self._confidence(answers)
 
 
 class SimilarityGraph(ClassOrScoreGraph):

@@ -59,6 +59,12 @@ def test_fine_tuning_keeps_the_best_model_and_its_score(tfds_dir, tmp_path, caps
     predicted = classifier.predict(list(validation.texts["text"]), verbose=0).argmax(-1)
     score = sklearn.metrics.matthews_corrcoef(validation.labels, predicted)
     assert score == pytest.approx(result["score"], abs=1e-6)
+    # It was calibrated on that split.
+    calibrated = json.loads((tmp_path / "calibration.json").read_text())
+    assert classifier.calibration.temperature == calibrated["temperature"] == result["temperature"]
+    assert sum(calibrated["after"]["count"]) == calibrated["examples"] == len(validation)
+    assert (tmp_path / "calibration.svg").exists()
+    assert "xpected calibration error" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -37,13 +37,30 @@ def prediction_order(model: RawTextTask, examples: LabelledExamples) -> list[np.
     return batch_order(count_tokens(examples, model.preprocessor), _BATCH_SIZE, seed=0, epoch=0)
 
 
-def predict(
+def predict(model: RawTextTask, examples: LabelledExamples) -> np.ndarray:
+    """Predicts the label of each example; see `predict_outputs` and `answers_of`."""
+    return answers_of(predict_outputs(model, examples))
+
+
+def answers_of(outputs: np.ndarray) -> np.ndarray:
+    """Turns a model's outputs into labels.
+
+    Args:
+        outputs: from `predict_outputs`.
+
+    Returns:
+        array `[examples]`: int indices of classes or choices, or float scores.
+    """
+    return outputs.argmax(axis=-1) if outputs.ndim > 1 else outputs
+
+
+def predict_outputs(
     model: RawTextTask,
     examples: LabelledExamples,
     verbose: str | int = "auto",
     order: list[np.ndarray] | None = None,
 ) -> np.ndarray:
-    """Predicts the label of each example.
+    """Predicts each example.
 
     Args:
         model: fine-tuned.
@@ -52,7 +69,7 @@ def predict(
         order: from `prediction_order`; by default it is found.
 
     Returns:
-        array `[examples]`: int indices of classes or choices, or float scores.
+        float array `[examples, classes or choices]`, or scores `[examples]`.
 
     Raises:
         DivergedError: an output is not a number.
@@ -65,11 +82,9 @@ def predict(
             "The model's outputs are not numbers (NaN): its training has diverged. Try a lower "
             "learning rate."
         )
-    if outputs.ndim > 1:
-        outputs = outputs.argmax(axis=-1)
-    predictions = np.empty_like(outputs)
-    predictions[np.concatenate(order)] = outputs
-    return predictions
+    in_order = np.empty_like(outputs)
+    in_order[np.concatenate(order)] = outputs
+    return in_order
 
 
 def score(
@@ -79,7 +94,7 @@ def score(
 
     Args:
         examples: all of them labelled.
-        predictions: array `[examples]`, from `predict`.
+        predictions: array `[examples]`, from `answers_of`.
         metrics: keys of `training.evaluation.metrics.METRICS`.
     """
     return {name: float(METRICS[name](examples.labels, predictions)) for name in metrics}

@@ -62,6 +62,43 @@ class PackedDecoder:
         asked = tf.gather(asked, packing.order)
         sequences = tf.range(tf.shape(asked)[0])[:, tf.newaxis]
         asked_rows = packing.row_of(tf.broadcast_to(sequences, tf.shape(asked)), asked)
+        x, attention = self._until(len(self._blocks) - 1, packing, token_ids, positions, branches)
+        block, padding = self._blocks[-1], padding_for(self._blocks[-1], tf.size(asked))
+        qkv = block.query_key_value(x)
+        attended = attention.of_asked(qkv, block.num_heads, padding, asked, asked_rows)
+        rows = tf.pad(tf.reshape(asked_rows, [-1]), [[0, padding]])
+        x = block.finish(attended, tf.gather(x, rows))
+        shape = tf.concat([tf.shape(asked), [x.shape[1]]], axis=0)
+        states = tf.reshape(x[: tf.size(asked)], shape)
+        return tf.gather(states, tf.math.invert_permutation(packing.order))
+
+    def states_of(self, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> tf.Tensor:
+        """Returns the hidden states of all tokens.
+
+        Args:
+            token_ids, padding_mask: int32 `[batch, length]`; the mask is 1 for each token, and then
+                0.
+
+        Returns:
+            float `[tokens, hidden_dim]`, sequence after sequence.
+        """
+        # A sequence without tokens is computed as if it had one.
+        lengths = tf.maximum(tf.reduce_sum(padding_mask, axis=1), 1)
+        packing = Packing([token_ids], lengths, self._buckets)
+        x, _ = self._until(len(self._blocks), packing, token_ids)
+        sequences, columns = tf.unstack(tf.cast(tf.where(padding_mask > 0), tf.int32), axis=1)
+        places = tf.math.invert_permutation(packing.order)
+        return tf.gather(x, packing.row_of(tf.gather(places, sequences), columns))
+
+    def _until(
+        self,
+        count: int,
+        packing: Packing,
+        token_ids: tf.Tensor,
+        positions: tf.Tensor | None = None,
+        branches: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, PackedAttention]:
+        """The rows after the first blocks, so many; and what attends among them."""
         index = tf.gather(packing.order, packing.sequences) * tf.shape(token_ids)[1]
         index += packing.columns
 
@@ -73,17 +110,10 @@ class PackedDecoder:
             pack(token_ids), packing.columns if positions is None else pack(positions), padding
         )
         attention = PackedAttention(packing, None if branches is None else pack(branches))
-        for block in self._blocks[:-1]:
+        for block in self._blocks[:count]:
             qkv = block.query_key_value(x)
             x = block.finish(attention.of_all(qkv, block.num_heads, padding), x)
-        block, padding = self._blocks[-1], padding_for(self._blocks[-1], tf.size(asked))
-        qkv = block.query_key_value(x)
-        attended = attention.of_asked(qkv, block.num_heads, padding, asked, asked_rows)
-        rows = tf.pad(tf.reshape(asked_rows, [-1]), [[0, padding]])
-        x = block.finish(attended, tf.gather(x, rows))
-        shape = tf.concat([tf.shape(asked), [x.shape[1]]], axis=0)
-        states = tf.reshape(x[: tf.size(asked)], shape)
-        return tf.gather(states, tf.math.invert_permutation(packing.order))
+        return x, attention
 
     def _embed(self, token_ids: tf.Tensor, positions: tf.Tensor, padding: tf.Tensor) -> tf.Tensor:
         """int32 `[rows]` to float `[rows + padding, hidden_dim]`."""

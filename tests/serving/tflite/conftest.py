@@ -65,7 +65,8 @@ def make_task(tiny_tokenizer):
 def single(make_task, tmp_path_factory):
     """A classifier of single texts and its file."""
     names = ["negative", "neutral", "positive"]
-    model = make_task(gpt1_keras.GPT1TextClassifier, num_layers=2, class_names=names)
+    arguments = {"class_names": names, "temperature": 1.5, "sure_threshold": 0.6}
+    model = make_task(gpt1_keras.GPT1TextClassifier, num_layers=2, **arguments)
     path = tmp_path_factory.mktemp("single") / "model.tflite"
     return model, convert(model, path, MAX_BYTES, SEQUENCE_LENGTH)
 
@@ -123,7 +124,7 @@ def assert_answers(as_input):
         if answer == "score":
             expected = model.score_of(expected)
         elif model.activation is not keras.activations.softmax:
-            expected = keras.ops.softmax(expected)
+            expected = keras.ops.softmax(expected / model.calibration.temperature)
         orders = ids.nrows() // len(columns[0])
         score, tokenize, score_tokens = (load(path, n) for n in ("text", "tokenize", "tokens"))
         for number, row in enumerate(zip(*columns)):
@@ -139,6 +140,9 @@ def assert_answers(as_input):
                 assert outputs["num_tokens"].tolist() == [len(of_order)]
                 assert outputs["truncated"].tolist() == [int(cut[number] or fills)]
             of_tokens = score_tokens(token_ids=tokens["token_ids"], num_tokens=tokens["num_tokens"])
+            if answer == "scores" and model.calibration.sure_threshold is not None:
+                is_sure = np.max(expected[number]) >= model.calibration.sure_threshold
+                assert answers["is_sure"].tolist() == of_tokens["is_sure"].tolist() == [is_sure]
             for found in (answers[answer], of_tokens[answer]):
                 np.testing.assert_allclose(
                     found, np.reshape(expected[number], -1), atol=tolerance, rtol=0

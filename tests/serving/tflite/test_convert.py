@@ -40,6 +40,8 @@ def test_metadata(single, tiny_tokenizer):
         "task": "GPT1TextClassifier",
         "class_names": ["negative", "neutral", "positive"],
         "score_range": None,
+        "temperature": 1.5,
+        "sure_threshold": 0.6,
         "num_choices": None,
         "fields": ["text"],
         "max_bytes": {"text": MAX_BYTES},

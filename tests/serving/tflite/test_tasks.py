@@ -53,7 +53,8 @@ TREE = ("token_ids", "positions", "branches", "extract_indices")
 
 @pytest.fixture(scope="module")
 def chooser(make_task, tmp_path_factory):
-    model = make_task(gpt1_keras.GPT1MultipleChoice, num_layers=2)
+    confidence = {"temperature": 2.0, "sure_threshold": 0.5}
+    model = make_task(gpt1_keras.GPT1MultipleChoice, num_layers=2, **confidence)
     path = tmp_path_factory.mktemp("choices") / "model.tflite"
     return model, convert(model, path, list(SIZES.values()), SEQUENCE_LENGTH, num_choices=3)
 
@@ -75,7 +76,7 @@ def test_choices(chooser, as_input, interpret):
     tensors = model.preprocessor.as_tensors(texts)
     trees, cut = model.preprocessor.transform(list(tensors.values()))
     trees = model.preprocessor.pad(trees)
-    expected = scipy.special.softmax(model(trees), axis=-1)
+    expected = scipy.special.softmax(model(trees) / 2.0, axis=-1)
     trees = {name: np.array(tensor) for name, tensor in trees.items()}
     counts = (trees["branches"] >= 0).sum(axis=1)
     for number, count in enumerate(counts):
@@ -91,6 +92,8 @@ def test_choices(chooser, as_input, interpret):
         for found in (answers["scores"], of_tokens["scores"]):
             np.testing.assert_allclose(found, expected[number], atol=1e-4, rtol=0)
             assert not np.any(found[choices[number] == ""])
+        for found in (answers["is_sure"], of_tokens["is_sure"]):
+            assert found.tolist() == [int(expected[number].max() >= 0.5)]
     metadata = read_metadata(path)
     assert (metadata["num_choices"], metadata["max_bytes"]) == (3, SIZES)
 

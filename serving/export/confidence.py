@@ -1,0 +1,23 @@
+"""How sure an export is of its answers."""
+
+import tensorflow as tf
+
+from gpt1_keras.tasks.base import RawTextTask
+
+
+def confidence_of(model: RawTextTask, answers: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Returns the outputs that say how sure a task's answers are.
+
+    Args:
+        model: a task with classes or choices.
+        answers: what its `predict_outputs` returns, float `[batch, classes or choices]`.
+
+    Returns:
+        `scores`, calibrated probabilities of the same shape; and, if the model has a threshold,
+        `is_sure`, bool `[batch]`.
+    """
+    scores = model.probabilities(answers)
+    calibration = model.calibration
+    if calibration is None or calibration.sure_threshold is None:
+        return {"scores": scores}
+    return {"scores": scores, "is_sure": calibration.is_sure(scores)}
