@@ -11,6 +11,7 @@ WARMUP_FILE = f"{EXTRA_FOLDER}/tf_serving_warmup_requests"
 DEFAULT_SIGNATURE = "serving_default"
 CLASSIFY = "classify"
 REGRESS = "regress"
+EXPLAIN = "explain"
 SCORE = "score"
 GENERATE = "generate"
 

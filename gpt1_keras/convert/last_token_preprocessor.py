@@ -68,9 +68,9 @@ class LastTokenPreprocessor(GPT1TextClassifierPreprocessor):
         loader = get_preset_loader(local_preset(preset, weights=False))
         return loader.load_preprocessor(cls, config_file, **kwargs)
 
-    def transform(self, texts: list[tf.Tensor]) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """As `FieldsPreprocessor.transform`; the ids, int32 `[batch, None]`, are the text's."""
-        ids = self.tokenizer.tokenize(texts[0])
+    def frame(self, segments: list[tf.RaggedTensor]) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """As `FieldsPreprocessor.frame`; the ids, int32 `[batch, None]`, are the text's."""
+        ids = segments[0]
         kept = tf.minimum(ids.row_lengths(), self.sequence_length)
         truncated = kept < ids.row_lengths()
         filler = self.tokenizer.token_to_id(UNKNOWN)

@@ -66,6 +66,14 @@ class FieldsPreprocessor(FromHandle, keras_hub.models.Preprocessor):
             `(framed, truncated)`: ragged tensors that `pad` takes; and bool `[batch]`, whether a
             text was truncated.
         """
+        return self.frame(self.tokenize(texts))
+
+    def tokenize(self, texts: list[Any]) -> list[Any]:
+        """Tokenizes texts, one tensor per field, to the segments that `frame` takes."""
+        return self.tokenizer.tokenize_each(texts)
+
+    def frame(self, segments: list[Any]) -> tuple[Any, Any]:
+        """Frames segments, ragged token ids, one for each field; see `transform`."""
         raise NotImplementedError
 
     def pad(self, framed: Any, to_bucket: bool = True) -> dict[str, Any]:

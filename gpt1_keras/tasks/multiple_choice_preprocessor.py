@@ -54,10 +54,14 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor):
     ) -> None:
         super().__init__(tokenizer, sequence_length, fields, **kwargs)
 
-    def transform(self, texts: list[Any]) -> tuple[Any, Any]:
-        """As `FieldsPreprocessor.transform`, as `frame_choices` returns them."""
+    def tokenize(self, texts: list[Any]) -> list[Any]:
+        """As `FieldsPreprocessor.tokenize`; of choices, int32 `[batch, None, None]`."""
         *texts, choices = texts
-        context, *question, choice_ids = self.tokenizer.tokenize_choices(texts, choices)
+        return self.tokenizer.tokenize_choices(texts, choices)
+
+    def frame(self, segments: list[Any]) -> tuple[Any, Any]:
+        """As `FieldsPreprocessor.frame`, as `frame_choices` returns them."""
+        context, *question, choice_ids = segments
         return text_backend().frame_choices(
             context,
             question[0] if question else None,

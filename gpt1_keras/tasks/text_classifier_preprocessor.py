@@ -54,9 +54,8 @@ class GPT1TextClassifierPreprocessor(
     ) -> None:
         super().__init__(tokenizer, sequence_length, fields, **kwargs)
 
-    def transform(self, texts: list[Any]) -> tuple[Any, Any]:
-        """As `FieldsPreprocessor.transform`; the ids, int32 `[batch, None]`, as of `frame`."""
-        segments = self.tokenizer.tokenize_each(texts)
+    def frame(self, segments: list[Any]) -> tuple[Any, Any]:
+        """As `FieldsPreprocessor.frame`: the ids, int32 `[batch, None]`, as of `frame`."""
         return text_backend().frame(segments, self.tokenizer, self.sequence_length)
 
     def pad(self, framed: Any, to_bucket: bool = True) -> dict[str, Any]:

@@ -42,14 +42,13 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor):
     ) -> None:
         super().__init__(tokenizer, sequence_length, fields, **kwargs)
 
-    def transform(self, texts: list[Any]) -> tuple[Any, Any]:
-        """As `FieldsPreprocessor.transform`.
+    def frame(self, segments: list[Any]) -> tuple[Any, Any]:
+        """As `FieldsPreprocessor.frame`.
 
         Returns:
             `(ids, truncated)`: int32 `[2 batch, None]`, the two orders of each pair in turn; and
             bool `[batch]`.
         """
-        segments = self.tokenizer.tokenize_each(texts)
         return text_backend().frame_both_orders(segments, self.tokenizer, self.sequence_length)
 
     def pad(self, framed: Any, to_bucket: bool = True) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from gpt1_keras.files import check_writable
 from gpt1_keras.labelled_files import read_rows
 from gpt1_keras.presets import PRESET_HELP, load_task
 from serving.export.batching import GROUP, Batching
+from serving.export.explanations.options import METHODS, Explanation
 from serving.export.exporter import export
 
 
@@ -40,6 +41,17 @@ class _ExportOptions:
         None,
         metavar="FILE",
     )
+    explain: str | None = option(
+        "add the signature `explain`, which says how much each word has to do with the answer",
+        None,
+        choices=METHODS,
+    )
+    explain_steps: int = option(
+        "of integrated-gradients: points at which gradients are computed", Explanation.steps
+    )
+    explain_max_words: int = option(
+        "of leave-one-out: the most words of an example", Explanation.max_words
+    )
     batching: bool = option("answer texts of several requests together", False, group=GROUP)
 
 
@@ -51,6 +63,9 @@ def main(options: _ExportOptions, batching: Batching) -> None:
         load_task(options.model),
         options.output,
         batching=batching if options.batching else None,
+        explanation=Explanation(options.explain, options.explain_steps, options.explain_max_words)
+        if options.explain
+        else None,
         dtype=options.dtype,
         int8=options.int8,
         int8_storage=options.int8_storage,

@@ -15,6 +15,7 @@ from serving.export.batching import Batching
 from serving.export.calibrate import calibrated_blocks, check_int8
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.int8_support import REQUIREMENT
+from serving.export.explanations.options import Explanation
 from serving.export.metadata import metadata_of
 from serving.export.readme import readme
 from serving.export.signatures import Signatures
@@ -35,6 +36,7 @@ def export(
     model_name: str | None = None,
     *,
     batching: Batching | None = None,
+    explanation: Explanation | None = None,
     dtype: str | None = None,
     int8: bool = False,
     int8_storage: bool = False,
@@ -53,6 +55,8 @@ def export(
         model_name: the name that warm-up requests call it by; the base directory's by default. TF
             Serving does not compare it with its own.
         batching: how to answer many requests together; only for fine-tuned tasks.
+        explanation: how the signature `explain` finds the words' shares in an answer; None for an
+            export without it. Only for fine-tuned tasks.
         dtype: such as `"bfloat16"`, to compute and to store weights in; the model's own by default.
         int8: whether the backbone's matrices are multiplied in 8 bits; embeddings are stored so.
             All else is computed in `dtype`. Such an export needs the runtime and the processor that
@@ -81,6 +85,8 @@ def export(
         check_int8(model)
     size = {"batch_size": batching.max_batch_size} if batching else {}
     before = signatures_of(model, batching)  # what cannot be exported is refused here
+    if explanation:
+        before.explain_by(explanation)  # what cannot be explained, too
     comparison = Validation(model, validation, **size) if validation else None
     changed = _copy(model, dtype) if dtype or int8 or int8_storage else model
     blocks, calibrated = None, None
@@ -89,6 +95,8 @@ def export(
     elif int8:
         blocks, calibrated = calibrated_blocks(changed, validation, "the validation's examples")
     signatures = signatures_of(changed, batching, int8 or int8_storage, blocks)
+    if explanation:
+        signatures.explain_by(explanation)
     output = pathlib.Path(output).absolute()
     name = model_name or output.name
     version = 1 + max(_versions(output), default=0)
@@ -105,6 +113,7 @@ def export(
             "requires": REQUIREMENT if int8 else None,
             "calibration": calibrated,
             "batching": dataclasses.asdict(batching) if batching else None,
+            "explanation": dataclasses.asdict(explanation) if explanation else None,
             "validation": None,
         }
         if comparison:

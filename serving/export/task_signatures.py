@@ -7,9 +7,13 @@ import keras
 import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.class_heads import is_softmax
 from serving.export.batching import Batching, by_bucket, merged
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.packed_decoder import packed_outputs
+from serving.export.explanations.explainer import Explainer
+from serving.export.explanations.log_odds import log_odds
+from serving.export.explanations.options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT, Explanation
 from serving.export.signatures import (
     ConcreteFunction,
     Condition,
@@ -21,9 +25,19 @@ from serving.export.signatures import (
     same_shapes,
     words,
 )
-from serving.layout import CLASSIFY, DEFAULT_SIGNATURE, EXAMPLES_INPUT, REGRESS, TOKENIZE, TOKENS
+from serving.layout import (
+    CLASSIFY,
+    DEFAULT_SIGNATURE,
+    EXAMPLES_INPUT,
+    EXPLAIN,
+    REGRESS,
+    TOKENIZE,
+    TOKENS,
+)
 
 Tensors: TypeAlias = dict[str, Any]  # dense or ragged tensors by name
+
+_LEAST_PROBABILITY = 1e-37  # whose logarithm float32 still has
 
 
 class TaskSignatures(Signatures):
@@ -34,6 +48,8 @@ class TaskSignatures(Signatures):
       of these names.
     - `tokenize`: the same texts to the model's inputs.
     - `tokens`: the outputs of `tokenize` in place of text.
+    - `explain`, after `explain_by`: the texts and outputs of `serving_default`, and the words'
+      shares in the answer; see `serving.export.explanations`.
 
     All outputs have `num_tokens`, int32 `[batch]`, and those of texts `truncated`, bool `[batch]`.
     A subclass says which other outputs there are, in `outputs`, and whether `tf.Example`s are
@@ -66,7 +82,7 @@ class TaskSignatures(Signatures):
                 "`int8_storage`."
             )
         self._set_untracked(
-            _predict_outputs=packed or model.predict_outputs,
+            predict_outputs=packed or model.predict_outputs,
             # Traced once, whichever signatures use them.
             _tokenize=tf.function(self._tokenize, autograph=False),
             _predict_tokens=tf.function(self._predict_tokens, autograph=False),
@@ -75,10 +91,23 @@ class TaskSignatures(Signatures):
         self._answer: Callable[..., Tensors] = self._predict_texts
         self._preprocessor = model.preprocessor
         self._batching = batching
+        self._explainer: Explainer | None = None
 
     def outputs(self, answers: tf.Tensor) -> Tensors:
         """Returns named outputs `[batch, ...]` from what the model's `predict_outputs` returns."""
         raise NotImplementedError
+
+    def explained(self, answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor:
+        """Returns the number that words have shares in, for `explain`.
+
+        Args:
+            answers: float `[batch, n]`, what the model's `predict_outputs` returns.
+            answer: int32 `[batch]`, the index of the greatest where no word was left out or faded.
+
+        Returns:
+            float32 `[batch]`.
+        """
+        raise ValueError(f"{type(self).__name__} does not say what of its answers is `explained`.")
 
     def example_functions(self) -> dict[str, Callable[[tf.Tensor], Tensors]]:
         """Returns, by name, the functions of serialized tf.Examples, string `[batch]`."""
@@ -123,9 +152,20 @@ class TaskSignatures(Signatures):
         return {
             DEFAULT_SIGNATURE: compiled(self._predict, texts),
             **{name: compiled(each, examples) for name, each in self.example_functions().items()},
+            **({EXPLAIN: compiled(self._explain, texts)} if self._explainer else {}),
             TOKENIZE: compiled(self._tokenize, texts),
             TOKENS: compiled(self._predict_checked_tokens, tokens),
         }
+
+    def explain_by(self, explanation: Explanation) -> None:
+        if explanation.method == INTEGRATED_GRADIENTS and (self._pads or self._blocks):
+            raise ValueError(
+                f"A {type(self._model).__name__} with a {type(self._model.backbone).__name__} "
+                f"{'in 8 bits ' if self._blocks else ''}has no gradients in an export: expected a "
+                "GPT1Backbone computed in one float dtype, and a task whose `predict_outputs` "
+                f"takes `states_at`. To explain its answers, use {LEAVE_ONE_OUT!r}."
+            )
+        self._set_untracked(_explainer=Explainer(self, self._model, explanation))
 
     def default_function(self) -> ConcreteFunction:
         texts = {field: self.text_spec(field) for field in self._preprocessor.fields}
@@ -138,6 +178,9 @@ class TaskSignatures(Signatures):
 
     def _predict(self, **texts: Any) -> Tensors:
         return self._answer(**texts)
+
+    def _explain(self, **texts: Any) -> Tensors:
+        return self._explainer.explain(**texts)
 
     def _predict_texts(self, **texts: Any) -> Tensors:
         inputs = self._tokenize(**texts)
@@ -180,13 +223,17 @@ class TaskSignatures(Signatures):
     def _tokenize(self, **texts: Any) -> Tensors:
         tensors = self._preprocessor.as_tensors(texts)
         framed, truncated = self._preprocessor.transform(list(tensors.values()))
-        return {**self._preprocessor.pad(framed), "truncated": truncated}
+        return {**self.pad(framed), "truncated": truncated}
+
+    def pad(self, framed: Any) -> Tensors:
+        """Returns the model's inputs from what the preprocessor framed."""
+        return self._preprocessor.pad(framed)
 
     def _predict_checked_tokens(self, **inputs: tf.Tensor) -> Tensors:
         return self._predict_tokens(**checked(inputs, *self.token_conditions(inputs)))
 
     def _predict_tokens(self, **inputs: tf.Tensor) -> Tensors:
-        outputs = self.outputs(self._predict_outputs(inputs))
+        outputs = self.outputs(self.predict_outputs(inputs))
         return {**outputs, "num_tokens": self._preprocessor.count_tokens(inputs)}
 
     def _parse(self, examples: tf.Tensor) -> Mapping[str, Any]:
@@ -222,6 +269,14 @@ class ClassSignatures(TaskSignatures):
             "scores": scores,
         }
 
+    def explained(self, answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor:
+        """Log-odds of a class; with another activation than softmax, what it returns for it."""
+        if self._model.activation is keras.activations.linear:
+            return log_odds(answers, answer)
+        if is_softmax(self._model.activation):
+            return log_odds(tf.math.log(tf.maximum(answers, _LEAST_PROBABILITY)), answer)
+        return tf.gather(answers, answer, batch_dims=1)
+
     def example_functions(self) -> dict[str, Callable[[tf.Tensor], Tensors]]:
         return {CLASSIFY: self._classify}
 
@@ -235,6 +290,10 @@ class ScoreSignatures(TaskSignatures):
 
     def outputs(self, answers: tf.Tensor) -> Tensors:
         return {"score": self._model.score_of(answers)}
+
+    def explained(self, answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor:
+        """The score."""
+        return self._model.score_of(answers)
 
     def example_functions(self) -> dict[str, Callable[[tf.Tensor], Tensors]]:
         return {REGRESS: self._regress}

@@ -1,0 +1,159 @@
+"""What the signature `explain` returns: the answer, the words, and their shares in it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import tensorflow as tf
+
+from gpt1_keras.tasks.base import RawTextTask
+from serving.export.explanations.integrated_gradients import IntegratedGradients
+from serving.export.explanations.leave_one_out import LeaveOneOut
+from serving.export.explanations.options import INTEGRATED_GRADIENTS, Explanation
+from serving.export.explanations.words import WordFinder, Words
+from serving.export.signatures import at_most, checked
+
+Tensors: TypeAlias = dict[str, Any]
+
+# Of gradients, an example may be as long as so many sequences: attention's memory grows with the
+# square of it, and of all blocks it is kept.
+_MAX_SEQUENCES = 2
+
+
+class Explainable(Protocol):
+    """What the explainer asks of a task's signatures; see `TaskSignatures`."""
+
+    sequence_length: int
+
+    def predict_outputs(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor: ...
+
+    def outputs(self, answers: tf.Tensor) -> Tensors: ...
+
+    def explained(self, answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor: ...
+
+    def pad(self, framed: Any) -> Tensors: ...
+
+
+class Explainer:
+    """Answers examples, and finds the words' shares in the answers.
+
+    Args:
+        signatures: of the model's export.
+        model: a task with a preprocessor.
+        explanation: how the shares are found.
+    """
+
+    def __init__(
+        self, signatures: Explainable, model: RawTextTask, explanation: Explanation
+    ) -> None:
+        self._signatures, self._explanation = signatures, explanation
+        self._preprocessor = model.preprocessor
+        self._finder = WordFinder(model.preprocessor.tokenizer)
+        self._field_names = tf.constant(model.preprocessor.fields)
+        self._gradients = IntegratedGradients(model, signatures.explained, explanation.steps)
+        self._leave_one_out = LeaveOneOut(
+            lambda segments: signatures.pad(self._preprocessor.frame(segments)[0]),
+            lambda inputs, answer: signatures.explained(signatures.predict_outputs(inputs), answer),
+        )
+
+    def explain(self, **texts: Any) -> Tensors:
+        """Returns the outputs of `explain`, from texts by field as `serving_default` takes them."""
+        columns = list(self._preprocessor.as_tensors(texts).values())
+        segments, starts, ends = self._tokenize(columns)
+        framed, truncated = self._preprocessor.frame(segments)
+        inputs = self._signatures.pad(framed)
+        words = self._finder.find(columns, segments, starts, ends)
+        numbers = self._numbers(words, inputs["token_ids"])
+
+        answers = self._signatures.predict_outputs(inputs)
+        answer = tf.argmax(answers, axis=-1, output_type=tf.int32)
+        value = self._signatures.explained(answers, answer)
+
+        read = _words_read(words, numbers)
+        rows = tf.gather(words.examples, read)
+        num_words = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, tf.size(answer))
+        num_tokens = self._preprocessor.count_tokens(inputs)
+        shares, further = self._shares(
+            inputs, segments, words, numbers, read, num_words, num_tokens, answer, value
+        )
+
+        def dense(values: tf.Tensor) -> tf.Tensor:
+            return tf.RaggedTensor.from_row_lengths(values, num_words, validate=False).to_tensor()
+
+        outputs = {
+            **self._signatures.outputs(answers),
+            "num_tokens": num_tokens,
+            "truncated": truncated,
+            "words": dense(tf.gather(words.texts, read)),
+            "word_fields": dense(tf.gather(self._field_names, tf.gather(words.fields, read))),
+            "word_starts": dense(tf.gather(words.starts, read)),
+            "word_ends": dense(tf.gather(words.ends, read)),
+            "word_shares": dense(shares),
+            "num_words": num_words,
+            **further,
+        }
+        if any(isinstance(column, tf.RaggedTensor) for column in columns):
+            outputs["word_choices"] = dense(tf.gather(words.choices, read))
+        return outputs
+
+    def _shares(
+        self,
+        inputs: Tensors,
+        segments: Sequence[tf.RaggedTensor],
+        words: Words,
+        numbers: tf.Tensor,
+        read: tf.Tensor,
+        num_words: tf.Tensor,
+        num_tokens: tf.Tensor,
+        answer: tf.Tensor,
+        value: tf.Tensor,
+    ) -> tuple[tf.Tensor, Tensors]:
+        """The shares of the words at the indices `read`, and further outputs."""
+        token_ids, rows = inputs["token_ids"], tf.gather(words.examples, read)
+        # Of all sequences of an example, as of a pair in both orders.
+        lengths = num_tokens * tf.reduce_prod(tf.shape(token_ids)[1:-1])
+        if self._explanation.method == INTEGRATED_GRADIENTS:
+            condition = at_most(
+                "tokens of an example that is explained by gradients",
+                lengths,
+                _MAX_SEQUENCES * self._signatures.sequence_length,
+            )
+            inputs = checked(inputs, condition)
+            shares, at_baseline = self._gradients.shares(
+                inputs, numbers, words.count, lengths, answer
+            )
+            shares = tf.gather(shares, read)
+            total = tf.math.unsorted_segment_sum(shares, rows, tf.size(answer))
+            return shares, {"completeness_error": total - (value - at_baseline)}
+        condition = at_most(
+            "words of an example, to leave them out one at a time",
+            num_words,
+            self._explanation.max_words,
+        )
+        read = checked({"read": read}, condition)["read"]
+        without = self._leave_one_out.without_each(segments, words, read, lengths, answer)
+        return tf.gather(value, rows) - without, {}
+
+    def _numbers(self, words: Words, token_ids: tf.Tensor) -> tf.Tensor:
+        """The number of each token's word, of the shape of the model's ids; 0 where there is none.
+
+        The numbers are framed as ids are. They are negative meanwhile, and so neither like special
+        tokens nor like padding.
+        """
+        negative = [each.with_flat_values(-each.flat_values) for each in words.numbers]
+        framed, _ = self._preprocessor.frame(negative)
+        length = tf.shape(token_ids)[-1]
+        return tf.maximum(-self._signatures.pad(framed)["token_ids"][..., :length], 0)
+
+    def _tokenize(self, columns: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Each field's token ids, and where each token starts and ends in its text."""
+        segments = self._preprocessor.tokenize(columns)
+        zeros = [each.with_flat_values(tf.zeros_like(each.flat_values)) for each in segments]
+        return segments, zeros, zeros
+
+
+def _words_read(words: Words, numbers: tf.Tensor) -> tf.Tensor:
+    """The indices of the words that the model reads any token of, example by example."""
+    counts = tf.math.unsorted_segment_sum(tf.ones_like(numbers), numbers, words.count + 1)
+    read = tf.where(counts[1:] > 0)[:, 0]
+    order = tf.argsort(tf.gather(words.examples, read), stable=True)
+    return tf.cast(tf.gather(read, order), tf.int32)
