@@ -45,6 +45,7 @@ setup(
         "scipy",
         "tokenizers",
         "tensorboard",
+        "rich",  # which Keras brings too
         "tqdm",
         "matplotlib",
     ],
