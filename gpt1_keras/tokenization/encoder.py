@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.lookup.aligned_texts import byte_splits
 from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
 from gpt1_keras.tokenization.lookup.ragged import from_row_indices, join_rows, row_indices
 from gpt1_keras.tokenization.lookup.selection import call_if
@@ -40,6 +41,9 @@ class Encoder:
         ids = self._merge_words(tf.constant(words, tf.string)).to_list()
         whole = {word: ids[0] for word, ids in zip(words, ids) if len(ids) == 1}
         self._whole_words = StringTable(list(whole), tf.constant(list(whole.values()), tf.int32))
+        letters = [len(token.removesuffix(END_OF_WORD)) for token in vocabulary.tokens]
+        letters[unknown] = 1
+        self._letters = tf.constant(letters, tf.int64)
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Encodes texts.
@@ -56,6 +60,30 @@ class Encoder:
             ~tf.reduce_all(is_whole),
             lambda: self._join_merged(chunks, words, ids, is_whole),
             lambda: join_rows(words.with_values(ids), chunks),
+        )
+
+    def with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Encodes texts, and finds the range of bytes that each token came from.
+
+        Args:
+            texts: as for the call.
+
+        Returns:
+            `(ids, starts, ends)`: as of the call; and int64 `[ids]`, the range within its text.
+        """
+        ids = self(texts)
+        starts, ends = self._normalizer.letter_ranges(texts)
+        # The tokens' letters are all letters of all words in turn.
+        letters = tf.gather(self._letters, ids.values)
+        splits = tf.concat([[0], tf.cumsum(letters)], 0)
+        tf.debugging.assert_equal(
+            splits[-1], tf.size(starts, tf.int64), "Letters of tokens, and of texts:"
+        )
+        text = tf.gather(byte_splits(texts), row_indices(ids.row_splits))
+        return (
+            ids,
+            tf.gather(starts, splits[:-1]) - text,
+            tf.gather(ends, splits[1:] - 1) - text,
         )
 
     def _join_merged(

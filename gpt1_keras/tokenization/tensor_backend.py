@@ -115,10 +115,14 @@ class Codec:
         # Every graph that uses them captures these tables, so they are made outside graphs.
         with tf.init_scope(), tf.device("cpu"):
             self._pieces = tf.constant(pieces)
-            self._encode = tf.function(
-                Encoder(vocabulary, normalization),
-                input_signature=[tf.TensorSpec([None], tf.string)],
-                autograph=False,
+            encoder = Encoder(vocabulary, normalization)
+            self._encode, self._encode_with_offsets = (
+                tf.function(
+                    function,
+                    input_signature=[tf.TensorSpec([None], tf.string)],
+                    autograph=False,
+                )
+                for function in (encoder, encoder.with_offsets)
             )
 
     def encode(self, texts: Any) -> tf.Tensor | tf.RaggedTensor:
@@ -126,14 +130,15 @@ class Codec:
         texts = as_texts(texts)
         with tf.device("cpu"):
             ids = self._encode(tf.reshape(texts, [-1]))
-        if texts.shape.rank == 0:
-            return ids.values
-        shape = tf.shape(texts, tf.int64)
-        for axis in reversed(range(1, texts.shape.rank)):
-            ids = tf.RaggedTensor.from_uniform_row_length(
-                ids, shape[axis], nrows=tf.reduce_prod(shape[:axis])
-            )
-        return ids
+        return _of_shape(ids, texts)
+
+    def encode_with_offsets(self, texts: Any) -> tuple[Any, Any, Any]:
+        """As `GPT1Tokenizer.tokenize_with_offsets`."""
+        texts = as_texts(texts)
+        with tf.device("cpu"):
+            ids, starts, ends = self._encode_with_offsets(tf.reshape(texts, [-1]))
+        ragged = (ids, ids.with_values(starts), ids.with_values(ends))
+        return tuple(_of_shape(each, texts) for each in ragged)
 
     def encode_each(self, batches: Sequence[tf.Tensor]) -> list[tf.RaggedTensor]:
         """As `GPT1Tokenizer.tokenize_each`."""
@@ -177,3 +182,15 @@ class Codec:
         if isinstance(texts, bytes):
             return texts.decode("utf-8")
         return [text.decode("utf-8") for text in texts]
+
+
+def _of_shape(ragged: tf.RaggedTensor, texts: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
+    """Gives `[texts, None]` the shape of texts, plus the ragged dimension."""
+    if texts.shape.rank == 0:
+        return ragged.values
+    shape = tf.shape(texts, tf.int64)
+    for axis in reversed(range(1, texts.shape.rank)):
+        ragged = tf.RaggedTensor.from_uniform_row_length(
+            ragged, shape[axis], nrows=tf.reduce_prod(shape[:axis])
+        )
+    return ragged

@@ -195,6 +195,36 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         """
         return self._check_codec().encode(inputs)
 
+    def tokenize_with_offsets(self, inputs: Any) -> tuple[Any, Any, Any]:
+        """Encodes strings, and says where in them each token stands.
+
+        A range is the smallest of the string, as it was given, that the token's letters came from,
+        in bytes of UTF-8. What the normalization drops (control characters, combining marks,
+        invalid bytes) lies in a token's range only between letters of the token. Where letters
+        came from several code points together, such as `é` from `&eacute;`, or several from one,
+        such as those of a ligature, the range is that of all of these. A line end's range is that
+        of the first of several.
+
+        Args:
+            inputs: as for `tokenize`.
+
+        Returns:
+            `(ids, starts, ends)`, as `tokenize_with_offsets` of TensorFlow Text: what `tokenize`
+            returns; and int64 of the same shape, each token's first byte and that after its last.
+            Where TensorFlow is not installed, arrays and nested lists.
+
+        Raises:
+            ValueError: the inputs are not strings.
+            ImportError: as for `tokenize`.
+
+        Example:
+        ```python
+        ids, starts, ends = tokenizer.tokenize_with_offsets("Naïve text")
+        starts.numpy(), ends.numpy()  # [0, 7], [6, 11]: in UTF-8, `ï` is two bytes
+        ```
+        """
+        return self._check_codec().encode_with_offsets(inputs)
+
     def tokenize_each(self, batches: Sequence[Any]) -> list[Any]:
         """Encodes several batches of strings in one call, as each call has a fixed cost.
 

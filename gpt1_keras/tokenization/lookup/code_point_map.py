@@ -36,6 +36,10 @@ class CodePointMap:
 
     def __call__(self, texts: tf.RaggedTensor) -> tf.RaggedTensor:
         """Replaces code points of texts: int32 `[n, None]` to int32 `[n, None]`."""
+        return self.with_sources(texts)[0]
+
+    def with_sources(self, texts: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """As the call, and of each of the new code points, int32 `[m]`, the index of the old."""
         codes = texts.values
         entry = self._entry(codes)
         starts = tf.concat([[0], tf.cumsum(tf.gather(self._counts, entry))], 0)
@@ -45,4 +49,4 @@ class CodePointMap:
         letters = tf.gather(self._letters, tf.gather(self._starts, entry) + offset)
         codes = tf.where(entry > 0, letters, tf.gather(codes, source))
         splits = tf.cast(tf.gather(starts, texts.row_splits), tf.int64)
-        return tf.RaggedTensor.from_row_splits(codes, splits, validate=False)
+        return tf.RaggedTensor.from_row_splits(codes, splits, validate=False), source

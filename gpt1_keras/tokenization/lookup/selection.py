@@ -6,25 +6,24 @@ from collections.abc import Callable
 from typing import Any
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.lookup.aligned_texts import Texts, put, strings_of, take
 
 
-def update_where(
-    condition: tf.Tensor, function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor
-) -> tf.Tensor:
+def update_where(condition: tf.Tensor, function: Callable[[Texts], Texts], texts: Texts) -> Texts:
     """Applies a function to the texts for which a condition holds.
 
     Args:
         condition: bool `[n]`.
-        function: from string `[m]` to string `[m]`; not run if no text needs it.
-        texts: string `[n]`.
+        function: from texts `[m]` to texts `[m]`; not run if no text needs it.
+        texts: strings or aligned texts, `[n]`.
 
     Returns:
-        string `[n]`.
+        The same, `[n]`.
     """
 
-    def update() -> tf.Tensor:
+    def update() -> Texts:
         indices = tf.where(condition)
-        return tf.tensor_scatter_nd_update(texts, indices, function(tf.gather_nd(texts, indices)))
+        return put(texts, indices, function(take(texts, indices)))
 
     return call_if(tf.reduce_any(condition), update, lambda: texts)
 
@@ -42,28 +41,34 @@ def call_if(condition: tf.Tensor, function: Callable[[], Any], otherwise: Callab
     return tf.cond(condition, function, otherwise)
 
 
-def repeat(function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor, rounds: int) -> tf.Tensor:
+def repeat(function: Callable[[Texts], Texts], texts: Texts, rounds: int) -> Texts:
     """Applies a function until it changes nothing, but at most `rounds` times.
 
     Args:
-        function: from string `[n]` to string `[n]`.
-        texts: string `[n]`.
+        function: from texts `[n]` to texts `[n]`.
+        texts: strings or aligned texts, `[n]`.
         rounds: the bound.
 
     Returns:
-        string `[n]`.
+        The same, `[n]`.
     """
 
-    def apply(texts: tf.Tensor, changes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def apply(texts: Texts, changes: tf.Tensor) -> tuple[Texts, tf.Tensor]:
         changed = function(texts)
-        return changed, tf.reduce_any(changed != texts)
+        return changed, tf.reduce_any(strings_of(changed) != strings_of(texts))
 
     return tf.while_loop(
         lambda texts, changes: changes,
         apply,
-        (texts, tf.size(texts) > 0),
+        (texts, tf.size(strings_of(texts)) > 0),
+        shape_invariants=(shapes_of(texts), tf.TensorShape([])),
         maximum_iterations=rounds,
     )[0]
+
+
+def shapes_of(texts: Texts) -> Any:
+    """What a loop that changes texts may assume of their shapes."""
+    return tf.nest.map_structure(lambda _: tf.TensorShape([None]), texts)
 
 
 def is_ascii(texts: tf.Tensor) -> tf.Tensor:

@@ -31,3 +31,15 @@ class Normalizer(Protocol):
             `[chunks, None]`, the words of each chunk, valid UTF-8 and none of them empty.
         """
         ...
+
+    def letter_ranges(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Where the letters of the texts' words, as `split` returns them, came from.
+
+        Args:
+            texts: as for `split`.
+
+        Returns:
+            `(starts, ends)`: int64 `[letters]`, for each letter of all words in turn, the smallest
+            range that it came from, in bytes of all texts put together.
+        """
+        ...

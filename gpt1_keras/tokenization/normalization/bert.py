@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.lookup.aligned_texts import decode_with_ranges
 from gpt1_keras.tokenization.lookup.code_point_map import CodePointMap
 from gpt1_keras.tokenization.lookup.ragged import split_at_white_space
 from gpt1_keras.tokenization.lookup.selection import update_where
@@ -75,6 +76,12 @@ class BertNormalizer(Normalizer):
         words = split_at_white_space(tf.strings.regex_replace(texts, self._isolated, r" \0 "))
         distinct, indices = tf.unique(words.values)
         return words.with_values(indices), tf.RaggedTensor.from_uniform_row_length(distinct, 1)
+
+    def letter_ranges(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        codes, starts, ends = decode_with_ranges(texts)
+        letters, sources = self._replace.with_sources(codes)
+        sources = tf.boolean_mask(sources, letters.values != ord(" "))
+        return tf.gather(starts, sources), tf.gather(ends, sources)
 
     def _normalize(self, texts: tf.Tensor) -> tf.Tensor:
         """Replaces every code point of texts: string `[n]` to string `[n]`."""

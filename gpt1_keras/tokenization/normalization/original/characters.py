@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.lookup.aligned_texts import AlignedTexts, Texts, strings_of
 from gpt1_keras.tokenization.lookup.code_point_map import CodePointMap
 from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
 from gpt1_keras.tokenization.lookup.selection import is_ascii, update_where
@@ -29,26 +30,38 @@ class CharacterRepair:
         composed = [ord(c) for c in tables["compositions"].values()]
         self._composed = PairTable(pairs[:, 0], pairs[:, 1], composed)
 
-    def __call__(self, lines: tf.Tensor) -> tf.Tensor:
-        """Repairs lines: string `[n]` to string `[n]`."""
-        return update_where(~is_ascii(lines), self._repair, lines)
+    def __call__(self, lines: Texts) -> Texts:
+        """Repairs lines, `[n]`."""
+        return update_where(~is_ascii(strings_of(lines)), self._repair, lines)
 
-    def _repair(self, lines: tf.Tensor) -> tf.Tensor:
-        """Repairs lines that are not all ASCII: string `[n]` to string `[n]`."""
-        texts = self._replace(tf.strings.unicode_decode(lines, "UTF-8"))
-        codes, splits, _ = tf.while_loop(
-            lambda codes, splits, more: more,
+    def _repair(self, lines: Texts) -> Texts:
+        """Repairs lines, `[n]`, that are not all ASCII."""
+        decoded = tf.strings.unicode_decode(strings_of(lines), "UTF-8")
+        texts, source = self._replace.with_sources(decoded)
+        is_aligned = isinstance(lines, AlignedTexts)
+        ranges = [tf.gather(each, source) for each in lines[1:]] if is_aligned else []
+        codes, splits, _, *ranges = tf.while_loop(
+            lambda codes, splits, more, *ranges: more,
             self._compose,
-            (texts.values, texts.row_splits, True),
-            shape_invariants=(tf.TensorShape([None]), tf.TensorShape([None]), tf.TensorShape([])),
+            (texts.values, texts.row_splits, True, *ranges),
+            shape_invariants=(
+                tf.TensorShape([None]),
+                tf.TensorShape([None]),
+                tf.TensorShape([]),
+                *[tf.TensorShape([None])] * len(ranges),
+            ),
         )
         texts = tf.RaggedTensor.from_row_splits(codes, splits, validate=False)
-        return tf.strings.unicode_encode(texts, "UTF-8")
+        strings = tf.strings.unicode_encode(texts, "UTF-8")
+        return AlignedTexts(strings, *ranges) if is_aligned else strings
 
     def _compose(
-        self, codes: tf.Tensor, splits: tf.Tensor, more: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Joins adjacent code points, in a run every other pair; the last says if any were."""
+        self, codes: tf.Tensor, splits: tf.Tensor, more: tf.Tensor, *ranges: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        """Joins adjacent code points, in a run every other pair; `more` says if any were.
+
+        Of aligned texts, `ranges` are the starts and ends of the code points.
+        """
         left, right = codes[:-1], codes[1:]
         joined = _compose_hangul(left, right, self._composed(left, right))
         starts_line = tf.scatter_nd(splits[:, None], tf.ones_like(splits), [tf.size(codes) + 1])
@@ -57,7 +70,12 @@ class CharacterRepair:
         codes = tf.concat([tf.where(hit, joined, left), codes[-1:]], 0)
         kept = tf.concat([[True], ~hit], 0)[: tf.size(codes)]
         before = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)
-        return tf.boolean_mask(codes, kept), tf.gather(before, splits), tf.reduce_any(hit)
+        if ranges:
+            starts, ends = ranges
+            ends = tf.concat([tf.where(hit, ends[1:], ends[:-1]), ends[-1:]], 0)
+            ranges = (tf.boolean_mask(starts, kept), tf.boolean_mask(ends, kept))
+        codes = tf.boolean_mask(codes, kept)
+        return codes, tf.gather(before, splits), tf.reduce_any(hit), *ranges
 
 
 def _compose_hangul(left: tf.Tensor, right: tf.Tensor, joined: tf.Tensor) -> tf.Tensor:

@@ -7,6 +7,15 @@ are processed. As in ftfy, each line is repaired until nothing changes any more.
 from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.lookup.aligned_texts import (
+    AlignedTexts,
+    Texts,
+    put,
+    regex_replace,
+    regroup,
+    strings_of,
+    take,
+)
 from gpt1_keras.tokenization.lookup.ragged import concatenate, row_indices
 from gpt1_keras.tokenization.lookup.selection import repeat, update_where
 from gpt1_keras.tokenization.normalization.original.characters import CharacterRepair
@@ -29,35 +38,35 @@ class Cleaner:
         self._repair_characters = CharacterRepair()
         self._patterns = load_resources()["patterns"]
 
-    def __call__(self, texts: tf.Tensor) -> tf.Tensor:
-        """Cleans texts: string `[n]`, UTF-8 with or without errors, to string `[n]`."""
-        return update_where(~_is_plain(texts), self._clean, texts)
+    def __call__(self, texts: Texts) -> Texts:
+        """Cleans texts: strings with or without errors in their UTF-8, or aligned texts, `[n]`."""
+        return update_where(~_is_plain(strings_of(texts)), self._clean, texts)
 
-    def _clean(self, texts: tf.Tensor) -> tf.Tensor:
-        """Cleans texts that are not all plain: string `[n]` to string `[n]`."""
-        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-        lines = _split_lines(texts)
+    def _clean(self, texts: Texts) -> Texts:
+        """Cleans texts, `[n]`, that are not all plain."""
+        if not isinstance(texts, AlignedTexts):  # which are valid
+            texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        lines = _split_lines(strings_of(texts))
         indices = tf.where(~_is_plain(lines.values))
         is_markup = tf.gather_nd(_is_markup(lines), indices)
+        unrepaired = regroup(texts, lines.values)
         repaired = repeat(
-            lambda lines: self._repair(lines, is_markup),
-            tf.gather_nd(lines.values, indices),
-            MAX_ROUNDS,
+            lambda lines: self._repair(lines, is_markup), take(unrepaired, indices), MAX_ROUNDS
         )
-        repaired = tf.tensor_scatter_nd_update(lines.values, indices, repaired)
-        texts = concatenate(lines.with_values(repaired))
+        repaired = put(unrepaired, indices, repaired)
+        texts = regroup(repaired, concatenate(lines.with_values(strings_of(repaired))))
         for pattern, replacement in ((_DASHES, "-"), (_ELLIPSIS, "..."), (_ACUTE, "'")):
-            texts = tf.strings.regex_replace(texts, pattern, replacement)
-        return tf.strings.regex_replace(texts, self._patterns["space"], " ")
+            texts = regex_replace(texts, pattern, replacement)
+        return regex_replace(texts, self._patterns["space"], " ")
 
-    def _repair(self, lines: tf.Tensor, is_markup: tf.Tensor) -> tf.Tensor:
-        """Repairs lines once, string `[n]`; decodes references only where they are not markup."""
+    def _repair(self, lines: Texts, is_markup: tf.Tensor) -> Texts:
+        """Repairs lines, `[n]`, once; decodes references only where they are not markup."""
         lines = update_where(~is_markup, self._decode_entities, lines)
         lines = self._repair_mojibake(lines)
         lines = self._repair_characters(lines)
-        lines = tf.strings.regex_replace(lines, r"\r\n?", "\n")
-        lines = tf.strings.regex_replace(lines, self._patterns["escape"], "")
-        return tf.strings.regex_replace(lines, r"[\x00-\x08\x0b\x0e-\x1f\x7f]", "")
+        lines = regex_replace(lines, r"\r\n?", "\n")
+        lines = regex_replace(lines, self._patterns["escape"], "")
+        return regex_replace(lines, r"[\x00-\x08\x0b\x0e-\x1f\x7f]", "")
 
 
 def _split_lines(texts: tf.Tensor) -> tf.RaggedTensor:

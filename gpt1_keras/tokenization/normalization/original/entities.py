@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.lookup.aligned_texts import (
+    Texts,
+    replace_pieces,
+    split_at_matches,
+    strings_of,
+)
 from gpt1_keras.tokenization.lookup.code_point_map import CodePointMap
-from gpt1_keras.tokenization.lookup.ragged import concatenate
 from gpt1_keras.tokenization.lookup.selection import update_where
 from gpt1_keras.tokenization.lookup.string_table import StringTable
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
 
 _REFERENCE = "&#?[0-9A-Za-z]{1,24};"
-_MARK = "\x01"
 _NOTHING = 0xFFFD  # what a number beyond Unicode refers to
 _DIGITS = 7  # enough to recognize every number within Unicode
 
@@ -24,24 +28,20 @@ class EntityDecoder:
         self._entities = StringTable(list(entities), tf.constant(list(entities.values())))
         self._references = CodePointMap.from_mapping(tables["references"])
 
-    def __call__(self, lines: tf.Tensor) -> tf.Tensor:
-        """Decodes references: string `[n]` to string `[n]`."""
-        found = tf.strings.regex_full_match(lines, f"(?s).*{_REFERENCE}.*")
+    def __call__(self, lines: Texts) -> Texts:
+        """Decodes references in lines, `[n]`."""
+        found = tf.strings.regex_full_match(strings_of(lines), f"(?s).*{_REFERENCE}.*")
         return update_where(found, self._decode, lines)
 
-    def _decode(self, lines: tf.Tensor) -> tf.Tensor:
+    def _decode(self, lines: Texts) -> Texts:
         """Decodes references in lines that have some."""
-        # Marks make each reference a separate piece. A mark already in the text is a control
-        # character, which would be dropped later anyway.
-        pieces = tf.strings.split(
-            tf.strings.regex_replace(lines, _REFERENCE, rf"{_MARK}\0{_MARK}"), _MARK
-        )
+        pieces = split_at_matches(lines, _REFERENCE)
         values = pieces.values
         characters, is_entity = self._entities(values)
         values = tf.where(is_entity, characters, values)
         values = self._decode_numbers(values, "&#([0-9]+);", 10)
         values = self._decode_numbers(values, "&#[xX]([0-9A-Fa-f]+);", 16)
-        return concatenate(pieces.with_values(values))
+        return replace_pieces(lines, pieces, values)
 
     def _decode_numbers(self, pieces: tf.Tensor, pattern: str, base: int) -> tf.Tensor:
         """Decodes those pieces, string `[n]`, that are references by number."""

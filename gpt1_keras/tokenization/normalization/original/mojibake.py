@@ -11,9 +11,19 @@ from collections.abc import Callable
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.lookup.aligned_texts import (
+    AlignedTexts,
+    Texts,
+    decode_with_ranges,
+    regex_replace,
+    regroup,
+    select,
+    split_at_matches,
+    strings_of,
+)
 from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
 from gpt1_keras.tokenization.lookup.ragged import concatenate, row_indices
-from gpt1_keras.tokenization.lookup.selection import repeat, update_where
+from gpt1_keras.tokenization.lookup.selection import repeat, shapes_of, update_where
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
 
 # RE2 cannot match single bytes, so each is represented by the code point of the same number.
@@ -53,7 +63,6 @@ _REPLACEMENT = "\u00ef\u00bf\u00bd"  # the bytes of `�`
 
 # Found in everything that ftfy takes for mojibake. Its own test is slow, and `é` alone is common.
 _SUSPICIOUS = r"(?s).*(?:[^\x00-\x7f]{2}|[\x{80}-\x{9f}ÂÃŒœ]).*"
-_PART_MARK = "\x01"  # splits lines; one already in the text would be dropped later anyway
 _MAX_ROUNDS = 8  # ftfy has no bound; each round undoes one wrong reading, and the last finds none
 
 
@@ -77,87 +86,94 @@ class MojibakeRepair:
         self._is_sloppy = tf.constant([name.startswith("sloppy") for name in encodings])
         self._bytes = tf.constant([bytes([byte]) for byte in range(256)])
 
-    def __call__(self, lines: tf.Tensor) -> tf.Tensor:
-        """Repairs lines: string `[n]`, valid UTF-8, to string `[n]`."""
+    def __call__(self, lines: Texts) -> Texts:
+        """Repairs lines, `[n]`, of valid UTF-8."""
         return self._repeat_where_bad(self._repair, lines)
 
-    def _repeat_where_bad(
-        self, function: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor
-    ) -> tf.Tensor:
+    def _repeat_where_bad(self, function: Callable[[Texts], Texts], texts: Texts) -> Texts:
         """Applies a function to texts that look like mojibake until it changes nothing."""
 
-        def apply_where_bad(texts: tf.Tensor) -> tf.Tensor:
-            is_bad = tf.strings.regex_full_match(texts, self._patterns["bad"])
+        def apply_where_bad(texts: Texts) -> Texts:
+            is_bad = tf.strings.regex_full_match(strings_of(texts), self._patterns["bad"])
             return update_where(is_bad, function, texts)
 
-        def apply(texts: tf.Tensor) -> tf.Tensor:
-            return update_where(
-                tf.strings.regex_full_match(texts, _SUSPICIOUS), apply_where_bad, texts
-            )
+        def apply(texts: Texts) -> Texts:
+            is_suspicious = tf.strings.regex_full_match(strings_of(texts), _SUSPICIOUS)
+            return update_where(is_suspicious, apply_where_bad, texts)
 
         return repeat(apply, texts, _MAX_ROUNDS)
 
-    def _repair(self, lines: tf.Tensor) -> tf.Tensor:
+    def _repair(self, lines: Texts) -> Texts:
         """Repairs lines once: each as a whole, or else its parts."""
         decoded, is_decoded = self._decode(lines)
         return update_where(~is_decoded, self._repair_parts, decoded)
 
-    def _repair_parts(self, lines: tf.Tensor) -> tf.Tensor:
+    def _repair_parts(self, lines: Texts) -> Texts:
         """Repairs lines in which mojibake is mixed with other text."""
         mojibake, before = self._patterns["mojibake"], self._patterns["before_mojibake"]
-        marked = rf"\1{_PART_MARK}\2{_PART_MARK}"
-        parts = tf.strings.split(
-            tf.strings.regex_replace(lines, f"({before})({mojibake})", marked), _PART_MARK
-        )
+        parts = split_at_matches(lines, mojibake, before)
         repaired = update_where(
             tf.strings.regex_full_match(parts.values, mojibake),
             lambda texts: self._repeat_where_bad(lambda texts: self._decode(texts)[0], texts),
-            parts.values,
+            regroup(lines, parts.values),
         )
-        return concatenate(parts.with_values(repaired))
+        return regroup(repaired, concatenate(parts.with_values(strings_of(repaired))))
 
-    def _decode(self, lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Decodes those lines, string `[n]`, that some encoding fits.
+    def _decode(self, lines: Texts) -> tuple[Texts, tf.Tensor]:
+        """Decodes those lines, `[n]`, that some encoding fits.
 
         Returns:
-            `(lines, is_decoded)`: string and bool `[n]`.
+            `(lines, is_decoded)`, the latter bool `[n]`.
         """
 
         def decode(
-            encoding: tf.Tensor, decoded: tf.Tensor, is_decoded: tf.Tensor
-        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            encoding: tf.Tensor, decoded: Texts, is_decoded: tf.Tensor
+        ) -> tuple[tf.Tensor, Texts, tf.Tensor]:
             texts, fits = self._decode_from(encoding, lines)
-            decoded = tf.where(fits & ~is_decoded, texts, decoded)
+            decoded = select(fits & ~is_decoded, texts, decoded)
             return encoding + 1, decoded, is_decoded | fits
 
+        is_decoded = tf.zeros_like(strings_of(lines), tf.bool)
         return tf.while_loop(
             lambda encoding, decoded, is_decoded: ~tf.reduce_all(is_decoded),
             decode,
-            (0, lines, tf.zeros_like(lines, tf.bool)),
+            (0, lines, is_decoded),
+            shape_invariants=(tf.TensorShape([]), shapes_of(lines), is_decoded.shape),
             maximum_iterations=self._count,
         )[1:]
 
-    def _decode_from(self, encoding: tf.Tensor, lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _decode_from(self, encoding: tf.Tensor, lines: Texts) -> tuple[Texts, tf.Tensor]:
         """Decodes lines as UTF-8 that was read in an encoding, and says which of them fit it."""
-        codes = tf.strings.unicode_decode(lines, "UTF-8")
+        codes = tf.strings.unicode_decode(strings_of(lines), "UTF-8")
         bytes = self._byte(tf.fill(tf.shape(codes.values), encoding), codes.values)
         is_foreign = bytes == ABSENT
         foreign = tf.math.unsorted_segment_sum(
-            tf.cast(is_foreign, tf.int32), row_indices(codes.row_splits), tf.size(lines)
+            tf.cast(is_foreign, tf.int32), row_indices(codes.row_splits), tf.size(strings_of(lines))
         )
         bytes = codes.with_values(tf.where(is_foreign, 0, bytes))
-        texts = self._restore(tf.strings.unicode_encode(bytes, "UTF-8"), encoding)
-        bytes = tf.strings.unicode_decode(texts, "UTF-8")
+        encoded = regroup(lines, tf.strings.unicode_encode(bytes, "UTF-8"))
+        encoded = self._restore(encoded, encoding)
+        bytes = tf.strings.unicode_decode(strings_of(encoded), "UTF-8")
         texts = tf.gather(self._bytes, bytes.values)
         texts = concatenate(bytes.with_values(texts))
         valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-        return texts, (foreign == 0) & (valid == texts)
+        fits = (foreign == 0) & (valid == texts)
+        return _decoded(encoded, texts), fits
 
-    def _restore(self, texts: tf.Tensor, encoding: tf.Tensor) -> tf.Tensor:
-        """Restores bytes that have been replaced: string `[n]`, one code point per byte."""
+    def _restore(self, texts: Texts, encoding: tf.Tensor) -> Texts:
+        """Restores bytes that have been replaced: texts, `[n]`, with one code point per byte."""
         restored = texts
         for pattern, replacement in (*_GRAVE, (_SPACE, _NO_SPACE)):
-            restored = tf.strings.regex_replace(restored, pattern, replacement)
-        texts = tf.where(self._restores_spaces[encoding], restored, texts)
-        restored = tf.strings.regex_replace(texts, _LOSSY, _REPLACEMENT)
-        return tf.where(self._is_sloppy[encoding], restored, texts)
+            restored = regex_replace(restored, pattern, replacement)
+        texts = select(self._restores_spaces[encoding], restored, texts)
+        restored = regex_replace(texts, _LOSSY, _REPLACEMENT)
+        return select(self._is_sloppy[encoding], restored, texts)
+
+
+def _decoded(bytes: Texts, texts: tf.Tensor) -> Texts:
+    """Strings, `[n]`, made of bytes, which have one code point per byte."""
+    if not isinstance(bytes, AlignedTexts):
+        return texts
+    codes, starts, ends = decode_with_ranges(texts)
+    strings = tf.strings.unicode_encode(codes, "UTF-8")
+    return AlignedTexts(strings, tf.gather(bytes.starts, starts), tf.gather(bytes.ends, ends - 1))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.lookup.ragged import split_at_white_space
+from gpt1_keras.tokenization.lookup.aligned_texts import align
+from gpt1_keras.tokenization.lookup.ragged import row_indices, split_at_white_space
 from gpt1_keras.tokenization.lookup.selection import is_ascii, update_where
 from gpt1_keras.tokenization.normalization.base import Normalizer
 from gpt1_keras.tokenization.normalization.original.cleaning import Cleaner
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
 from gpt1_keras.tokenization.normalization.original.splitting import Splitter
 
+_WHITE_SPACE = "\t\n\v\f\r "
+_DOTTED_I = "İ"  # the only letter that is two in lower case
 _LINE_END = "\x01"  # replaces the word while spaces separate words; no cleaned text holds it
 
 
@@ -37,6 +40,32 @@ class OriginalNormalizer(Normalizer):
         words = split_at_white_space(_lower(self._split_chunks(distinct)))
         words = words.with_values(tf.where(words.values == _LINE_END, self.line_end, words.values))
         return chunks.with_values(indices), words
+
+    def letter_ranges(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        cleaned = self._clean(align(texts))
+        codes = tf.strings.unicode_decode(cleaned.strings, "UTF-8")
+        sources = tf.where(_is_letter(codes))[:, 0]
+        letters = 1 + tf.cast(tf.gather(codes.values, sources) == ord(_DOTTED_I), tf.int64)
+        sources = tf.gather(sources, row_indices(tf.concat([[0], tf.cumsum(letters)], 0)))
+        return tf.gather(cleaned.starts, sources), tf.gather(cleaned.ends, sources)
+
+
+def _is_letter(codes: tf.RaggedTensor) -> tf.Tensor:
+    """Which code points of cleaned texts, int32 `[n, None]`, become letters: bool `[codes]`.
+
+    They are those beside white space, and of the line ends between two words the first.
+    """
+    is_black = tf.reduce_all(codes.values[:, None] != [*map(ord, _WHITE_SPACE)], axis=1)
+    black = tf.concat([[0], tf.cumsum(tf.cast(is_black, tf.int64))], 0)
+    before = black[:-1]
+    row = row_indices(codes.row_splits)
+    is_between = (before > tf.gather(tf.gather(black, codes.row_starts()), row)) & (
+        before < tf.gather(tf.gather(black, codes.row_limits()), row)
+    )
+    line_end = tf.where(is_between & (codes.values == ord("\n")))
+    word = tf.gather_nd(before, line_end)
+    is_first = tf.concat([[True], word[1:] != word[:-1]], 0)[: tf.size(word)]
+    return tf.tensor_scatter_nd_update(is_black, line_end, is_first)
 
 
 def _lower(texts: tf.Tensor) -> tf.Tensor:
