@@ -66,7 +66,9 @@ def coloured(row: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[Text
             line = Text(f"{field}: " if len(row) > 1 else "")
             choice = number if is_list else _LEFT_OUT
             here = [word for word in words if (word.field, word.choice) == (field, choice)]
-            yield line.append_text(_coloured(text, sorted(here, key=lambda word: word.start), largest))
+            yield line.append_text(
+                _coloured(text, sorted(here, key=lambda word: word.start), largest)
+            )
 
 
 def _coloured(text: str | bytes, words: list[Word], largest: float) -> Text:

@@ -91,7 +91,7 @@ class TaskSignatures(Signatures):
         self._answer: Callable[..., Tensors] = self._predict_texts
         self._preprocessor = model.preprocessor
         self._batching = batching
-        self._explainer: Explainer | None = None
+        self._explainer: Any = None
 
     def outputs(self, answers: tf.Tensor) -> Tensors:
         """Returns named outputs `[batch, ...]` from what the model's `predict_outputs` returns."""

@@ -1,6 +1,6 @@
 """What the signature `explain` returns: the answer, the words, and their shares in it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import tensorflow as tf
@@ -91,7 +91,7 @@ class Explainer:
             "num_words": num_words,
             **further,
         }
-        if any(isinstance(column, tf.RaggedTensor) for column in columns):
+        if any(map(_is_ragged, columns)):
             outputs["word_choices"] = dense(tf.gather(words.choices, read))
         return outputs
 
@@ -146,9 +146,23 @@ class Explainer:
 
     def _tokenize(self, columns: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         """Each field's token ids, and where each token starts and ends in its text."""
-        segments = self._preprocessor.tokenize(columns)
-        zeros = [each.with_flat_values(tf.zeros_like(each.flat_values)) for each in segments]
-        return segments, zeros, zeros
+        texts = [each.flat_values if _is_ragged(each) else each for each in columns]
+        ids, starts, ends = self._preprocessor.tokenizer.tokenize_with_offsets(
+            tf.concat(texts, axis=0)
+        )
+        lengths = tf.split(ids.row_lengths(), [tf.size(each) for each in texts])
+        sizes = [tf.reduce_sum(each) for each in lengths]
+        result: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+        for found, ragged in zip(result, (ids, starts, ends)):
+            values = tf.split(tf.cast(ragged.values, tf.int32), sizes)
+            for column, each, of_rows in zip(columns, values, lengths):
+                rows = tf.RaggedTensor.from_row_lengths(each, of_rows, validate=False)
+                found.append(column.with_values(rows) if _is_ragged(column) else rows)
+        return result
+
+
+def _is_ragged(texts: Any) -> bool:
+    return isinstance(texts, tf.RaggedTensor)
 
 
 def _words_read(words: Words, numbers: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,6 @@
 """Leaving one word out: how the answer changes without it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 

@@ -41,6 +41,9 @@ class Words:
 class WordFinder:
     """Finds the words of tokenized texts: a word ends where a token with the end-of-word mark does.
 
+    `<unk>` has none: a word ends after it where the next token does not follow at once, so that
+    several words of one unknown letter each, such as Chinese ones, may be found as one.
+
     Args:
         tokenizer: which made the tokens.
     """
@@ -48,7 +51,6 @@ class WordFinder:
     def __init__(self, tokenizer: GPT1Tokenizer) -> None:
         tokens = tokenizer.get_vocabulary()
         self._is_final = tf.constant([token.endswith(END_OF_WORD) for token in tokens])
-        # A letter outside the vocabulary, at a word's end or before it.
         self._unknown = tokenizer.token_to_id(UNKNOWN)
 
     def find(

@@ -221,6 +221,7 @@ def test_metadata(exported):
         "requires": None,
         "calibration": None,
         "batching": None,
+        "explanation": None,
         "validation": None,
         "gpt1_keras": gpt1_keras.__version__,
         "tensorflow": tf.__version__,
