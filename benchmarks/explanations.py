@@ -39,9 +39,11 @@ def main():
     texts = [each["sentence"] for each in tfds.as_numpy(sentences.take(options.sentences))]
     model = load_task(options.model)
     curves = {}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.exports or temporary
         for method in METHODS:
-            export(model, f"{folder}/{method}", explanation=Explanation(method, options.steps))
+            if not pathlib.Path(folder, method).exists():
+                export(model, f"{folder}/{method}", explanation=Explanation(method, options.steps))
             servable = Servable(method, 1, pathlib.Path(folder, method, "1"))
             answers = ask(servable, "explain", texts)
             ranked = [np.argsort(-each["word_shares"][: each["num_words"]]) for each in answers]
@@ -113,6 +115,7 @@ def _parser():
     )
     parser.add_argument("--model", required=True, help="preset of a classifier of SST-2")
     parser.add_argument("--data-dir", help="folder of TensorFlow Datasets with SST-2")
+    parser.add_argument("--exports", help="folder of the exports, written where they are missing")
     parser.add_argument("--sentences", type=int, default=300)
     parser.add_argument("--steps", type=int, default=Explanation.steps)
     parser.add_argument("--plot", help="picture to write, .svg or .png")
