@@ -22,7 +22,7 @@ import tensorflow_datasets as tfds
 from benchmarks.common.setting import table
 from gpt1_keras.presets import load_task
 from serving.export import export
-from serving.export.explanations.options import METHODS, Explanation
+from serving.export.explanations.options import INTEGRATED_GRADIENTS, METHODS, Explanation
 from serving.server.models.servable import Servable
 from training.evaluation.plots import BLUE, ORANGE, new_figure, save
 
@@ -37,15 +37,17 @@ def main():
     options = _parser().parse_args()
     sentences = tfds.load("glue/sst2", split="validation", data_dir=options.data_dir)
     texts = [each["sentence"] for each in tfds.as_numpy(sentences.take(options.sentences))]
-    model = load_task(options.model)
-    curves = {}
+    curves, errors = {}, ""
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.exports or temporary
         for method in METHODS:
             if not pathlib.Path(folder, method).exists():
-                export(model, f"{folder}/{method}", explanation=Explanation(method, options.steps))
+                explanation = Explanation(method, options.steps)
+                export(load_task(options.model), f"{folder}/{method}", explanation=explanation)
             servable = Servable(method, 1, pathlib.Path(folder, method, "1"))
             answers = ask(servable, "explain", texts)
+            if method == INTEGRATED_GRADIENTS:
+                errors = describe_errors(answers)
             ranked = [np.argsort(-each["word_shares"][: each["num_words"]]) for each in answers]
             curves[method] = changed(servable, texts, answers, ranked)
         random = np.random.default_rng(0)
@@ -55,7 +57,9 @@ def main():
     header = ["words taken out", *map(str, range(1, _MOST_DELETED + 1))]
     rows = [[name, *(f"{100 * share:.1f} %" for share in each)] for name, each in curves.items()]
     command = shlex.join(["python", "-m", "benchmarks.explanations", *sys.argv[1:]])
-    print(f"Answers that changed, of {len(texts)}. `{command}`\n\n{table(header, rows)}")
+    print(
+        f"Answers that changed, of {len(texts)}. `{command}`\n\n{table(header, rows)}\n\n{errors}"
+    )
     if options.plot:
         plot(curves, options.plot)
 
@@ -68,6 +72,17 @@ def ask(servable, signature, texts):
         outputs = servable.predict(signature, batch)
         answers += [dict(zip(outputs, row)) for row in zip(*outputs.values())]
     return answers
+
+
+def describe_errors(answers):
+    """How far the shares by gradients are from what they should sum to."""
+    errors = np.abs([each["completeness_error"] for each in answers])
+    totals = np.abs([each["word_shares"].sum() for each in answers])
+    median, high = np.percentile(errors, [50, 90])
+    return (
+        f"Completeness error: median {median:.4f}, 90th percentile {high:.4f} nats, where shares "
+        f"sum to {np.median(totals):.2f} in the median."
+    )
 
 
 def changed(servable, texts, answers, orders):

@@ -1,7 +1,7 @@
 """What the signature `explain` returns: the answer, the words, and their shares in it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import tensorflow as tf
 
@@ -31,6 +31,32 @@ class Explainable(Protocol):
     def explained(self, answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor: ...
 
     def pad(self, framed: Any) -> Tensors: ...
+
+
+class _Answered(NamedTuple):
+    """A batch of examples with their answers.
+
+    Attributes:
+        inputs: the model's.
+        segments: each field's token ids.
+        words: all words of the texts.
+        numbers: int32, as the model's ids: the number of each token's word, from 1, or 0.
+        read: int32 `[n]`, the indices of the words that the model reads, example by example.
+        num_words: int32 `[batch]`, how many those are of each example.
+        lengths: int32 `[batch]`, tokens of all sequences of each example.
+        answer: int32 `[batch]`, the index of each one's answer.
+        value: float32 `[batch]`, what is explained.
+    """
+
+    inputs: Tensors
+    segments: Sequence[tf.RaggedTensor]
+    words: Words
+    numbers: tf.Tensor
+    read: tf.Tensor
+    num_words: tf.Tensor
+    lengths: tf.Tensor
+    answer: tf.Tensor
+    value: tf.Tensor
 
 
 class Explainer:
@@ -72,9 +98,13 @@ class Explainer:
         rows = tf.gather(words.examples, read)
         num_words = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, tf.size(answer))
         num_tokens = self._preprocessor.count_tokens(inputs)
-        shares, further = self._shares(
-            inputs, segments, words, numbers, read, num_words, num_tokens, answer, value
-        )
+        # Of all sequences of an example, as of a pair in both orders.
+        lengths = num_tokens * tf.reduce_prod(tf.shape(inputs["token_ids"])[1:-1])
+        batch = _Answered(inputs, segments, words, numbers, read, num_words, lengths, answer, value)
+        if self._explanation.method == INTEGRATED_GRADIENTS:
+            shares, further = self._by_gradients(batch)
+        else:
+            shares, further = self._by_leaving_out(batch), {}
 
         def dense(values: tf.Tensor) -> tf.Tensor:
             return tf.RaggedTensor.from_row_lengths(values, num_words, validate=False).to_tensor()
@@ -95,43 +125,37 @@ class Explainer:
             outputs["word_choices"] = dense(tf.gather(words.choices, read))
         return outputs
 
-    def _shares(
-        self,
-        inputs: Tensors,
-        segments: Sequence[tf.RaggedTensor],
-        words: Words,
-        numbers: tf.Tensor,
-        read: tf.Tensor,
-        num_words: tf.Tensor,
-        num_tokens: tf.Tensor,
-        answer: tf.Tensor,
-        value: tf.Tensor,
-    ) -> tuple[tf.Tensor, Tensors]:
-        """The shares of the words at the indices `read`, and further outputs."""
-        token_ids, rows = inputs["token_ids"], tf.gather(words.examples, read)
-        # Of all sequences of an example, as of a pair in both orders.
-        lengths = num_tokens * tf.reduce_prod(tf.shape(token_ids)[1:-1])
-        if self._explanation.method == INTEGRATED_GRADIENTS:
-            condition = at_most(
-                "tokens of an example that is explained by gradients",
-                lengths,
-                _MAX_SEQUENCES * self._signatures.sequence_length,
-            )
-            inputs = checked(inputs, condition)
-            shares, at_baseline = self._gradients.shares(
-                inputs, numbers, words.count, lengths, answer
-            )
-            shares = tf.gather(shares, read)
-            total = tf.math.unsorted_segment_sum(shares, rows, tf.size(answer))
-            return shares, {"completeness_error": total - (value - at_baseline)}
+    def _by_gradients(self, batch: _Answered) -> tuple[tf.Tensor, Tensors]:
+        """The shares of the words read, and further outputs."""
+        condition = at_most(
+            "tokens of an example that is explained by gradients",
+            batch.lengths,
+            _MAX_SEQUENCES * self._signatures.sequence_length,
+        )
+        shares, at_baseline = self._gradients.shares(
+            checked(batch.inputs, condition),
+            batch.numbers,
+            batch.words.count,
+            batch.lengths,
+            batch.answer,
+        )
+        shares = tf.gather(shares, batch.read)
+        rows = tf.gather(batch.words.examples, batch.read)
+        total = tf.math.unsorted_segment_sum(shares, rows, tf.size(batch.answer))
+        return shares, {"completeness_error": total - (batch.value - at_baseline)}
+
+    def _by_leaving_out(self, batch: _Answered) -> tf.Tensor:
+        """The shares of the words read."""
         condition = at_most(
             "words of an example, to leave them out one at a time",
-            num_words,
+            batch.num_words,
             self._explanation.max_words,
         )
-        read = checked({"read": read}, condition)["read"]
-        without = self._leave_one_out.without_each(segments, words, read, lengths, answer)
-        return tf.gather(value, rows) - without, {}
+        read = checked({"read": batch.read}, condition)["read"]
+        without = self._leave_one_out.without_each(
+            batch.segments, batch.words, read, batch.lengths, batch.answer
+        )
+        return tf.gather(batch.value, tf.gather(batch.words.examples, read)) - without
 
     def _numbers(self, words: Words, token_ids: tf.Tensor) -> tf.Tensor:
         """The number of each token's word, of the shape of the model's ids; 0 where there is none.
