@@ -43,6 +43,7 @@ def main():
         ]
         output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         found = json.loads(output.splitlines()[-1])
+        print(name, found, file=sys.stderr, flush=True)
         columns = ("graph", "file", "serving_default", "explain", "before", "after")
         rows.append([name, *(_cell(found.get(column)) for column in columns)])
     header = ["--explain", "graph, MB", "file, MB", "serving_default, ms", "explain, ms"]
@@ -59,7 +60,7 @@ def _export(options, folder):
     from serving.export.explanations.options import METHODS, Explanation
 
     explanations = {_PLAIN: None, **{name: Explanation(name) for name in METHODS}}
-    if missing := [name for name in explanations if not (folder / name).exists()]:
+    if missing := [name for name in explanations if not (folder / name / "1").exists()]:
         tokenizer = gpt1_keras.GPT1Tokenizer(
             f"{options.tokenizer}/encoder_bpe_40000.json", f"{options.tokenizer}/vocab_40000.bpe"
         )

@@ -41,7 +41,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.exports or temporary
         for method in METHODS:
-            if not pathlib.Path(folder, method).exists():
+            if not pathlib.Path(folder, method, "1").exists():
                 explanation = Explanation(method, options.steps)
                 export(load_task(options.model), f"{folder}/{method}", explanation=explanation)
             servable = Servable(method, 1, pathlib.Path(folder, method, "1"))
