@@ -51,6 +51,7 @@ setup(
         "scipy",
         "tokenizers",
         "tensorboard",
+        "rich",  # which Keras brings too
         "tqdm",
         "matplotlib",
     ],

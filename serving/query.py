@@ -4,11 +4,12 @@
     python -m serving.query --model sst2 --target http://localhost:8501 < reviews.txt
     python -m serving.query --model mnli --input premise="It rains." --input hypothesis="It is wet."
     python -m serving.query --model mnli --file pairs.jsonl --json
+    python -m serving.query --model sst2 --explain "a joy to watch"
 
 Texts are arguments, or the lines of a file or of the standard input; for a model that takes several
 texts, each line is a JSON object with a value for each. For each it prints a line: the label, its
-score and the text, or with --json all outputs. A target that begins with http:// is asked over
-REST, any other over gRPC.
+score and the text, or with --json all outputs; with --explain, which words the answer is due to.
+A target that begins with http:// is asked over REST, any other over gRPC.
 """
 
 import argparse
@@ -16,13 +17,13 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from serving.client.connection import connect
 from serving.client.protocol import QueryError
 from serving.client.questions import Row, answers, rows_of_arguments, rows_of_lines, rows_of_texts
-from serving.layout import DEFAULT_SIGNATURE
+from serving.layout import DEFAULT_SIGNATURE, EXPLAIN
 
 
 # Not on `gpt1_keras.cli`: a question over REST takes 0.1 s, importing that takes 10 s.
@@ -32,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.texts and options.file:
         parser.error("expected either texts or --file")
+    if options.explain and options.signature:
+        parser.error("expected either --explain or --signature")
     try:
         _query(options)
     except BrokenPipeError:  # the reader of the output has left, such as `head`
@@ -86,9 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", required=True, metavar="NAME", help="name of the model")
     parser.add_argument(
         "--signature",
-        default=DEFAULT_SIGNATURE,
         metavar="NAME",
-        help=f"default: {DEFAULT_SIGNATURE}",
+        help=f"default: {DEFAULT_SIGNATURE}, or with --explain {EXPLAIN}",
     )
     parser.add_argument(
         "--input",
@@ -108,6 +110,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--json", action="store_true", help="print all outputs, as a JSON object for each text"
     )
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="colour words by their share in the answer; where that cannot be, list them (for "
+        f"exports with the signature {EXPLAIN})",
+    )
     return parser
 
 
@@ -121,8 +129,9 @@ def _named_text(argument: str) -> tuple[str, str]:
 
 def _query(options: argparse.Namespace) -> None:
     """Asks what the options say, and prints the answers."""
+    signature = options.signature or (EXPLAIN if options.explain else DEFAULT_SIGNATURE)
     with contextlib.ExitStack() as stack:
-        client = stack.enter_context(connect(options.target, options.model, options.signature))
+        client = stack.enter_context(connect(options.target, options.model, signature))
         inputs = client.signature().inputs
         named, shared = rows_of_arguments(options.input, inputs)
         if options.texts:
@@ -133,8 +142,30 @@ def _query(options: argparse.Namespace) -> None:
             rows = rows_of_lines(stack.enter_context(open(options.file, "rb")), inputs)
         else:
             rows = rows_of_lines(sys.stdin.buffer, inputs)
+        if options.explain and not options.json:
+            _show_explained(answers(client, rows, shared))
+            return
         for row, answer in answers(client, rows, shared):
             print(json.dumps(answer, ensure_ascii=False) if options.json else _line(row, answer))
+
+
+def _show_explained(explained: Iterable[tuple[Row, Mapping[str, Any]]]) -> None:
+    """Prints answers with the words that they are due to."""
+    # Imported here, as it takes longer than a question.
+    from rich.console import Console
+
+    from serving.client.explained_text import LEGEND, coloured, has_colours, table
+
+    console = Console(highlight=False, soft_wrap=True)
+    if not has_colours(console):
+        for row, answer in explained:
+            print(_line(row, answer), *table(answer), sep="\n")
+        return
+    console.print(LEGEND)
+    for row, answer in explained:
+        console.print(_line({}, answer), markup=False)
+        for text in coloured(row, answer):
+            console.print(text)
 
 
 def _line(row: Row, answer: Mapping[str, Any]) -> str:

@@ -117,7 +117,14 @@ class GPT1Backbone(CausalBackbone):
         branches: Tensor | None = None,
     ) -> Tensor:
         """As `CausalBackbone.states_at`; the last block is computed for these tokens alone."""
-        x = self.embedding(token_ids, positions=positions)
+        return self.states_of_embeddings(
+            self.embedding(token_ids, positions=positions), indices, branches
+        )
+
+    def states_of_embeddings(
+        self, x: Tensor, indices: Tensor, branches: Tensor | None = None
+    ) -> Tensor:
+        """As `states_at`, of embedded tokens, float `[batch, length, hidden_dim]`."""
         for block in self.blocks[:-1]:
             x = block(x, branches=branches)
         return self.blocks[-1](x, branches=branches, query_indices=ops.maximum(indices, 0))

@@ -14,6 +14,7 @@ from gpt1_keras.labelled_files import read_rows
 from gpt1_keras.presets import PRESET_HELP, load_task
 from serving.export.batching import GROUP, Batching
 from serving.export.embedding import POOLINGS, Embedding
+from serving.export.explanations.options import METHODS, Explanation
 from serving.export.exporter import export
 
 
@@ -48,6 +49,17 @@ class _ExportOptions:
         choices=POOLINGS,
     )
     embed_normalize: bool = option("with --embed: vectors of length 1", False)
+    explain: str | None = option(
+        "add the signature `explain`, which says how much each word has to do with the answer",
+        None,
+        choices=METHODS,
+    )
+    explain_steps: int = option(
+        "of integrated-gradients: points at which gradients are computed", Explanation.steps
+    )
+    explain_max_words: int = option(
+        "of leave-one-out: the most words of an example", Explanation.max_words
+    )
     batching: bool = option("answer texts of several requests together", False, group=GROUP)
 
     def __post_init__(self) -> None:
@@ -63,6 +75,9 @@ def main(options: _ExportOptions, batching: Batching) -> None:
         load_task(options.model),
         options.output,
         batching=batching if options.batching else None,
+        explanation=Explanation(options.explain, options.explain_steps, options.explain_max_words)
+        if options.explain
+        else None,
         dtype=options.dtype,
         int8=options.int8,
         int8_storage=options.int8_storage,

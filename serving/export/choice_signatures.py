@@ -8,8 +8,9 @@ import tensorflow as tf
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.input_transformations import segment_limit
 from serving.export.batching import Batching
-from serving.export.confidence import confidence_of
+from serving.export.confidence import calibrated_logits, confidence_of
 from serving.export.decoder.base import ServedBlock
+from serving.export.explanations.log_odds import log_odds
 from serving.export.signatures import Condition, at_most, checked, in_range, same_shapes, words
 from serving.export.task_signatures import TaskSignatures, Tensors
 from serving.layout import CLASSIFY
@@ -84,6 +85,16 @@ class ChoiceSignatures(TaskSignatures):
         choice = tf.argmax(confidence["scores"], axis=-1, output_type=tf.int32)
         return {"choice": choice, **confidence}
 
+    def explained(self, answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor:
+        """The log-odds of a choice."""
+        return log_odds(calibrated_logits(self._model, answers), answer)
+
+    def _explain(self, **texts: Any) -> Tensors:
+        texts = self._with_present_choices(texts)
+        outputs = super()._explain(**texts)
+        choices = texts[self._field].to_tensor("")
+        return {**outputs, "label": tf.gather(choices, outputs["choice"], batch_dims=1)}
+
     def _predict(self, **texts: Any) -> Tensors:
         texts = self._with_present_choices(texts)
         choices = texts[self._field].to_tensor("")
@@ -98,8 +109,8 @@ class ChoiceSignatures(TaskSignatures):
         scores = self._predict(**texts)["scores"]
         return {"classes": texts[self._field].to_tensor(""), "scores": scores}
 
-    def _pad(self, framed: Any) -> Tensors:
-        inputs = super()._pad(framed)
+    def pad(self, framed: Any) -> Tensors:
+        inputs = super().pad(framed)
         indices = inputs["extract_indices"]
         # Of no example, they have no column, which the model does not take.
         missing = tf.maximum(1 - tf.shape(indices)[1], 0)

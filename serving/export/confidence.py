@@ -21,3 +21,13 @@ def confidence_of(model: RawTextTask, answers: tf.Tensor) -> dict[str, tf.Tensor
     if calibration is None or calibration.sure_threshold is None:
         return {"scores": scores}
     return {"scores": scores, "is_sure": calibration.is_sure(scores)}
+
+
+def calibrated_logits(model: RawTextTask, answers: tf.Tensor) -> tf.Tensor:
+    """Returns what the scores are the softmax of, float as the answers.
+
+    Args:
+        model: as for `confidence_of`, with logits, or the probabilities of a softmax.
+        answers: what its `predict_outputs` returns.
+    """
+    return model.task_head.logits(answers) / model.calibration.temperature

@@ -16,6 +16,7 @@ from serving.export.calibrate import calibrated_blocks, check_int8
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.int8_support import REQUIREMENT
 from serving.export.embedding import Embedding, embed_function
+from serving.export.explanations.options import Explanation
 from serving.export.metadata import metadata_of
 from serving.export.readme import readme
 from serving.export.signatures import Signatures
@@ -37,6 +38,7 @@ def export(
     model_name: str | None = None,
     *,
     batching: Batching | None = None,
+    explanation: Explanation | None = None,
     dtype: str | None = None,
     int8: bool = False,
     int8_storage: bool = False,
@@ -56,6 +58,8 @@ def export(
         model_name: the name that warm-up requests call it by; the base directory's by default. TF
             Serving does not compare it with its own.
         batching: how to answer many requests together; only for fine-tuned tasks.
+        explanation: how the signature `explain` finds the words' shares in an answer; None for an
+            export without it. Only for fine-tuned tasks.
         dtype: such as `"bfloat16"`, to compute and to store weights in; the model's own by default.
         int8: whether the backbone's matrices are multiplied in 8 bits; embeddings are stored so.
             All else is computed in `dtype`. Such an export needs the runtime and the processor that
@@ -85,6 +89,8 @@ def export(
         check_int8(model)
     size = {"batch_size": batching.max_batch_size} if batching else {}
     before = signatures_of(model, batching)  # what cannot be exported is refused here
+    if explanation:
+        before.explain_by(explanation)  # what cannot be explained, too
     comparison = Validation(model, validation, **size) if validation else None
     changed = _copy(model, dtype) if dtype or int8 or int8_storage else model
     blocks, calibrated = None, None
@@ -93,6 +99,8 @@ def export(
     elif int8:
         blocks, calibrated = calibrated_blocks(changed, validation, "the validation's examples")
     signatures = signatures_of(changed, batching, int8 or int8_storage, blocks)
+    if explanation:
+        signatures.explain_by(explanation)
     output = pathlib.Path(output).absolute()
     name = model_name or output.name
     version = 1 + max(_versions(output), default=0)
@@ -112,6 +120,7 @@ def export(
             "calibration": calibrated,
             "batching": dataclasses.asdict(batching) if batching else None,
             "embedding": dataclasses.asdict(embedding) if embedding else None,
+            "explanation": dataclasses.asdict(explanation) if explanation else None,
             "validation": None,
         }
         if comparison:

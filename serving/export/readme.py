@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from serving.export.explanations.options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT
 from serving.export.signatures import ConcreteFunction, input_specs
 from serving.layout import DEFAULT_SIGNATURE
 
@@ -34,6 +35,11 @@ curl -d '{{"instances": [{instance}]}}' localhost:8501/v1/models/{name}:predict
 
 {changes}
 """
+
+_METHODS = {
+    INTEGRATED_GRADIENTS: "by integrated gradients, {steps} steps from embeddings of zeros",
+    LEAVE_ONE_OUT: "by leaving one word out at a time, of at most {max_words}",
+}
 
 
 def readme(
@@ -113,6 +119,9 @@ def _changes(metadata: Mapping[str, Any]) -> Iterator[str]:
             f"one waits {sizes['timeout_ms']:g} ms for others. {sizes['max_queue']} batches may "
             "wait; further requests fail with UNAVAILABLE. Answers are the same."
         )
+    explanation = metadata["explanation"]
+    if explanation:
+        yield f"Answers can be explained: {_METHODS[explanation['method']].format(**explanation)}."
     validation = metadata["validation"]
     if validation:
         yield (
@@ -121,5 +130,5 @@ def _changes(metadata: Mapping[str, Any]) -> Iterator[str]:
         )
     elif (metadata["dtype"], metadata["weights"]) != ("float32", "float32"):
         yield "What that costs was not measured."
-    elif not metadata["batching"]:
+    elif not (metadata["batching"] or explanation):
         yield "Nothing."

@@ -9,6 +9,7 @@ from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.int8_support import ExactProducts
+from serving.export.explanations.options import Explanation
 from serving.export.quantization import saved_variables
 from serving.layout import DEFAULT_SIGNATURE
 
@@ -49,6 +50,17 @@ class Signatures(tf.Module):
     def functions(self) -> dict[str, ConcreteFunction]:
         """Returns the signatures by name; `compiled` makes them."""
         raise NotImplementedError
+
+    def explain_by(self, explanation: Explanation) -> None:
+        """Adds the signature `explain`.
+
+        Raises:
+            ValueError: such a model's answers cannot be explained, or not by this method.
+        """
+        raise ValueError(
+            f"A {type(self._model).__name__}'s answers cannot be explained. Expected a fine-tuned "
+            "task: classes, scores or multiple choice."
+        )
 
     def default_function(self) -> ConcreteFunction:
         """Returns `serving_default` alone, to be run here; its requests are not merged."""

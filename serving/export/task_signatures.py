@@ -3,13 +3,18 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import keras
 import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.class_heads import is_softmax
 from serving.export.batching import Batching, by_bucket, merged
-from serving.export.confidence import confidence_of
+from serving.export.confidence import calibrated_logits, confidence_of
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.packed_decoder import packed_outputs
+from serving.export.explanations.explainer import Explainer
+from serving.export.explanations.log_odds import log_odds
+from serving.export.explanations.options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT, Explanation
 from serving.export.offsets import framed_offsets, has_offsets, tokenize_each_with_offsets
 from serving.export.signatures import (
     ConcreteFunction,
@@ -22,7 +27,15 @@ from serving.export.signatures import (
     same_shapes,
     words,
 )
-from serving.layout import CLASSIFY, DEFAULT_SIGNATURE, EXAMPLES_INPUT, REGRESS, TOKENIZE, TOKENS
+from serving.layout import (
+    CLASSIFY,
+    DEFAULT_SIGNATURE,
+    EXAMPLES_INPUT,
+    EXPLAIN,
+    REGRESS,
+    TOKENIZE,
+    TOKENS,
+)
 
 Tensors: TypeAlias = dict[str, Any]  # dense or ragged tensors by name
 
@@ -37,6 +50,8 @@ class TaskSignatures(Signatures):
       of `token_ids`: the range of bytes of its text that each token came from, -1 for special
       tokens and padding. (Not of a preprocessor with its own `transform` and without `frame`.)
     - `tokens`: the model's inputs in place of text.
+    - `explain`, after `explain_by`: the texts and outputs of `serving_default`, and the words'
+      shares in the answer; see `serving.export.explanations`.
 
     All outputs have `num_tokens`, int32 `[batch]`, and those of texts `truncated`, bool `[batch]`.
     A subclass says which other outputs there are, in `outputs`, and whether `tf.Example`s are
@@ -69,7 +84,7 @@ class TaskSignatures(Signatures):
                 "`int8_storage`."
             )
         self._set_untracked(
-            _predict_outputs=packed or model.predict_outputs,
+            predict_outputs=packed or model.predict_outputs,
             # Traced once, whichever signatures use them.
             _tokenize=tf.function(self._tokenize, autograph=False),
             _predict_tokens=tf.function(self._predict_tokens, autograph=False),
@@ -78,10 +93,23 @@ class TaskSignatures(Signatures):
         self._answer: Callable[..., Tensors] = self._predict_texts
         self._preprocessor = model.preprocessor
         self._batching = batching
+        self._explainer: Any = None
 
     def outputs(self, answers: tf.Tensor) -> Tensors:
         """Returns named outputs `[batch, ...]` from what the model's `predict_outputs` returns."""
         raise NotImplementedError
+
+    def explained(self, answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor:
+        """Returns the number that words have shares in, for `explain`.
+
+        Args:
+            answers: float `[batch, n]`, what the model's `predict_outputs` returns.
+            answer: int32 `[batch]`, the index of the greatest where no word was left out or faded.
+
+        Returns:
+            float32 `[batch]`.
+        """
+        raise ValueError(f"{type(self).__name__} does not say what of its answers is `explained`.")
 
     def example_functions(self) -> dict[str, Callable[[tf.Tensor], Tensors]]:
         """Returns, by name, the functions of serialized tf.Examples, string `[batch]`."""
@@ -126,9 +154,25 @@ class TaskSignatures(Signatures):
         return {
             DEFAULT_SIGNATURE: compiled(self._predict, texts),
             **{name: compiled(each, examples) for name, each in self.example_functions().items()},
+            **({EXPLAIN: compiled(self._explain, texts)} if self._explainer else {}),
             TOKENIZE: compiled(self._tokenize_with_offsets, texts),
             TOKENS: compiled(self._predict_checked_tokens, tokens),
         }
+
+    def explain_by(self, explanation: Explanation) -> None:
+        if explanation.method == INTEGRATED_GRADIENTS and (self._pads or self._blocks):
+            raise ValueError(
+                f"A {type(self._model).__name__} with a {type(self._model.backbone).__name__} "
+                f"{'in 8 bits ' if self._blocks else ''}has no gradients in an export: expected a "
+                "GPT1Backbone computed in one float dtype, and a task whose `predict_outputs` "
+                f"takes `states_at`. To explain its answers, use {LEAVE_ONE_OUT!r}."
+            )
+        if not has_offsets(self._preprocessor):
+            raise ValueError(
+                f"{type(self._preprocessor).__name__} has a `transform` of its own, which does not "
+                "say where its tokens stand in the texts: expected `frame` in its place."
+            )
+        self._set_untracked(_explainer=Explainer(self, self._model, explanation))
 
     def default_function(self) -> ConcreteFunction:
         texts = {field: self.text_spec(field) for field in self._preprocessor.fields}
@@ -141,6 +185,9 @@ class TaskSignatures(Signatures):
 
     def _predict(self, **texts: Any) -> Tensors:
         return self._answer(**texts)
+
+    def _explain(self, **texts: Any) -> Tensors:
+        return self._explainer.explain(**texts)
 
     def _predict_texts(self, **texts: Any) -> Tensors:
         inputs = self._tokenize(**texts)
@@ -183,7 +230,7 @@ class TaskSignatures(Signatures):
     def _tokenize(self, **texts: Any) -> Tensors:
         tensors = self._preprocessor.as_tensors(texts)
         framed, truncated = self._preprocessor.transform(list(tensors.values()))
-        return {**self._pad(framed), "truncated": truncated}
+        return {**self.pad(framed), "truncated": truncated}
 
     def _tokenize_with_offsets(self, **texts: Any) -> Tensors:
         if not has_offsets(self._preprocessor):
@@ -193,19 +240,19 @@ class TaskSignatures(Signatures):
             self._preprocessor.tokenizer, list(tensors.values())
         )
         framed, truncated = self._preprocessor.frame(segments)
-        inputs = self._pad(framed)
+        inputs = self.pad(framed)
         ranges = framed_offsets(self._preprocessor, inputs, segments, *offsets)
         return {**inputs, **ranges, "truncated": truncated}
 
-    def _pad(self, framed: Any) -> Tensors:
-        """The model's inputs."""
+    def pad(self, framed: Any) -> Tensors:
+        """Returns the model's inputs from what the preprocessor framed."""
         return self._preprocessor.pad(framed)
 
     def _predict_checked_tokens(self, **inputs: tf.Tensor) -> Tensors:
         return self._predict_tokens(**checked(inputs, *self.token_conditions(inputs)))
 
     def _predict_tokens(self, **inputs: tf.Tensor) -> Tensors:
-        outputs = self.outputs(self._predict_outputs(inputs))
+        outputs = self.outputs(self.predict_outputs(inputs))
         return {**outputs, "num_tokens": self._preprocessor.count_tokens(inputs)}
 
     def _parse(self, examples: tf.Tensor) -> Mapping[str, Any]:
@@ -240,6 +287,13 @@ class ClassSignatures(TaskSignatures):
         best = tf.argmax(confidence["scores"], axis=-1)
         return {"label": tf.gather(self._class_names, best), **confidence}
 
+    def explained(self, answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor:
+        """Log-odds of a class; with another activation than softmax, what it returns for it."""
+        activation = self._model.activation
+        if activation is keras.activations.linear or is_softmax(activation):
+            return log_odds(calibrated_logits(self._model, answers), answer)
+        return tf.gather(answers, answer, batch_dims=1)
+
     def example_functions(self) -> dict[str, Callable[[tf.Tensor], Tensors]]:
         return {CLASSIFY: self._classify}
 
@@ -253,6 +307,10 @@ class ScoreSignatures(TaskSignatures):
 
     def outputs(self, answers: tf.Tensor) -> Tensors:
         return {"score": self._model.score_of(answers)}
+
+    def explained(self, answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor:
+        """The score."""
+        return self._model.score_of(answers)
 
     def example_functions(self) -> dict[str, Callable[[tf.Tensor], Tensors]]:
         return {REGRESS: self._regress}

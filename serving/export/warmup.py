@@ -13,7 +13,7 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from serving.export.signatures import ConcreteFunction, Signatures, input_specs, words
-from serving.layout import CLASSIFY, EMBED, EXAMPLES_INPUT, REGRESS, TOKENIZE
+from serving.layout import CLASSIFY, EMBED, EXAMPLES_INPUT, EXPLAIN, REGRESS, TOKENIZE
 
 
 def warmup_requests(
@@ -21,15 +21,20 @@ def warmup_requests(
 ) -> list[PredictionLog]:
     """Returns a request for each signature and bucket, so that no client pays for a new shape.
 
+    There is one for `explain`, of the smallest bucket.
+
     Args:
         signatures: of the export.
         functions: what its `functions` returns.
         model_name: the name in the requests' model_spec.
     """
     requests = []
-    for length in signatures.bucket_lengths():
+    for number, length in enumerate(signatures.bucket_lengths()):
         texts = signatures.sample(length)
         for name, function in functions.items():
+            # An explanation takes many runs, of any shape. One optimizes its graph.
+            if name == EXPLAIN and number > 0:
+                continue
             names = list(input_specs(function))
             spec = ModelSpec(name=model_name, signature_name=name)
             if names == [EXAMPLES_INPUT]:

@@ -34,6 +34,21 @@ class TinyClassifier(tf.Module):
             "truncated": num_tokens > 512,
         }
 
+    @tf.function(input_signature=[TEXT])
+    def explain(self, text):
+        """Each byte is a word, and each has 0.75 less of a share than the one before it."""
+        words = tf.strings.bytes_split(text)
+        starts = tf.ragged.range(tf.cast(words.row_lengths(), tf.int32))
+        return {
+            **self.default(text),
+            "words": words.to_tensor(),
+            "word_fields": words.with_values(tf.fill(tf.shape(words.values), "text")).to_tensor(),
+            "word_starts": starts.to_tensor(),
+            "word_ends": (starts + 1).to_tensor(),
+            "word_shares": (1.0 - 0.75 * tf.cast(starts, tf.float32)).to_tensor(),
+            "num_words": tf.strings.length(text),
+        }
+
     @tf.function(input_signature=[EXAMPLES])
     def classify(self, inputs):
         features = tf.io.parse_example(inputs, {"text": tf.io.FixedLenFeature([], tf.string)})
@@ -105,6 +120,7 @@ def model_base_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "regress": model.regress,
         "misregress": model.misregress,
         "tokens": model.tokens,
+        "explain": model.explain,
         "echo": model.echo,
         "slow": model.slow,
     }

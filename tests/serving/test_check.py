@@ -46,6 +46,7 @@ def test_a_good_export(run, model_base_path, tmp_path):
         f"TensorFlow {tf.__version__}",
         "  classify, requests made up: 1",
         "  echo, requests made up: 1",
+        "  explain, requests made up: 1",
         "  misclassify, requests made up: 1",
         "  misregress, requests made up: 1",
         "  regress, requests made up: 1",

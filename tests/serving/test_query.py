@@ -87,6 +87,39 @@ def test_prints_all_outputs_as_json(ask):
     ]
 
 
+EXPLAINED = "negative  0.7000  abc\n +1.0000  a\n +0.2500  b\n -0.5000  c\n"
+
+
+def test_explains_in_a_table(ask):
+    assert ask("tiny", "--explain", "abc") == (0, EXPLAINED, "")
+    status, out, _ = ask("tiny", "--explain", "--json", "ab", "abc")
+    assert (status, [json.loads(line)["num_words"] for line in out.splitlines()]) == (0, [2, 3])
+
+
+def test_explains_in_colour_on_a_terminal(ask, monkeypatch):
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLORTERM": "truecolor"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    status, out, _ = ask("tiny", "--explain", "abc")
+    legend, answer, text = out.splitlines()
+    assert (status, answer) == (0, "negative  0.7000")
+    assert legend.startswith("Blue speaks for the answer, orange against it")
+    deep, pale, against = "86;180;233", "213;236;250", "242;207;128"
+    assert text == "".join(
+        f"\x1b[30;48;2;{colour}m{word}\x1b[0m" for colour, word in zip((deep, pale, against), "abc")
+    )
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert ask("tiny", "--explain", "abc") == (0, EXPLAINED, "")
+
+
+def test_explains_only_what_has_explanations(ask, capsys):
+    status, _, err = ask("odd", "--explain", "abc")
+    assert status == 1 and "has no signature explain" in err
+    with pytest.raises(SystemExit):
+        query.main(["--model=tiny", "--explain", "--signature=tokens", "a"])
+    assert "either --explain or --signature" in capsys.readouterr().err
+
+
 def test_texts_from_a_file(ask, tmp_path):
     file = tmp_path / "texts.txt"
     file.write_bytes(b"ab\r\nabcdefg")

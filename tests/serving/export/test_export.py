@@ -232,6 +232,7 @@ def test_metadata(exported):
         "calibration": None,
         "batching": None,
         "embedding": None,
+        "explanation": None,
         "validation": None,
         "gpt1_keras": gpt1_keras.__version__,
         "tensorflow": tf.__version__,

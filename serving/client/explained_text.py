@@ -1,0 +1,91 @@
+"""The answers of the signature `explain`, for people: words coloured by their shares."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+
+LEGEND = "Blue speaks for the answer, orange against it; the deeper, the more."
+
+# Black letters can be read on both, and both look different to people who do not see red or green.
+_FOR, _AGAINST = (86, 180, 233), (230, 159, 0)
+_LEAST = 0.05  # of the largest share: below it, a word has no colour
+_LEFT_OUT = -1  # the choice of a word that is in none
+
+
+class Word(NamedTuple):
+    """A word of an explained text: the field and choice that it stands in, its bytes, its share."""
+
+    field: str
+    choice: int
+    start: int
+    end: int
+    text: str
+    share: float
+
+
+def words_of(answer: Mapping[str, Any]) -> list[Word]:
+    """Returns the words of an example, from the outputs of `explain` by name."""
+    count = answer["num_words"]
+    choices = answer.get("word_choices", [_LEFT_OUT] * count)
+    names = ("word_starts", "word_ends", "words", "word_shares")
+    columns = [answer["word_fields"], choices, *(answer[name] for name in names)]
+    return [Word(*values) for values in zip(*(column[:count] for column in columns))]
+
+
+def has_colours(console: Console) -> bool:
+    """Tells whether to colour words: on a terminal, unless NO_COLOR says otherwise."""
+    return console.is_terminal and console.color_system is not None and not console.no_color
+
+
+def table(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a line for each word: its share, its field if there are several, and the word."""
+    words = words_of(answer)
+    fields = {word.field: len(word.field) for word in words}
+    for word in words:
+        cells = [f"{word.share:+8.4f}"]
+        if len(fields) > 1:
+            cells.append(word.field.ljust(max(fields.values())))
+        yield "  ".join([*cells, word.text])
+
+
+def coloured(row: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[Text]:
+    """Yields each text of an example, its words coloured by their shares.
+
+    Args:
+        row: the texts by field; choices are a list.
+        answer: the outputs of `explain` by name.
+    """
+    words = words_of(answer)
+    largest = max((abs(word.share) for word in words), default=0.0)
+    for field in row:
+        is_list = isinstance(row[field], list)
+        texts = [text for text in row[field] if text] if is_list else [row[field]]
+        for number, text in enumerate(texts):
+            line = Text(f"{field}: " if len(row) > 1 else "")
+            choice = number if is_list else _LEFT_OUT
+            here = [word for word in words if (word.field, word.choice) == (field, choice)]
+            yield line.append_text(
+                _coloured(text, sorted(here, key=lambda word: word.start), largest)
+            )
+
+
+def _coloured(text: str | bytes, words: list[Word], largest: float) -> Text:
+    """A text with its words, ascending, in colour."""
+    content = text.encode(errors="surrogateescape") if isinstance(text, str) else text
+    result, position = Text(), 0
+    for word in words:
+        result.append(content[position : word.start].decode(errors="replace"))
+        strength = word.share / largest if largest else 0.0
+        style = _style(strength) if abs(strength) >= _LEAST else ""
+        result.append(content[word.start : word.end].decode(errors="replace"), style)
+        position = word.end
+    return result.append(content[position:].decode(errors="replace"))
+
+
+def _style(strength: float) -> str:
+    """Black letters on a colour that begins with white at 0 and is deepest at 1 and -1."""
+    deepest = _FOR if strength > 0 else _AGAINST
+    red, green, blue = (round(255 + abs(strength) * (each - 255)) for each in deepest)
+    return f"black on rgb({red},{green},{blue})"

@@ -1,0 +1,1 @@
+"""The signature `explain`: which words an answer is due to."""

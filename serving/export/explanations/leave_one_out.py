@@ -1,0 +1,80 @@
+"""Leaving one word out: how the answer changes without it."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import tensorflow as tf
+
+from serving.export.explanations.chunks import State, run_in_chunks
+from serving.export.explanations.words import Words
+
+_MAX_TOKENS = 2048  # no gradients are kept, so that these take less memory than the weights
+
+
+class LeaveOneOut:
+    """Each word's share in an answer: what is explained, less the same without the word.
+
+    All other words keep their tokens; where a text had been truncated, some that were cut move up.
+
+    Args:
+        frame: from segments, ragged token ids by field, to the model's inputs.
+        explained: from the model's inputs, and int32 `[batch]`, the index of each one's answer, to
+            the number that words have shares in, float `[batch]`.
+    """
+
+    def __init__(
+        self,
+        frame: Callable[[Sequence[tf.RaggedTensor]], Mapping[str, tf.Tensor]],
+        explained: Callable[[Mapping[str, tf.Tensor], tf.Tensor], tf.Tensor],
+    ) -> None:
+        self._frame, self._explained = frame, explained
+
+    def without_each(
+        self,
+        segments: Sequence[tf.RaggedTensor],
+        words: Words,
+        left_out: tf.Tensor,
+        lengths: tf.Tensor,
+        answer: tf.Tensor,
+    ) -> tf.Tensor:
+        """Returns what is explained, without each of some words.
+
+        Args:
+            segments: each field's token ids, int32 `[batch, None]`, or `[batch, None, None]`.
+            words: of the segments.
+            left_out: int32 `[n]`, the indices of the words to leave out.
+            lengths: int32 `[batch]`, how many tokens the model reads of each example.
+            answer: int32 `[batch]`, as `explained` takes it.
+
+        Returns:
+            float32 `[n]`.
+        """
+        of_words = tf.gather(lengths, tf.gather(words.examples, left_out))
+        order = tf.argsort(of_words, direction="DESCENDING", stable=True)
+        sorted_words = tf.gather(left_out, order)
+
+        def compute(runs: tf.Tensor, state: State) -> State:
+            word = tf.gather(sorted_words, runs)
+            example = tf.gather(words.examples, word)
+            kept = [
+                _without(tf.gather(segment, example), tf.gather(numbers, example), 1 + word)
+                for segment, numbers in zip(segments, words.numbers)
+            ]
+            values = self._explained(self._frame(kept), tf.gather(answer, example))
+            where = tf.gather(order, runs)[:, tf.newaxis]
+            return [tf.tensor_scatter_nd_update(state[0], where, values)]
+
+        [values] = run_in_chunks(
+            compute, [tf.zeros(tf.shape(left_out))], tf.gather(of_words, order), _MAX_TOKENS
+        )
+        return values
+
+
+def _without(
+    segment: tf.RaggedTensor, numbers: tf.RaggedTensor, left_out: tf.Tensor
+) -> tf.RaggedTensor:
+    """The tokens of each row but those of one word, by its number, int32 `[rows]`."""
+    row, values = segment.value_rowids(), segment.values
+    while isinstance(values, tf.RaggedTensor):
+        row, values = tf.gather(row, values.value_rowids()), values.values
+    is_kept = numbers.flat_values != tf.gather(left_out, row)
+    return tf.ragged.boolean_mask(segment, segment.with_flat_values(is_kept))

@@ -1,0 +1,25 @@
+"""The number that words have shares in, where the answer is a class or a choice."""
+
+import tensorflow as tf
+
+from gpt1_keras.tasks.heads import ABSENT_CHOICE_LOGIT
+
+
+def log_odds(logits: tf.Tensor, answer: tf.Tensor) -> tf.Tensor:
+    """Returns log(p / (1 - p)) of the answers' probabilities p under the softmax of logits.
+
+    Unlike one logit, it does not change with what speaks for all answers alike, nor, unlike a
+    probability, does it hardly change where p is near 0 or 1.
+
+    Args:
+        logits: float `[batch, n]`, or logarithms of probabilities.
+        answer: int32 `[batch]`, an index for each.
+
+    Returns:
+        float32 `[batch]`, in nats; the logit itself where there is no other.
+    """
+    logits = tf.cast(logits, tf.float32)
+    is_answer = tf.one_hot(answer, tf.shape(logits)[1], True, False)
+    others = tf.reduce_logsumexp(tf.where(is_answer, ABSENT_CHOICE_LOGIT, logits), axis=-1)
+    has_others = others > ABSENT_CHOICE_LOGIT / 2.0
+    return tf.gather(logits, answer, batch_dims=1) - tf.where(has_others, others, 0.0)

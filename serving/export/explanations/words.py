@@ -1,0 +1,111 @@
+"""The words of a batch's texts: where they stand, and which of the model's tokens they are."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """All words of all texts, field after field; the first has the number 1.
+
+    Attributes:
+        numbers: for each field's segment a ragged tensor of its shape, int32, the number of the
+            word that each token is of.
+        examples: int32 `[words]`, which example each word is of.
+        fields: int32 `[words]`, the index of its field.
+        choices: int32 `[words]`, the index of the choice that it stands in; -1 in other fields.
+        texts: string `[words]`, as they stand in the original text.
+        starts, ends: int32 `[words]`, their byte offsets there.
+    """
+
+    numbers: list[tf.RaggedTensor]
+    examples: tf.Tensor
+    fields: tf.Tensor
+    choices: tf.Tensor
+    texts: tf.Tensor
+    starts: tf.Tensor
+    ends: tf.Tensor
+
+    @property
+    def count(self) -> tf.Tensor:
+        """int32 scalar."""
+        return tf.size(self.examples)
+
+
+class WordFinder:
+    """Finds the words of tokenized texts: a word ends where a token with the end-of-word mark does.
+
+    `<unk>` has none: a word ends after it where the next token does not follow at once, so that
+    several words of one unknown letter each, such as Chinese ones, may be found as one.
+
+    Args:
+        tokenizer: which made the tokens.
+    """
+
+    def __init__(self, tokenizer: GPT1Tokenizer) -> None:
+        tokens = tokenizer.get_vocabulary()
+        self._is_final = tf.constant([token.endswith(END_OF_WORD) for token in tokens])
+        self._unknown = tokenizer.token_to_id(UNKNOWN)
+
+    def find(
+        self,
+        texts: Sequence[Any],
+        segments: Sequence[tf.RaggedTensor],
+        starts: Sequence[tf.RaggedTensor],
+        ends: Sequence[tf.RaggedTensor],
+    ) -> Words:
+        """Finds the words of a batch.
+
+        Args:
+            texts: a tensor for each field, string `[batch]`, or ragged `[batch, None]` of choices.
+            segments: their tokens' ids, int32 `[batch, None]`, or `[batch, None, None]`.
+            starts, ends: the tokens' byte offsets in their texts, as `segments`.
+        """
+        found, numbers, count = [], [], tf.constant(0)
+        for field, each in enumerate(zip(texts, segments, starts, ends)):
+            columns, of_tokens = self._of_field(*each)
+            columns["fields"] = tf.fill(tf.shape(columns["examples"]), field)
+            numbers.append(each[1].with_flat_values(count + of_tokens))
+            count += tf.size(columns["examples"])
+            found.append(columns)
+        joined = {name: tf.concat([each[name] for each in found], axis=0) for name in found[0]}
+        return Words(numbers, **joined)
+
+    def _of_field(
+        self, texts: Any, segment: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """The words of a field, as `Words` has them, and each token's word from 1."""
+        if isinstance(texts, tf.RaggedTensor):
+            example = tf.cast(texts.value_rowids(), tf.int32)
+            choice = tf.range(tf.size(texts.values)) - tf.cast(
+                tf.gather(texts.row_starts(), example), tf.int32
+            )
+            texts, segment = texts.values, segment.values
+        else:
+            example = tf.range(tf.size(texts))
+            choice = tf.fill(tf.shape(example), -1)
+        row = tf.cast(segment.value_rowids(), tf.int32)
+        start, end = starts.flat_values, ends.flat_values
+        # Of two tokens, whether the second begins a word.
+        is_new = row[1:] != row[:-1]
+        is_new |= tf.gather(self._is_final, segment.values[:-1])
+        is_new |= (segment.values[:-1] == self._unknown) & (start[1:] > end[:-1])
+        is_first = tf.concat([[True], is_new], axis=0)[: tf.size(row)]
+        number = tf.cumsum(tf.cast(is_first, tf.int32))
+        first = tf.where(is_first)[:, 0]
+        row, start = tf.gather(row, first), tf.gather(start, first)
+        end = tf.math.unsorted_segment_max(end, number - 1, tf.size(row))
+        columns: Mapping[str, tf.Tensor] = {
+            "examples": tf.gather(example, row),
+            "choices": tf.gather(choice, row),
+            "texts": tf.strings.substr(tf.gather(texts, row), start, end - start),
+            "starts": start,
+            "ends": end,
+        }
+        return dict(columns), number
