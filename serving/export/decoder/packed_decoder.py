@@ -62,8 +62,7 @@ class PackedDecoder:
         asked = tf.gather(asked, packing.order)
         sequences = tf.range(tf.shape(asked)[0])[:, tf.newaxis]
         asked_rows = packing.row_of(tf.broadcast_to(sequences, tf.shape(asked)), asked)
-        index = tf.gather(packing.order, packing.sequences) * tf.shape(token_ids)[1]
-        index += packing.columns
+        index = self._index(packing, token_ids)
 
         def pack(values: tf.Tensor) -> tf.Tensor:
             return tf.gather(tf.reshape(values, [-1]), index)
@@ -84,6 +83,11 @@ class PackedDecoder:
         shape = tf.concat([tf.shape(asked), [x.shape[1]]], axis=0)
         states = tf.reshape(x[: tf.size(asked)], shape)
         return tf.gather(states, tf.math.invert_permutation(packing.order))
+
+    def _index(self, packing: Packing, token_ids: tf.Tensor) -> tf.Tensor:
+        """Where the rows' tokens are in the flat `token_ids`, int32 `[rows]`."""
+        of_rows = tf.gather(packing.order, packing.sequences)
+        return of_rows * tf.shape(token_ids)[1] + packing.columns
 
     def _embed(self, token_ids: tf.Tensor, positions: tf.Tensor, padding: tf.Tensor) -> tf.Tensor:
         """int32 `[rows]` to float `[rows + padding, hidden_dim]`."""
