@@ -40,7 +40,11 @@ class _ExportOptions:
         None,
         metavar="FILE",
     )
-    batching: bool = option("answer texts of several requests together", False, group=GROUP)
+    batching: bool = option(
+        "answer requests of many clients together, whatever their lengths and options",
+        False,
+        group=GROUP,
+    )
 
 
 @program("serving.export")

@@ -52,7 +52,7 @@ def export(
         output: the model's base directory, which holds its versions.
         model_name: the name that warm-up requests call it by; the base directory's by default. TF
             Serving does not compare it with its own.
-        batching: how to answer many requests together; only for fine-tuned tasks.
+        batching: how to answer many requests together; by default each is answered alone.
         dtype: such as `"bfloat16"`, to compute and to store weights in; the model's own by default.
         int8: whether the backbone's matrices are multiplied in 8 bits; embeddings are stored so.
             All else is computed in `dtype`. Such an export needs the runtime and the processor that

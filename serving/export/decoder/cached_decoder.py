@@ -1,6 +1,5 @@
 """The decoder of a language model's export: all tokens of texts, or one more of each text."""
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
 import tensorflow as tf
