@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from grpc import StatusCode
+from tensorflow.core.protobuf.config_pb2 import RunOptions
 
 from serving.export.batching import Batching
 from serving.export.exporter import signatures_of
+from serving.runtime.c_api import StatusError
 from serving.server.models.loading import Loader
 from serving.server.models.servable import Servable, ServingError
 from serving.server.options import Options
+from serving.server.requests.budget import UNLIMITED, Budget
 
 CONTEXT = 48
 FOREVER = 600_000.0  # milliseconds
@@ -61,7 +64,7 @@ def merging_outside(path_of, tmp_path_factory):
     return Servable("lm", 1, path_of("lm"), loader=loader)
 
 
-def ask(servable, signature, rows):
+def ask(servable, signature, rows, budget=UNLIMITED):
     if signature == "score":
         inputs = {"text": np.array(rows, object)}
     else:
@@ -69,7 +72,7 @@ def ask(servable, signature, rows):
         inputs = {"text": np.array(text, object)}
         inputs |= {name: np.array(o, TYPES[name]) for name, o in zip(TYPES, options)}
     protos = {name: tf.make_tensor_proto(value) for name, value in inputs.items()}
-    return servable.predict(signature, protos)
+    return servable.predict(signature, protos, budget=budget)
 
 
 def ask_at_once(servable, signature, rows):
@@ -128,6 +131,32 @@ def test_a_bad_request_is_refused_while_others_wait(plain, merging, row, message
         ask(merging, "generate", ROWS[3:4])  # which fills the batch
         expected = ask(plain, "generate", ROWS[:3])
         assert waiting.result(60)["text"].tolist() == expected["text"].tolist()
+
+
+class EndedSession:
+    """Ends so many runs as if the last request of their batch had run out of time."""
+
+    def __init__(self, session, times):
+        self.session, self.times, self.limits = session, times, []
+
+    def run(self, feeds, fetches, options):
+        self.limits.append(RunOptions.FromString(options).timeout_in_ms)
+        if len(self.limits) <= self.times:
+            raise StatusError(StatusCode.CANCELLED.value[0], "Loop execution was cancelled.")
+        return self.session.run(feeds, fetches, options)
+
+
+def test_a_batch_that_a_neighbour_ends_is_run_again(plain, monkeypatch):
+    expected = ask(plain, "generate", ROWS[:1])["text"].tolist()
+    session = plain._session
+    monkeypatch.setattr(plain, "_session", EndedSession(session, 3))
+    assert ask(plain, "generate", ROWS[:1])["text"].tolist() == expected
+    assert plain._session.limits == [0] * 4
+    monkeypatch.setattr(plain, "_session", EndedSession(session, 4))
+    with pytest.raises(ServingError) as caught:
+        ask(plain, "generate", ROWS[:1], Budget(seconds=60))
+    assert caught.value.code == StatusCode.CANCELLED
+    assert len(plain._session.limits) == 4 and 0 < min(plain._session.limits) <= 60_000
 
 
 def test_more_rows_than_a_queue_holds(merging):
