@@ -15,10 +15,9 @@ from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.cached_decoder import CachedDecoder
 from serving.export.decoder.keras_block import KerasBlock
 from serving.export.decoder.packed_decoder import is_packable
+from serving.export.scoring import log_probabilities
 from serving.export.signatures import ConcreteFunction, Signatures, checked, compiled, words
 from serving.layout import DEFAULT_SIGNATURE, GENERATE, SCORE, TOKENIZE
-
-_ROWS_OF_LOGITS = 512  # at once: 83 MB of the paper's vocabulary
 
 
 class LanguageModelSignatures(Signatures):
@@ -167,45 +166,17 @@ class LanguageModelSignatures(Signatures):
     def _score_texts(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """The outputs of `score`, with as many columns as the context is long."""
         ids = self._tokenizer.tokenize(text)
-        shape = [None, self.sequence_length]
-        token_ids = ids.to_tensor(self._tokenizer.pad_token_id, shape=shape)
+        token_ids = ids.to_tensor(self._tokenizer.pad_token_id, shape=[None, self.sequence_length])
         num_tokens = tf.minimum(tf.cast(ids.row_lengths(), tf.int32), self.sequence_length)
-        lengths = tf.maximum(num_tokens, 1)
-        states = self._decoder.states(token_ids, lengths)
-        targets = tf.RaggedTensor.from_tensor(
-            tf.roll(token_ids, -1, axis=1), tf.cast(lengths, tf.int64)
-        )
-        of_targets = targets.with_values(self._log_probabilities(states, targets.values))
-        # The last token's is that of no token.
-        of_targets = of_targets.to_tensor(0.0, shape=shape)[:, :-1]
-        is_target = tf.sequence_mask(num_tokens - 1, self.sequence_length - 1)
-        of_targets = tf.where(is_target, of_targets, 0.0)
+        found = log_probabilities(self._decoder, self._logits, token_ids, num_tokens)
         count = tf.cast(num_tokens - 1, tf.float32)
         return {
             "token_ids": token_ids,
-            "log_probabilities": tf.pad(of_targets, [[0, 0], [1, 0]]),
-            "score": tf.math.divide_no_nan(tf.reduce_sum(of_targets, axis=-1), count),
+            "log_probabilities": found,
+            "score": tf.math.divide_no_nan(tf.reduce_sum(found, axis=-1), count),
             "num_tokens": num_tokens,
             "truncated": ids.row_lengths() > self.sequence_length,
         }
-
-    def _log_probabilities(self, states: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-        """Of tokens by the states before them, float32 `[tokens]`."""
-
-        def step(begin: tf.Tensor, found: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            end = begin + _ROWS_OF_LOGITS
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                targets[begin:end], self._logits(states[begin:end])
-            )
-            return end, tf.concat([found, -losses], axis=0)
-
-        return tf.while_loop(
-            lambda begin, _: begin < tf.size(targets),
-            step,
-            (0, tf.zeros([0])),
-            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
-            parallel_iterations=1,
-        )[1]
 
     def _generate(
         self,

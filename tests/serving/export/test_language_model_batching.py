@@ -46,10 +46,12 @@ def plain(path_of):
 
 @pytest.fixture(scope="module")
 def merging(lm, tmp_path_factory):
-    """In the graph, until there are 4 rows; or outside of it, by the server."""
+    """In the graph, until there are 4 rows; and scores a few tokens at a time."""
     path = tmp_path_factory.mktemp("merging")
     signatures = signatures_of(lm, Batching(4, FOREVER, 8))
-    tf.saved_model.save(signatures, str(path), signatures=signatures.functions())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("serving.export.scoring._ROWS_OF_LOGITS", 5)
+        tf.saved_model.save(signatures, str(path), signatures=signatures.functions())
     return Servable("lm", 1, path)
 
 
