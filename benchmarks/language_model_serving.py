@@ -187,7 +187,7 @@ def _same(answer, expected):
         return answer.outputs[name].string_val == expected.outputs[name].string_val
     name = "log_probabilities"
     arrays = [tf.make_ndarray(each.outputs[name]) for each in (answer, expected)]
-    return arrays[0].shape == arrays[1].shape and np.abs(arrays[0] - arrays[1]).max() < 1e-5
+    return arrays[0].shape == arrays[1].shape and np.allclose(*arrays, atol=1e-5, rtol=2e-6)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from serving.server.requests.budget import UNLIMITED, Budget
 
 CONTEXT = 48
 FOREVER = 600_000.0  # milliseconds
+RTOL = 2e-6  # these weights are random and large: some tokens have -20 nats
 TYPES = {"length": np.int32, "temperature": np.float32, "top_k": np.int32, "seed": np.int32}
 # Prompts of 1 to 48 tokens; continued by 1 to 47; by each way to choose, alone and together.
 ROWS = [
@@ -99,7 +100,7 @@ def test_scores(plain, merging):
         expected = ask(plain, "score", rows)
         assert set(found) == set(expected)
         for name, values in expected.items():  # in the same shapes, whoever else was longer
-            np.testing.assert_allclose(found[name], values, atol=1e-5, rtol=0)
+            np.testing.assert_allclose(found[name], values, atol=1e-5, rtol=RTOL)
 
 
 def test_scores_that_the_server_merges(plain, merging_outside):
@@ -108,7 +109,7 @@ def test_scores_that_the_server_merges(plain, merging_outside):
         for name, values in ask(plain, "score", rows).items():
             others = found[name][:, values.shape[1] :] if values.ndim > 1 else np.zeros(0)
             kept = found[name][:, : values.shape[1]] if values.ndim > 1 else found[name]
-            np.testing.assert_allclose(kept, values, atol=1e-5, rtol=0)
+            np.testing.assert_allclose(kept, values, atol=1e-5, rtol=RTOL)
             assert len(np.unique(others)) <= 1  # of padding
 
 
