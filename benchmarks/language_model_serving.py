@@ -30,7 +30,7 @@ from serving.export.batching import Batching
 from serving.layout import GENERATE, SCORE
 
 _CONCURRENCIES = (1, 8, 32)
-_NUM_REQUESTS = 64
+_NUM_REQUESTS = 32
 _PROMPT_TOKENS = (4, 64)
 _NEW_TOKENS = (8, 64)
 _WAYS = ((0.0, 0), (0.8, 40), (1.0, 0))  # temperature and top_k
