@@ -60,7 +60,11 @@ class _ExportOptions:
     explain_max_words: int = option(
         "of leave-one-out: the most words of an example", Explanation.max_words
     )
-    batching: bool = option("answer texts of several requests together", False, group=GROUP)
+    batching: bool = option(
+        "answer requests of many clients together, whatever their lengths and options",
+        False,
+        group=GROUP,
+    )
 
     def __post_init__(self) -> None:
         if self.embed_normalize and self.embed is None:

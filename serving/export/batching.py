@@ -71,16 +71,36 @@ def merged(
         outputs = function(**{n: tf.gather(each, first) for n, each in zip(names, strings)})
         return {name: tf.gather(output, number) for name, output in outputs.items()}
 
-    computation = tf.function(compute, autograph=False, jit_compile=False).get_concrete_function(
-        *(tf.TensorSpec([None], tf.string, name) for name in names)
+    return batched(compute, [tf.TensorSpec([None], tf.string, name) for name in names], batching)
+
+
+def batched(
+    function: Callable[..., dict[str, tf.Tensor]],
+    specs: Sequence[tf.TensorSpec],
+    batching: Batching,
+) -> Callable[..., dict[str, tf.Tensor]]:
+    """Makes a function that runs on the rows of many calls at once.
+
+    Args:
+        function: from tensors `[batch, ...]`, in this order, to tensors `[batch, ...]`, whose rows
+            do not depend on each other. Both have shapes that only differ in their batch, and an
+            error in it fails all calls that are merged.
+        specs: of its arguments, with their names.
+        batching: how calls are merged.
+
+    Returns:
+        A function of the same tensors by name, for graphs. All its calls share one queue.
+    """
+    computation = tf.function(function, autograph=False, jit_compile=False).get_concrete_function(
+        *specs
     )
     # In one process of Python, queues of the same name are one, whatever model they belong to.
     shared_name = f"batching_{uuid.uuid4().hex}"
 
-    def call(**strings: tf.Tensor) -> dict[str, tf.Tensor]:
+    def call(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         outputs = tf.raw_ops.BatchFunction(
             # A merged request of a wrong shape would be an error to all others.
-            in_tensors=[tf.ensure_shape(strings[name], [None]) for name in names],
+            in_tensors=[tf.ensure_shape(tensors[spec.name], spec.shape) for spec in specs],
             captured_tensors=computation.captured_inputs,
             f=computation,
             Tout=[output.dtype for output in computation.outputs],

@@ -30,4 +30,6 @@ def calibrated_logits(model: RawTextTask, answers: tf.Tensor) -> tf.Tensor:
         model: as for `confidence_of`, with logits, or the probabilities of a softmax.
         answers: what its `predict_outputs` returns.
     """
-    return model.task_head.logits(answers) / model.calibration.temperature
+    calibration = model.calibration
+    assert calibration is not None  # as the task has classes or choices
+    return model.task_head.logits(answers) / calibration.temperature

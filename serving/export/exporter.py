@@ -57,7 +57,7 @@ def export(
         output: the model's base directory, which holds its versions.
         model_name: the name that warm-up requests call it by; the base directory's by default. TF
             Serving does not compare it with its own.
-        batching: how to answer many requests together; only for fine-tuned tasks.
+        batching: how to answer many requests together; by default each is answered alone.
         explanation: how the signature `explain` finds the words' shares in an answer; None for an
             export without it. Only for fine-tuned tasks.
         dtype: such as `"bfloat16"`, to compute and to store weights in; the model's own by default.

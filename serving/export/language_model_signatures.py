@@ -1,5 +1,6 @@
 """The signatures of a language model's export: log-probabilities, and text generation."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,11 +9,14 @@ import tensorflow as tf
 import gpt1_keras
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.padding import pad
-from serving.export.batching import Batching
+from serving.export.batching import Batching, batched, merged
+from serving.export.continuation import continuations
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.cached_decoder import CachedDecoder
+from serving.export.decoder.keras_block import KerasBlock
+from serving.export.decoder.packed_decoder import is_packable
 from serving.export.offsets import ENDS, STARTS
-from serving.export.sampling import sample_tokens, uniform_numbers
+from serving.export.scoring import log_probabilities
 from serving.export.signatures import ConcreteFunction, Signatures, checked, compiled, words
 from serving.layout import DEFAULT_SIGNATURE, GENERATE, SCORE, TOKENIZE
 
@@ -36,12 +40,13 @@ class LanguageModelSignatures(Signatures):
 
     Args:
         model: `GPT1CausalLM` with a preprocessor.
-        batching: None.
+        batching: if given, texts of many requests are answered together: those of `score`, and
+            those of `generate` with all their options.
         int8: whether to store matrices in 8 bits; the model's own are rounded.
         blocks: the backbone's blocks, as they are to be computed; in its own dtype by default.
 
     Raises:
-        ValueError: another backbone than `GPT1Backbone`, or batching.
+        ValueError: another backbone than `GPT1Backbone`.
     """
 
     def __init__(
@@ -51,25 +56,23 @@ class LanguageModelSignatures(Signatures):
         int8: bool = False,
         blocks: Sequence[ServedBlock] | None = None,
     ) -> None:
-        if not isinstance(model.backbone, gpt1_keras.GPT1Backbone):
+        backbone = model.backbone
+        if type(backbone) is not gpt1_keras.GPT1Backbone:  # a subclass may compute anything
             raise ValueError(
                 "A language model needs a GPT1Backbone to be exported. Received: "
-                f"{type(model.backbone).__name__}."
-            )
-        if batching:
-            raise ValueError(
-                "A language model's requests cannot be merged: export it without batching."
+                f"{type(backbone).__name__}."
             )
         # Its context, which may be longer than what it was trained on.
-        super().__init__(model, model.backbone.max_sequence_length, int8, blocks)
-        decoder = CachedDecoder(model.backbone, blocks) if blocks else None
+        super().__init__(model, backbone.max_sequence_length, int8, blocks)
+        if not (blocks or is_packable(backbone)):
+            blocks = [KerasBlock(block) for block in backbone.blocks]
         self._set_untracked(
-            _backbone=model.backbone,
-            _states=decoder.states if decoder else self._states_of_backbone,
-            _states_with_cache=(decoder or model).states_with_cache,
+            _decoder=CachedDecoder(backbone, self.bucket_lengths(), blocks),
+            _token_embedding=backbone.token_embedding,
         )
+        self._batching = batching
         self._tokenizer = model.preprocessor.tokenizer
-        ids = tf.range(model.backbone.vocabulary_size)
+        ids = tf.range(backbone.vocabulary_size)
         is_word = ids < self._tokenizer.vocabulary_size()
         for special in self._tokenizer.special_token_ids:
             is_word &= ids != special
@@ -86,21 +89,35 @@ class LanguageModelSignatures(Signatures):
                 ("seed", tf.int32),
             )
         }
-        score = self.default_function()
+        answer, go_on = self._score_texts, self._continue
+        if self._batching:
+            prompts = [
+                tf.TensorSpec([None, self.sequence_length], tf.int32, "prompts"),
+                tf.TensorSpec([None], tf.int32, "kept"),
+            ]
+            answer = merged(answer, ["text"], self._batching)
+            go_on = batched(go_on, [*prompts, *options.values()], self._batching)
+        score = self._scoring(answer)
+        generate = functools.partial(self._generate, go_on)
         return {
             DEFAULT_SIGNATURE: score,
             SCORE: score,
-            GENERATE: compiled(self._for_any_batch(self._generate), {**text, **options}),
+            GENERATE: compiled(self._for_any_batch(generate), {**text, **options}),
             TOKENIZE: compiled(self._tokenize_with_offsets, text),
         }
 
     def default_function(self) -> ConcreteFunction:
-        text = {"text": tf.TensorSpec([None], tf.string, "text")}
-        return compiled(self._for_any_batch(self._score), text)
+        return self._scoring(self._score_texts)
 
     def sample(self, length: int) -> dict[str, tf.Tensor]:
         """Returns a text of so many tokens, and how to continue it."""
-        values = {"length": [1], "temperature": [1.0], "top_k": [0], "seed": [0]}
+        # The first token after a text is that of its last state; the second takes a step.
+        values = {
+            "length": [min(2, self.sequence_length - 1)],
+            "temperature": [1.0],
+            "top_k": [0],
+            "seed": [0],
+        }
         return {"text": tf.constant([words(length)])} | {
             name: tf.constant(value) for name, value in values.items()
         }
@@ -144,39 +161,46 @@ class LanguageModelSignatures(Signatures):
         padded = pad(ids[:, : self.sequence_length], self._tokenizer, self.sequence_length)
         return {**padded, "truncated": ids.row_lengths() > self.sequence_length}
 
-    def _score(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        inputs = self._tokenize(text)
-        token_ids, mask = inputs["token_ids"], inputs["padding_mask"]
-        states = self._states(token_ids)
+    def _scoring(self, answer: Callable[..., dict[str, tf.Tensor]]) -> ConcreteFunction:
+        """The signature `score`, from `_score_texts` or what merges its calls."""
+        buckets = self.bucket_lengths()
 
-        def log_probabilities(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-            states, targets = row
-            logits = tf.cast(self._logits(states), tf.float32)
-            return -tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
+        def score(text: tf.Tensor) -> dict[str, tf.Tensor]:
+            outputs = answer(text=text)
+            longest = tf.reduce_max(outputs["num_tokens"], keepdims=True)
+            length = tf.gather(buckets, tf.searchsorted(buckets, longest)[0])
+            for name in ("token_ids", "log_probabilities"):
+                outputs[name] = outputs[name][:, :length]
+            return outputs
 
-        # One text at a time: all logits of many texts would not fit in memory.
-        of_targets = tf.map_fn(
-            log_probabilities, (states[:, :-1], token_ids[:, 1:]), fn_output_signature=tf.float32
-        )
-        of_targets *= tf.cast(mask[:, 1:], tf.float32)
-        num_tokens = tf.reduce_sum(mask, axis=-1)
+        text = {"text": tf.TensorSpec([None], tf.string, "text")}
+        return compiled(self._for_any_batch(score), text)
+
+    def _score_texts(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The outputs of `score`, with as many columns as the context is long."""
+        ids = self._tokenizer.tokenize(text)
+        token_ids = ids.to_tensor(self._tokenizer.pad_token_id, shape=[None, self.sequence_length])
+        num_tokens = tf.minimum(tf.cast(ids.row_lengths(), tf.int32), self.sequence_length)
+        found = log_probabilities(self._decoder, self._logits, token_ids, num_tokens)
         count = tf.cast(num_tokens - 1, tf.float32)
         return {
             "token_ids": token_ids,
-            "log_probabilities": tf.pad(of_targets, [[0, 0], [1, 0]]),
-            "score": tf.math.divide_no_nan(tf.reduce_sum(of_targets, axis=-1), count),
+            "log_probabilities": found,
+            "score": tf.math.divide_no_nan(tf.reduce_sum(found, axis=-1), count),
             "num_tokens": num_tokens,
-            "truncated": inputs["truncated"],
+            "truncated": ids.row_lengths() > self.sequence_length,
         }
 
     def _generate(
         self,
+        go_on: Callable[..., dict[str, tf.Tensor]],
         text: tf.Tensor,
         length: tf.Tensor,
         temperature: tf.Tensor,
         top_k: tf.Tensor,
         seed: tf.Tensor,
     ) -> dict[str, tf.Tensor]:
+        """The signature `generate`, from `_continue` or what merges its calls."""
         with tf.control_dependencies(self._checks(length, temperature, top_k)):
             ids = self._tokenizer.tokenize(text)
         before = tf.cast(ids.row_lengths(), tf.int32)
@@ -188,14 +212,19 @@ class LanguageModelSignatures(Signatures):
             kept = tf.minimum(before, self.sequence_length - length)
         limits = tf.cast(ids.row_limits(), tf.int32)
         prompts = _slices(ids.values, limits - kept, limits)
-        token_ids = self._continue(prompts, kept, length, temperature, top_k, seed)
-        rows, total = tf.unstack(tf.shape(token_ids))
-        flat, starts = tf.reshape(token_ids, [-1]), total * tf.range(rows)
-        ends = kept + length
+        added = go_on(
+            prompts=prompts.to_tensor(0, shape=[None, self.sequence_length]),
+            kept=kept,
+            length=length,
+            temperature=temperature,
+            top_k=top_k,
+            seed=seed,
+        )["added"]
+        added = tf.RaggedTensor.from_tensor(added, tf.cast(length, tf.int64))
         return {
-            "text": self._tokenizer.detokenize(_slices(flat, starts, starts + ends)),
-            "continuation": self._tokenizer.detokenize(_slices(flat, starts + kept, starts + ends)),
-            "num_tokens": ends,
+            "text": self._tokenizer.detokenize(tf.concat([prompts, added], axis=1)),
+            "continuation": self._tokenizer.detokenize(added),
+            "num_tokens": kept + length,
             "truncated": before > kept,
         }
 
@@ -216,52 +245,22 @@ class LanguageModelSignatures(Signatures):
 
     def _continue(
         self,
-        prompts: tf.RaggedTensor,
+        prompts: tf.Tensor,
         kept: tf.Tensor,
         length: tf.Tensor,
         temperature: tf.Tensor,
         top_k: tf.Tensor,
         seed: tf.Tensor,
-    ) -> tf.Tensor:
-        """Prompts with their continuations, then any ids, int32 `[batch, longest]`."""
-        total = tf.reduce_max(kept + length)
-        uniform = uniform_numbers(seed, self.sequence_length)
-        first = tf.reduce_min(kept)
-        token_ids = prompts.to_tensor(0, shape=tf.stack([-1, total]))
-        cache = self._model.empty_cache(tf.shape(token_ids)[0], total)
-        # All but the last token that every prompt has are read at once; then token by token, each
-        # returning the next, which is the prompt's own as long as it has one.
-        _, cache = self._states_with_cache(token_ids[:, : first - 1], cache, 0)
+    ) -> dict[str, tf.Tensor]:
+        """The continuations of prompts, as `added`; see `continuations`."""
+        arguments = prompts, kept, length, temperature, top_k, seed
+        return {"added": continuations(self._decoder, self._word_logits, *arguments)}
 
-        def step(position: tf.Tensor, token_ids: tf.Tensor, cache: tf.Tensor) -> tuple[Any, ...]:
-            last = tf.gather(token_ids, [position - 1], axis=1)
-            state, cache = self._states_with_cache(last, cache, position - 1)
-            sampled = sample_tokens(
-                tf.cast(self._logits(state[:, 0]), tf.float32) + self._never,
-                tf.gather(uniform, tf.maximum(position - kept, 0), batch_dims=1),
-                temperature,
-                top_k,
-            )
-            is_new = (tf.range(total) == position) & (position >= kept)[:, tf.newaxis]
-            token_ids = tf.where(is_new, sampled[:, tf.newaxis], token_ids)
-            return position + 1, token_ids, cache
-
-        return tf.while_loop(
-            lambda position, *_: position < total,
-            step,
-            (first, token_ids, cache),
-            shape_invariants=(
-                first.shape,
-                tf.TensorShape([None, None]),
-                tf.TensorShape([None, *cache.shape[1:4], None, cache.shape[5]]),
-            ),
-        )[1]
-
-    def _states_of_backbone(self, token_ids: tf.Tensor) -> tf.Tensor:
-        return self._backbone({"token_ids": token_ids}, training=False)
+    def _word_logits(self, states: tf.Tensor) -> tf.Tensor:
+        return self._logits(states) + self._never
 
     def _logits(self, states: tf.Tensor) -> tf.Tensor:
-        return self._backbone.token_embedding(states, reverse=True)
+        return tf.cast(self._token_embedding(states, reverse=True), tf.float32)
 
 
 def _slices(values: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.RaggedTensor:

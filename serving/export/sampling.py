@@ -1,6 +1,9 @@
 """Sampling the next tokens of many texts, each by its own options."""
 
+import numpy as np
 import tensorflow as tf
+
+_TINY = np.finfo(np.float32).tiny  # processors may take what is below it for 0
 
 
 def uniform_numbers(seeds: tf.Tensor, count: int) -> tf.Tensor:
@@ -34,11 +37,26 @@ def sample_tokens(
     Returns:
         int32 `[batch]`, ids.
     """
-    count = tf.where(top_k > 0, tf.minimum(top_k, tf.shape(logits)[1]), tf.shape(logits)[1])
-    count = tf.where(temperature > 0.0, count, 1)
-    values, ids = tf.math.top_k(logits, tf.reduce_max(count))
+    is_greedy = temperature < _TINY
+    from_all = ~is_greedy & ((top_k == 0) | (top_k >= tf.shape(logits)[1]))
+    # Only tokens to choose from are sorted: a text that needs none of it does not pay for others.
+    count = tf.where(is_greedy | from_all, 1, top_k)
+    values, ids = tf.math.top_k(logits, tf.reduce_max(tf.concat([count, [1]], axis=0)))
     is_kept = tf.range(tf.shape(values)[1]) < count[:, tf.newaxis]
-    values /= tf.where(temperature > 0.0, temperature, 1.0)[:, tf.newaxis]
-    cumulative = tf.cumsum(tf.nn.softmax(tf.where(is_kept, values, float("-inf"))), axis=-1)
-    index = tf.reduce_sum(tf.cast(cumulative <= uniform[:, tf.newaxis], tf.int32), axis=-1)
-    return tf.gather(ids, tf.minimum(index, count - 1), batch_dims=1)
+    divisor = tf.where(is_greedy, 1.0, temperature)
+    values = tf.where(is_kept, values, float("-inf"))
+    tokens = tf.gather(ids, _sample(values, uniform, divisor), batch_dims=1)
+    rows = tf.where(from_all)
+    logits, uniform, divisor = (tf.gather_nd(each, rows) for each in (logits, uniform, divisor))
+    return tf.tensor_scatter_nd_update(tokens, rows, _sample(logits, uniform, divisor))
+
+
+def _sample(logits: tf.Tensor, uniform: tf.Tensor, temperature: tf.Tensor) -> tf.Tensor:
+    """Samples columns, int32 `[batch]`; with probability 0 where a logit is minus infinity."""
+    largest = tf.reduce_max(logits, axis=-1, keepdims=True)
+    weights = tf.exp((logits - largest) / temperature[:, tf.newaxis])
+    # Up to a column, it is the same however many columns come after it.
+    cumulative = tf.cumsum(weights, axis=-1)
+    reached = (uniform * cumulative[:, -1])[:, tf.newaxis]
+    index = tf.reduce_sum(tf.cast(cumulative <= reached, tf.int32), axis=-1)
+    return tf.minimum(index, tf.shape(logits)[1] - 1)

@@ -1,61 +1,131 @@
-"""The decoder of a language model's export, with and without a cache of earlier keys and values."""
+"""The decoder of a language model's export: all tokens of texts, or one more of each text."""
 
-from collections.abc import Sequence
+from typing import TypeAlias
 
 import tensorflow as tf
 
-from gpt1_keras.models.attention import attention, write_to_cache
-from gpt1_keras.models.attention_scores import visible_keys
-from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from serving.export.decoder.attention import split_heads
-from serving.export.decoder.base import ServedBlock
-from serving.export.decoder.packed_decoder import padding_for
+from gpt1_keras.models.attention_scores import masked_scores
+from serving.export.decoder.attention import PackedAttention, split_heads
+from serving.export.decoder.packed_decoder import PackedDecoder, padding_for
+from serving.export.decoder.packing import Packing
+
+# The keys and the values of each block, float `[batch, heads, columns, head_dim]`.
+Cache: TypeAlias = list[tuple[tf.Tensor, tf.Tensor]]
 
 
-class CachedDecoder:
-    """A backbone on sequences of one length, for each of whose tokens it returns hidden states.
+class CachedDecoder(PackedDecoder):
+    """A `PackedDecoder` that also returns the states of all tokens, and goes on token by token.
 
-    Args:
-        backbone: whose embeddings are read.
-        blocks: the backbone's blocks, as they are to be computed.
+    What texts are continued from is in two caches: a long one, which steps only read, and a short
+    one, the window, which each step copies to write into it. In the long one texts end in the same
+    column, so that each is seen from a column of its own on.
     """
 
-    def __init__(self, backbone: GPT1Backbone, blocks: Sequence[ServedBlock]) -> None:
-        self._embedding = backbone.embedding
-        self._blocks = blocks
+    def states(self, token_ids: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns the hidden states of all tokens.
 
-    def states(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """int32 `[batch, length]` to hidden states, float `[batch, length, hidden_dim]`."""
-        return self._compute(token_ids, None, 0)[0]
+        Args:
+            token_ids: int32 `[batch, length]`.
+            lengths: int32 `[batch]`, the numbers of tokens, at least 1.
 
-    def states_with_cache(
-        self, token_ids: tf.Tensor, cache: tf.Tensor, cache_update_index: int | tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `GPT1CausalLM.states_with_cache`."""
-        states, caches = self._compute(token_ids, cache, cache_update_index)
-        return states, tf.stack(caches, axis=1)
+        Returns:
+            float `[sum of lengths, hidden_dim]`, text after text.
+        """
+        packing, _, x = self._encode(token_ids, lengths)
+        places = tf.cast(tf.where(tf.sequence_mask(lengths)), tf.int32)
+        rank = tf.math.invert_permutation(packing.order)
+        return tf.gather(x, packing.row_of(tf.gather(rank, places[:, 0]), places[:, 1]))
 
-    def _compute(
-        self, token_ids: tf.Tensor, cache: tf.Tensor | None, first: int | tf.Tensor
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        batch, length = tf.unstack(tf.shape(token_ids))
-        padding = padding_for(self._blocks[0], batch * length)
-        x = self._embedding(token_ids, start_index=first)
-        width = x.shape[2]
+    def read(self, token_ids: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, Cache]:
+        """Reads the beginnings of texts.
 
-        def as_rows(x: tf.Tensor) -> tf.Tensor:
-            return tf.pad(tf.reshape(x, [-1, width]), [[0, padding], [0, 0]])
+        Args:
+            token_ids, lengths: as of `states`.
 
-        def as_sequences(rows: tf.Tensor) -> tf.Tensor:
-            return tf.reshape(rows[: batch * length], [batch, length, rows.shape[1]])
+        Returns:
+            The hidden states of their last tokens, float `[batch, hidden_dim]`; and the cache, of
+            as many columns as the longest has tokens.
+        """
+        packing, projected, x = self._encode(token_ids, lengths)
+        longest = tf.reduce_max(lengths)
+        starts = longest - lengths
+        # Columns before a text repeat its first token, which nobody sees there.
+        index = tf.maximum(tf.range(longest) - starts[:, tf.newaxis], 0)
+        rank = tf.math.invert_permutation(packing.order)[:, tf.newaxis]
+        rows = packing.row_of(tf.broadcast_to(rank, tf.shape(index)), index)
+        cache = []
+        for block, qkv in zip(self._blocks, projected):
+            _, key, value = split_heads(tf.gather(qkv, rows), block.num_heads)
+            cache.append((key, value))
+        return tf.gather(x, rows[:, -1]), cache
 
-        x, caches = as_rows(x), []
-        for number, block in enumerate(self._blocks):
-            qkv = as_sequences(block.query_key_value(x))
-            query, key, value = split_heads(qkv, block.num_heads)
-            if cache is not None:
-                caches.append(write_to_cache(cache[:, number], key, value, first))
-                key, value = tf.unstack(caches[-1], axis=1)
-            is_visible = visible_keys(length, tf.shape(key)[2], first_query=first)
-            x = block.finish(as_rows(attention(query, key, value, is_visible)), x)
-        return as_sequences(x), caches
+    def step(
+        self,
+        token_ids: tf.Tensor,
+        positions: tf.Tensor,
+        cache: Cache,
+        starts: tf.Tensor,
+        window: Cache,
+        index: tf.Tensor,
+    ) -> tuple[tf.Tensor, Cache]:
+        """Reads one more token of each text.
+
+        Args:
+            token_ids: int32 `[batch]`.
+            positions: int32 `[batch]`, where they are in their texts.
+            cache: of earlier tokens.
+            starts: int32 `[batch]`, the first column of each text in it.
+            window: of the tokens after these.
+            index: int32 scalar, the column of the window to write to. Those after it are not seen.
+
+        Returns:
+            The tokens' hidden states, float `[batch, hidden_dim]`; and the window.
+        """
+        batch = tf.size(token_ids)
+        padding = padding_for(self._blocks[0], batch)
+        columns = tf.range(tf.shape(window[0][0])[2])
+        is_new = (columns == index)[:, tf.newaxis]
+        in_cache = tf.range(tf.shape(cache[0][0])[2]) >= starts[:, tf.newaxis]
+        in_cache = in_cache[:, tf.newaxis, tf.newaxis]
+        x, windows = self._embed(token_ids, positions, padding), []
+        for block, of_cache, of_window in zip(self._blocks, cache, window):
+            qkv = block.query_key_value(x)[:batch, tf.newaxis]
+            query, *new = split_heads(qkv, block.num_heads)
+            key, value = (tf.where(is_new, *pair) for pair in zip(new, of_window))
+            windows.append((key, value))
+            attended = _attend(query, (*of_cache, in_cache), (key, value, columns <= index))
+            x = block.finish(tf.pad(attended, [[0, padding], [0, 0]]), x)
+        return x[:batch], windows
+
+    def _encode(
+        self, token_ids: tf.Tensor, lengths: tf.Tensor
+    ) -> tuple[Packing, list[tf.Tensor], tf.Tensor]:
+        """Where the tokens are as rows; queries, keys and values of each block; and the states."""
+        packing = Packing([token_ids], lengths, self._buckets)
+        index = self._index(packing, token_ids)
+        padding = padding_for(self._blocks[0], tf.size(index))
+        x = self._embed(tf.gather(tf.reshape(token_ids, [-1]), index), packing.columns, padding)
+        attention, projected = PackedAttention(packing), []
+        for block in self._blocks:
+            projected.append(block.query_key_value(x))
+            x = block.finish(attention.of_all(projected[-1], block.num_heads, padding), x)
+        return packing, projected, x
+
+
+def _attend(query: tf.Tensor, *parts: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
+    """As `gpt1_keras.models.attention.attention`, of keys that are in several tensors.
+
+    Args:
+        query: float `[batch, heads, 1, head_dim]`.
+        *parts: keys and values, float `[batch, heads, keys, head_dim]`; and which are visible, bool
+            that broadcasts to `[batch, heads, 1, keys]`.
+
+    Returns:
+        float `[batch, heads * head_dim]`.
+    """
+    query *= query.shape[-1] ** -0.5
+    scores = [masked_scores(query, key, is_visible) for key, _, is_visible in parts]
+    probabilities = tf.nn.softmax(tf.concat(scores, axis=-1))
+    shares = tf.split(probabilities, [tf.shape(each)[-1] for each in scores], axis=-1)
+    found = [tf.matmul(tf.cast(p, value.dtype), value) for p, (_, value, _) in zip(shares, parts)]
+    return tf.reshape(tf.add_n(found), [-1, query.shape[1] * query.shape[3]])

@@ -99,8 +99,7 @@ class PackedDecoder:
         branches: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, PackedAttention]:
         """The rows after the first blocks, so many; and what attends among them."""
-        index = tf.gather(packing.order, packing.sequences) * tf.shape(token_ids)[1]
-        index += packing.columns
+        index = self._index(packing, token_ids)
 
         def pack(values: tf.Tensor) -> tf.Tensor:
             return tf.gather(tf.reshape(values, [-1]), index)
@@ -114,6 +113,11 @@ class PackedDecoder:
             qkv = block.query_key_value(x)
             x = block.finish(attention.of_all(qkv, block.num_heads, padding), x)
         return x, attention
+
+    def _index(self, packing: Packing, token_ids: tf.Tensor) -> tf.Tensor:
+        """Where the rows' tokens are in the flat `token_ids`, int32 `[rows]`."""
+        of_rows = tf.gather(packing.order, packing.sequences)
+        return of_rows * tf.shape(token_ids)[1] + packing.columns
 
     def _embed(self, token_ids: tf.Tensor, positions: tf.Tensor, padding: tf.Tensor) -> tf.Tensor:
         """int32 `[rows]` to float `[rows + padding, hidden_dim]`."""

@@ -213,11 +213,6 @@ def test_choices_of_different_numbers(chooser, path_of, tmp_path):
             servable.predict("serving_default", nothing)
 
 
-def test_a_language_model_is_not_batched(lm):
-    with pytest.raises(ValueError, match="without batching"):
-        signatures_of(lm, Batching())
-
-
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [

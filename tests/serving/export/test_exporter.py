@@ -90,8 +90,14 @@ def test_a_model_without_preprocessor(tmp_path, make_classifier):
 def test_what_cannot_be_exported(tmp_path, tiny_backbone, tiny_tokenizer):
     lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, 32)
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer)
+
+    class OtherBackbone(gpt1_keras.GPT1Backbone):
+        """It may compute anything."""
+
+    derived = OtherBackbone(tiny_tokenizer.vocabulary_size(), 1, 1, 4, 4, 8)
     for other, name in (
         (tiny_backbone, "GPT1Backbone"),
+        (gpt1_keras.GPT1CausalLM(derived, preprocessor), "OtherBackbone"),
         (gpt1_keras.GPT1CausalLM(lstm, preprocessor), "LSTMBackbone"),
     ):
         with pytest.raises(ValueError, match=f"Received: {name}"):

@@ -34,8 +34,7 @@ def ask(scorer, chooser, lm, path_of, tmp_path_factory):
     def load(kind, int8):
         if not int8:
             return Servable(kind, 1, path_of(kind))
-        batching = None if kind == "lm" else Batching(4)
-        path = export(models[kind], tmp_path_factory.mktemp(kind), batching=batching, int8=True)
+        path = export(models[kind], tmp_path_factory.mktemp(kind), batching=Batching(4), int8=True)
         return Servable(kind, 1, pathlib.Path(path))
 
     def run(kind, int8, signature, **inputs):

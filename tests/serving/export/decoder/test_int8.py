@@ -9,7 +9,6 @@ import gpt1_keras
 from serving.export.decoder import int8_support
 from serving.export.decoder.cached_decoder import CachedDecoder
 from serving.export.decoder.calibration import RecordingBlock
-from serving.export.decoder.float_block import FloatBlock
 from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.int8_product import Int8Linear, Range
 
@@ -90,18 +89,29 @@ def backbone():
     return made
 
 
+def states_of(backbone, blocks):
+    """A function from ids `[batch, length]` to the states of all, `[batch, length, hidden_dim]`."""
+    decoder = CachedDecoder(backbone, [24], blocks)
+
+    def states(token_ids):
+        batch, length = token_ids.shape
+        found = decoder.states(token_ids, tf.fill([batch], length))
+        return tf.reshape(found, [batch, length, HIDDEN])
+
+    return states
+
+
 @pytest.fixture(scope="module")
 def calibrated(backbone):
     """Both blocks in 8 bits, calibrated on random tokens."""
     recorders = [RecordingBlock(block) for block in backbone.blocks]
-    decoder = CachedDecoder(backbone, recorders)
-    in_graph(decoder.states, np.random.default_rng(1).integers(0, 50, (8, 24), "int32"))
+    in_graph(states_of(backbone, recorders), np.random.default_rng(1).integers(0, 50, (8, 24), "i"))
     return [Int8Block(block, each.ranges()) for block, each in zip(backbone.blocks, recorders)]
 
 
 def test_a_block_is_nearly_the_float_one(backbone, calibrated):
     token_ids = np.random.default_rng(2).integers(0, 50, (5, 20), "int32")
-    found = in_graph(CachedDecoder(backbone, calibrated).states, token_ids)
+    found = in_graph(states_of(backbone, calibrated), token_ids)
     expected = np.array(backbone({"token_ids": token_ids}))
     error = np.sqrt(np.mean((found - expected) ** 2) / np.mean(expected**2))
     # Steps of 1/255 of a range that is some standard deviations wide, rounded four times a block.
@@ -114,26 +124,6 @@ def test_only_the_matrices_of_a_block_are_replaced(backbone, calibrated):
     assert {weight.name for weight in backbone.blocks[0].weights if id(weight) in kept} <= {
         *("gamma", "beta", "seed_generator_state"),
     }
-
-
-def test_a_cache_changes_nothing(backbone):
-    """In float, where rounding hides nothing, against Keras's model with a cache."""
-    lm = gpt1_keras.GPT1CausalLM(backbone)
-    decoder = CachedDecoder(backbone, [FloatBlock(block) for block in backbone.blocks])
-    token_ids = np.random.default_rng(3).integers(0, 50, (3, 12), "int32")
-
-    def steps(token_ids):
-        states, cache = decoder.states_with_cache(token_ids[:, :7], lm.empty_cache(3, 12), 0)
-        found = [states]
-        for position in range(7, 12):
-            last = token_ids[:, position : position + 1]
-            states, cache = decoder.states_with_cache(last, cache, tf.constant(position))
-            found.append(states)
-        return tf.concat(found, axis=1), decoder.states(token_ids)
-
-    expected = np.array(backbone({"token_ids": token_ids}))
-    for found in in_graph(steps, token_ids):
-        np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_texts_that_show_no_ranges(backbone):

@@ -1,0 +1,69 @@
+"""The states of all tokens, and of one more of each text, are those of Keras's model."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpt1_keras
+from serving.export.decoder.cached_decoder import CachedDecoder
+from serving.export.decoder.float_block import FloatBlock
+from serving.export.decoder.keras_block import KerasBlock
+
+CONTEXT = 24
+LENGTHS = np.array([5, 12, 1, 5, 12], np.int32)
+
+
+class PaddedBlock(FloatBlock):
+    """Takes some numbers of rows only, as those of 8 bits do."""
+
+    row_sizes = (4, 16)
+
+
+@pytest.fixture(scope="module")
+def given():
+    keras.utils.set_random_seed(0)
+    made = gpt1_keras.GPT1Backbone(50, 2, 2, 16, 64, CONTEXT)
+    random = np.random.default_rng(0)
+    for weight in made.weights:
+        if weight.dtype == "float32":
+            weight.assign(weight + random.normal(0.0, 0.2, weight.shape))
+    return made
+
+
+@pytest.fixture(scope="module")
+def token_ids():
+    ids = np.random.default_rng(1).integers(0, 50, (len(LENGTHS), CONTEXT), "int32")
+    ids[3, :5], ids[4, :12] = ids[0, :5], ids[1, :12]
+    return ids
+
+
+@pytest.mark.parametrize("block_cls", [PaddedBlock, KerasBlock])
+def test_the_states_are_keras(given, token_ids, block_cls):
+    """Of texts that are continued from their ends on."""
+    backbone = gpt1_keras.GPT1Backbone.from_config(given.get_config())
+    backbone.set_weights(given.get_weights())
+    if block_cls is KerasBlock:
+        backbone.quantize("int8")
+    decoder = CachedDecoder(backbone, [16, 24], [block_cls(block) for block in backbone.blocks])
+
+    @tf.function(autograph=False)
+    def run(ids):
+        states = decoder.states(ids, LENGTHS)
+        last, cache = decoder.read(ids, LENGTHS)
+        starts, found = tf.constant(12 - LENGTHS), [last]
+        window = [tuple(tf.zeros([5, 2, 3, 8]) for _ in range(2)) for _ in range(2)]
+        for index in range(3):
+            positions = LENGTHS + index
+            tokens = tf.gather(ids, positions, batch_dims=1)
+            last, window = decoder.step(tokens, positions, cache, starts, window, index)
+            found.append(last)
+        return states, tf.stack(found, axis=1)
+
+    expected = np.array(backbone({"token_ids": token_ids}))
+    states, found = run(tf.constant(token_ids))
+    is_token = np.arange(CONTEXT) < LENGTHS[:, None]
+    np.testing.assert_allclose(states, expected[is_token], atol=1e-5, rtol=0)
+    for row, length in enumerate(LENGTHS):
+        wanted = expected[row, length - 1 : length + 3]
+        np.testing.assert_allclose(found[row], wanted, atol=1e-5, rtol=0)

@@ -1,0 +1,168 @@
+"""Requests of a language model are merged, whatever their lengths and options, with their answers.
+
+The C++ runtime runs them. Batches wait until they are full, so that who is merged is no chance.
+"""
+
+import concurrent.futures
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from grpc import StatusCode
+from tensorflow.core.protobuf.config_pb2 import RunOptions
+
+from serving.export.batching import Batching
+from serving.export.exporter import signatures_of
+from serving.runtime.c_api import StatusError
+from serving.server.models.loading import Loader
+from serving.server.models.servable import Servable, ServingError
+from serving.server.options import Options
+from serving.server.requests.budget import UNLIMITED, Budget
+
+CONTEXT = 48
+FOREVER = 600_000.0  # milliseconds
+RTOL = 2e-6  # these weights are random and large: some tokens have -20 nats
+TYPES = {"length": np.int32, "temperature": np.float32, "top_k": np.int32, "seed": np.int32}
+# Prompts of 1 to 48 tokens; continued by 1 to 47; by each way to choose, alone and together.
+ROWS = [
+    ("a good film", 40, 0.0, 0, 0),
+    ("a", 1, 1.0, 0, 5),
+    ("good " * 60, 8, 0.7, 3, 7),
+    ("the staff were kind, and one", 17, 1.5, 0, -2),
+    ("a", 47, 2.0, 2**31 - 1, 3),
+    ("a good film", 40, 1.0, 0, 11),
+    ("a good film", 40, 1.0, 0, 12),
+    ("lovely", 20, 1e-45, 5, 1),
+]
+# 8 rows in requests of these sizes, which come in any order, fill two batches of 4.
+SIZES = [1, 5, 2]
+TEXTS = [row[0] for row in ROWS[:4]] + ["", "good " * 10, "lovely", "é a"]
+
+
+@pytest.fixture(scope="module")
+def plain(path_of):
+    return Servable("lm", 1, path_of("lm"))
+
+
+@pytest.fixture(scope="module")
+def merging(lm, tmp_path_factory):
+    """In the graph, until there are 4 rows; and scores a few tokens at a time."""
+    path = tmp_path_factory.mktemp("merging")
+    signatures = signatures_of(lm, Batching(4, FOREVER, 8))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("serving.export.scoring._ROWS_OF_LOGITS", 5)
+        tf.saved_model.save(signatures, str(path), signatures=signatures.functions())
+    return Servable("lm", 1, path)
+
+
+@pytest.fixture(scope="module")
+def merging_outside(path_of, tmp_path_factory):
+    """By the server's own batching, of an export without: until there are 8 rows."""
+    file = tmp_path_factory.mktemp("parameters") / "batching.config"
+    file.write_text(
+        f"max_batch_size {{ value: 8 }} batch_timeout_micros {{ value: {int(1000 * FOREVER)} }}"
+    )
+    loader = Loader(Options(enable_batching=True, batching_parameters_file=str(file)))
+    return Servable("lm", 1, path_of("lm"), loader=loader)
+
+
+def ask(servable, signature, rows, budget=UNLIMITED):
+    if signature == "score":
+        inputs = {"text": np.array(rows, object)}
+    else:
+        text, *options = zip(*rows)
+        inputs = {"text": np.array(text, object)}
+        inputs |= {name: np.array(o, TYPES[name]) for name, o in zip(TYPES, options)}
+    protos = {name: tf.make_tensor_proto(value) for name, value in inputs.items()}
+    return servable.predict(signature, protos, budget=budget)
+
+
+def ask_at_once(servable, signature, rows):
+    """The answers to requests of several rows, from as many clients."""
+    ends = list(itertools.accumulate(SIZES))
+    requests = [rows[end - size : end] for end, size in zip(ends, SIZES)]
+    with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+        found = list(pool.map(lambda each: ask(servable, signature, each), requests))
+    return zip(requests, found)
+
+
+@pytest.mark.parametrize("kind", ["merging", "merging_outside"])
+def test_generation(plain, kind, request):
+    for rows, found in ask_at_once(request.getfixturevalue(kind), "generate", ROWS):
+        for index, row in enumerate(rows):
+            for name, values in ask(plain, "generate", [row]).items():
+                assert values.tolist() == [found[name][index]]
+
+
+def test_scores(plain, merging):
+    for rows, found in ask_at_once(merging, "score", TEXTS):
+        expected = ask(plain, "score", rows)
+        assert set(found) == set(expected)
+        for name, values in expected.items():  # in the same shapes, whoever else was longer
+            np.testing.assert_allclose(found[name], values, atol=1e-5, rtol=RTOL)
+
+
+def test_scores_that_the_server_merges(plain, merging_outside):
+    """Who shares a run is not known in the graph: texts are padded to the longest of all."""
+    for rows, found in ask_at_once(merging_outside, "score", TEXTS):
+        for name, values in ask(plain, "score", rows).items():
+            others = found[name][:, values.shape[1] :] if values.ndim > 1 else np.zeros(0)
+            kept = found[name][:, : values.shape[1]] if values.ndim > 1 else found[name]
+            np.testing.assert_allclose(kept, values, atol=1e-5, rtol=RTOL)
+            assert len(np.unique(others)) <= 1  # of padding
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("a", 0, 0.0, 0, 0), "length must be from 1 to 47"),
+        (("a", CONTEXT, 0.0, 0, 0), "length must be from 1 to 47"),
+        (("a", 1, -1.0, 0, 0), "temperature must be at least 0"),
+        (("a", 1, float("nan"), 0, 0), "temperature must be at least 0"),
+        (("a", 1, float("inf"), 0, 0), "temperature must be at least 0"),
+        (("a", 1, 0.0, -1, 0), "top_k must be at least 0"),
+        ((" ", 1, 0.0, 0, 0), "Every text needs a token to continue from"),
+    ],
+)
+def test_a_bad_request_is_refused_while_others_wait(plain, merging, row, message):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ask, merging, "generate", ROWS[:3])
+        with pytest.raises(ServingError, match=message) as caught:
+            ask(merging, "generate", [ROWS[3], row])
+        assert caught.value.code == StatusCode.INVALID_ARGUMENT
+        ask(merging, "generate", ROWS[3:4])  # which fills the batch
+        expected = ask(plain, "generate", ROWS[:3])
+        assert waiting.result(60)["text"].tolist() == expected["text"].tolist()
+
+
+class EndedSession:
+    """Ends so many runs as if the last request of their batch had run out of time."""
+
+    def __init__(self, session, times):
+        self.session, self.times, self.limits = session, times, []
+
+    def run(self, feeds, fetches, options):
+        self.limits.append(RunOptions.FromString(options).timeout_in_ms)
+        if len(self.limits) <= self.times:
+            raise StatusError(StatusCode.CANCELLED.value[0], "Loop execution was cancelled.")
+        return self.session.run(feeds, fetches, options)
+
+
+def test_a_batch_that_a_neighbour_ends_is_run_again(plain, monkeypatch):
+    expected = ask(plain, "generate", ROWS[:1])["text"].tolist()
+    session = plain._session
+    monkeypatch.setattr(plain, "_session", EndedSession(session, 3))
+    assert ask(plain, "generate", ROWS[:1])["text"].tolist() == expected
+    assert plain._session.limits == [0] * 4
+    monkeypatch.setattr(plain, "_session", EndedSession(session, 4))
+    with pytest.raises(ServingError) as caught:
+        ask(plain, "generate", ROWS[:1], Budget(seconds=60))
+    assert caught.value.code == StatusCode.CANCELLED
+    assert len(plain._session.limits) == 4 and 0 < min(plain._session.limits) <= 60_000
+
+
+def test_more_rows_than_a_queue_holds(merging):
+    with pytest.raises(ServingError) as caught:
+        ask(merging, "generate", [("a", 1, 0.0, 0, 0)] * 33)
+    assert caught.value.code == StatusCode.INVALID_ARGUMENT
