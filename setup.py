@@ -83,6 +83,7 @@ setup(
         "fuzz": ["atheris>=3,<4"],
         "test": [
             "torch==2.13.0",
+            "captum>=0.9,<0.10",  # integrated gradients, to compare ours with
             "transformers>=5",
             "jax",
             "grain>=0.2.18,<0.3",  # KerasHub's test harness imports it
