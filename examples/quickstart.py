@@ -22,6 +22,7 @@ import keras
 
 import gpt1_keras
 from serving.export import export
+from serving.export.explanations.options import Explanation
 from serving.query import ask
 from serving.server import Server
 from training.finetune import FinetuneOptions, finetune
@@ -119,7 +120,10 @@ def main() -> None:
             f"\nValidation accuracy: {accuracy:.3f} with pre-training, {without:.3f} without, "
             "all else alike"
         )
-        print(f"Exported to {export(classifier, f'{output}/export/{options.task}')}")
+        # On the page, answers come with what each word has to do with them.
+        explanation = Explanation() if options.serve else None
+        exported = export(classifier, f"{output}/export/{options.task}", explanation=explanation)
+        print(f"Exported to {exported}")
         rest_port = free_port() if options.serve else 0
         folder = f"{output}/export/{options.task}"
         with Server(options.task, folder, port=0, rest_api_port=rest_port) as server:

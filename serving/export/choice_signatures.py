@@ -95,6 +95,30 @@ class ChoiceSignatures(TaskSignatures):
         choices = texts[self._field].to_tensor("")
         return {**outputs, "label": tf.gather(choices, outputs["choice"], batch_dims=1)}
 
+    def _merged(
+        self, from_tokens: Callable[..., Tensors], batching: Batching
+    ) -> Callable[..., Tensors]:
+        """As of other tasks.
+
+        A batch has as many columns of scores as one of its examples has choices, and a request that
+        is split gets rows of several batches; so scores leave them as strings.
+        """
+
+        def predict(**inputs: tf.Tensor) -> Tensors:
+            outputs = from_tokens(**inputs)
+            # Nine digits are a float32, whichever it is.
+            digits = tf.strings.as_string(outputs["scores"], precision=8, scientific=True)
+            return {**outputs, "scores": tf.strings.reduce_join(digits, axis=1, separator=" ")}
+
+        call = super()._merged(predict, batching)
+
+        def answer(**texts: Any) -> Tensors:
+            outputs = call(**texts)
+            scores = tf.strings.to_number(tf.strings.split(outputs["scores"])).to_tensor()
+            return {**outputs, "scores": scores}
+
+        return answer
+
     def _predict(self, **texts: Any) -> Tensors:
         texts = self._with_present_choices(texts)
         choices = texts[self._field].to_tensor("")

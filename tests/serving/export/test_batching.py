@@ -190,7 +190,7 @@ def test_a_bad_request_is_refused_before_it_is_merged(greedy, signature, inputs)
 @pytest.mark.slow
 def test_choices_of_different_numbers(chooser, path_of, tmp_path):
     plain = Servable("model", 1, path_of("chooser"))
-    patient = save(chooser, tmp_path / "patient", Batching(3, FOREVER, 1))
+    patient = save(chooser, tmp_path / "patient", Batching(3, FOREVER, 2))
     requests = [
         {name: tf.make_tensor_proto(column[row : row + 1]) for name, column in STORIES.items()}
         for row in range(2)
@@ -203,6 +203,13 @@ def test_choices_of_different_numbers(chooser, path_of, tmp_path):
         found = list(pool.map(patient.predict, names, requests))
     for name, request, answers in zip(names, requests, found):
         assert_same(answers, plain.predict(name, request))
+    # More than a batch holds; of the second half, no example has more than one choice.
+    split = {
+        name: tf.make_tensor_proto([column[row] for row in (0, 1, 1, 2, 2, 2)])
+        for name, column in STORIES.items()
+    }
+    whole = "serving_default", split
+    assert_same(patient.predict(*whole), plain.predict(*whole))
     empty = {name: tf.make_tensor_proto([], tf.string) for name in STORIES}
     empty["choices"].tensor_shape.dim.add(size=3)
     for servable in plain, patient:
