@@ -47,9 +47,10 @@ def assert_same(found, expected):
         if tensor.dtype.is_floating:
             np.testing.assert_allclose(found[name], tensor, atol=2e-5, rtol=0)
         else:
-            plain = tf.strings.as_string(tensor) if tensor.dtype != tf.string else tensor
-            values = np.vectorize(lambda value: value.decode(), otypes=[object])(plain.numpy())
-            assert np.array(found[name]).astype(str).tolist() == values.astype(str).tolist()
+            values = tensor.numpy()
+            if tensor.dtype == tf.string:
+                values = np.vectorize(bytes.decode, otypes=[object])(values)
+            assert found[name] == values.tolist(), name
 
 
 def test_without_python_tensorflow(path, run_cpp):
