@@ -47,7 +47,7 @@ setup(
         "h11>=0.16,<0.17",
         "huggingface_hub>=2.4,<3",  # what its errors are, and how its cache names files
         "pyyaml",
-        "scikit-learn",
+        "scikit-learn>=1.7",
         "scipy",
         "tokenizers",
         "tensorboard",

@@ -12,12 +12,13 @@ import shutil
 import sys
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import FloatRect, Page, sync_playwright
 
 FOLDER = pathlib.Path(__file__).parent
 TEXT = (
     "The rooms were cold and the breakfast dull, but the staff were kind and the view was lovely."
 )
+MARGIN = 12
 # Of each picture: colours, width, and pixels for each unit of width.
 PICTURES = {"light": ("light", 800, 1.5), "dark": ("dark", 800, 1.5), "phone": ("light", 360, 2)}
 
@@ -38,10 +39,29 @@ def main() -> None:
             page.get_by_label("text", exact=True).fill(TEXT)
             page.get_by_role("button", name="Ask").click()
             page.locator("#headline:not(:empty)").wait_for()
-            picture = Image.open(io.BytesIO(page.screenshot(full_page=True)))
-            # A page has few colours; so the file is a third as long.
-            picture.convert("RGB").quantize(128).save(FOLDER / f"page_{name}.png", optimize=True)
+            _save(page.screenshot(full_page=True), name)
+            if name == "light":
+                _save(page.screenshot(full_page=True, clip=_answer(page)), "answer")
         browser.close()
+
+
+def _answer(page: Page) -> FloatRect:
+    """Where the answer with its explanation is."""
+    first = page.locator("#headline").bounding_box()
+    last = page.locator(".legend").last.bounding_box()
+    assert first and last
+    return {
+        "x": first["x"] - MARGIN,
+        "y": first["y"] - MARGIN,
+        "width": first["width"] + 2 * MARGIN,
+        "height": last["y"] + last["height"] - first["y"] + 2 * MARGIN,
+    }
+
+
+def _save(picture: bytes, name: str) -> None:
+    """Writes a picture in few colours, as a page has few: the file is a third as long."""
+    image = Image.open(io.BytesIO(picture)).convert("RGB").quantize(128)
+    image.save(FOLDER / f"page_{name}.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ def test_scores_of_a_classifier(calibrated, tmp_path, batching):
     path = pathlib.Path(export(model, tmp_path, batching=batching))
     servable = Servable("model", 1, path)
     texts = {"text": tf.make_tensor_proto(TEXTS)}
-    tokens = servable.predict("tokenize", texts)
-    del tokens["truncated"]
+    tokenized = servable.predict("tokenize", texts)
+    tokens = {name: tokenized[name] for name in ("token_ids", "padding_mask")}
     answers = [
         servable.predict("serving_default", texts),
         servable.predict("tokens", {n: tf.make_tensor_proto(x) for n, x in tokens.items()}),
