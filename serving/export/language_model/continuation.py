@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from serving.export.decoder.cached_decoder import Cache, CachedDecoder
-from serving.export.sampling import sample_tokens, uniform_numbers
+from serving.export.language_model.sampling import sample_tokens, uniform_numbers
 
 # Steps until what they wrote moves to the long cache. Each step copies the window, and each move
 # the whole: about the square root of a context keeps both small.

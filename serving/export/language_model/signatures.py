@@ -10,13 +10,13 @@ import gpt1_keras
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.padding import pad
 from serving.export.batching import Batching, batched, merged
-from serving.export.continuation import continuations
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.cached_decoder import CachedDecoder
 from serving.export.decoder.keras_block import KerasBlock
 from serving.export.decoder.packed_decoder import is_packable
+from serving.export.language_model.continuation import continuations
+from serving.export.language_model.scoring import log_probabilities
 from serving.export.offsets import ENDS, STARTS
-from serving.export.scoring import log_probabilities
 from serving.export.signatures import ConcreteFunction, Signatures, checked, compiled, words
 from serving.layout import DEFAULT_SIGNATURE, GENERATE, SCORE, TOKENIZE
 

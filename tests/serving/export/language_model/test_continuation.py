@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 import gpt1_keras
-from serving.export.continuation import continuations
 from serving.export.decoder.cached_decoder import CachedDecoder
-from serving.export.sampling import sample_tokens
+from serving.export.language_model.continuation import continuations
+from serving.export.language_model.sampling import sample_tokens
 
 CONTEXT, VOCABULARY = 40, 11
 

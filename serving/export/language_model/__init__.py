@@ -1,0 +1,1 @@
+"""The signatures of a language model: scoring texts and continuing them."""
