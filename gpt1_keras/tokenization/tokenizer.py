@@ -219,8 +219,9 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
 
         Example:
         ```python
+        tokenizer = gpt1_keras.GPT1Tokenizer.from_preset("gpt1_tiny_books")
         ids, starts, ends = tokenizer.tokenize_with_offsets("Naïve text")
-        starts.numpy(), ends.numpy()  # [0, 7], [6, 11]: in UTF-8, `ï` is two bytes
+        print(starts.numpy(), ends.numpy())  # in UTF-8, `ï` is two bytes
         ```
         """
         return self._check_codec().encode_with_offsets(inputs)
