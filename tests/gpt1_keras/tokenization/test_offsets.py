@@ -1,6 +1,7 @@
 """Where in a text its tokens stand: Hugging Face's offsets, and what the ranges normalise to."""
 
 import base64
+import contextlib
 import functools
 import itertools
 import json
@@ -11,6 +12,8 @@ import unicodedata
 import numpy as np
 import pytest
 import tensorflow as tf
+from ftfy.chardata import CHARMAP_ENCODINGS
+from ftfy.fixes import replace_lossy_sequences, restore_byte_a0, unescape_html
 from tokenizers import normalizers
 
 from benchmarks.original_agreement import book_paragraphs, fuzz_texts
@@ -165,9 +168,17 @@ def assert_ranges_normalize_to_tokens(tokenizer, texts):
                 assert came_from in LINE_ENDS
             elif start in shared or any(start < other < end for other in shared):
                 assert expected in letters_of(came_from)  # parts of `ﬂ`, of `…` or of a reference
-            else:
-                assert expected == letters_of(came_from), (text, came_from)
+            elif expected != letters_of(came_from):
+                assert expected in [*map(letters_of, readings(came_from))], (text, came_from)
         assert at == len(letters)
+
+
+def readings(text):
+    """What a range may have been before it was misread, which ftfy only sees in its context."""
+    for encoding in CHARMAP_ENCODINGS:
+        with contextlib.suppress(UnicodeError):
+            content = unicodedata.normalize("NFC", unescape_html(text)).encode(encoding)
+            yield replace_lossy_sequences(restore_byte_a0(content)).decode("utf-8")
 
 
 def test_mojibake(pre_training_tokenizer):
