@@ -34,7 +34,15 @@ def no_network(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", only_here)
 
 
-def test_ctrl_c_ends_the_wait_for_it(capsys, time_limit):
+@pytest.fixture
+def interruptible():
+    """As at a terminal: in what a script starts in the background, SIGINT is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_the_wait_for_it(capsys, time_limit, interruptible):
     timer = threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT])
     timer.start()
     quickstart.wait_for_interrupt("http://localhost:1234/")
