@@ -54,6 +54,7 @@ def run(capsys, *arguments):
     return status, capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_it_writes_the_temperature_into_the_preset(preset, rows, write, tmp_path, capsys):
     weights = {path: path.read_bytes() for path in preset.rglob("*.h5")}
     before = load_task(preset)

@@ -281,7 +281,15 @@ def test_bad_arguments_are_one_clear_line(arguments, message, tfds_dir, tmp_path
     assert "\n" not in error
 
 
-@pytest.mark.parametrize("where", ["file", "read-only folder", "full disk", "no room for a preset"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "file",
+        "read-only folder",
+        "full disk",
+        pytest.param("no room for a preset", marks=pytest.mark.slow),
+    ],
+)
 def test_files_that_cannot_be_written_are_one_clear_line(
     where, write_file, tmp_path, monkeypatch, capsys
 ):

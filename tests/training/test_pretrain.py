@@ -82,6 +82,7 @@ def test_the_same_command_returns_what_is_finished(whole_run, corpus):
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
+@pytest.mark.slow
 def test_the_schedule_changes_nothing_in_the_model(whole_run, corpus, tmp_path):
     pretrain(
         SMALL,
@@ -260,6 +261,7 @@ def run_on_two_devices(arguments):
     sys.exit(main(arguments))
 
 
+@pytest.mark.slow
 def test_batches_that_the_replicas_cannot_share(corpus, tmp_path):
     arguments = [
         "--corpus", corpus, "--config", "gpt1_micro", "--steps", "2", "--batch-size", "3",

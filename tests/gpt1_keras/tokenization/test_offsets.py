@@ -125,6 +125,7 @@ def test_books_as_hugging_face(original_tokenizer, reference, books_dir):
     assert_as_hugging_face(original_tokenizer, reference, texts)
 
 
+@pytest.mark.slow
 def test_books_in_original(pre_training_tokenizer, books_dir):
     texts = list(itertools.islice(book_paragraphs(books_dir / "valid"), 200))
     assert_ranges_normalize_to_tokens(pre_training_tokenizer, texts)
@@ -212,7 +213,9 @@ def source_bytes(text, letters):
     return first, last
 
 
-@pytest.mark.parametrize("normalization", ["bert", "original"])
+@pytest.mark.parametrize(
+    "normalization", ["bert", pytest.param("original", marks=pytest.mark.slow)]
+)
 def test_the_same_everywhere(
     original_tokenizer, pre_training_tokenizer, normalization, run_cpp, tmp_path
 ):

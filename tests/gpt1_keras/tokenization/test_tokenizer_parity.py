@@ -115,6 +115,7 @@ def test_data_sets(original_tokenizer, reference, tfds_dir, name):
     assert_same_ids(original_tokenizer, reference, tfds_texts(name, tfds_dir))
 
 
+@pytest.mark.slow
 def test_ten_megabytes_of_books(original_tokenizer, reference, books_dir):
     assert_same_ids(original_tokenizer, reference, book_lines(books_dir, 10_000_000))
 

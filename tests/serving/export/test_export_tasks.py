@@ -62,6 +62,7 @@ def without_offsets(tokens):
     return {name: values for name, values in tokens.items() if name not in others}
 
 
+@pytest.mark.slow
 def test_offsets(ask, scorer, lm):
     """Ranges are those of the tokens in their own texts, in both orders, or after a prefix."""
     found = ask("scorer", "tokenize", **PAIRS)
@@ -160,7 +161,9 @@ def plain(value):
     return value.decode() if isinstance(value, bytes) else value
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["scorer", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("chooser", "lm"))]
+)
 def test_every_signature_runs_without_python_tensorflow(path_of, kind, capsys):
     """In a process of its own, without XLA, from another folder, for each warm-up request."""
     assert check.main([str(path_of(kind))]) == 0, capsys.readouterr().out

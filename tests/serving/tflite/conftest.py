@@ -141,7 +141,8 @@ def assert_answers(as_input):
                 assert outputs["truncated"].tolist() == [int(cut[number] or fills)]
             of_tokens = score_tokens(token_ids=tokens["token_ids"], num_tokens=tokens["num_tokens"])
             if answer == "scores" and model.calibration.sure_threshold is not None:
-                is_sure = np.max(expected[number]) >= model.calibration.sure_threshold
+                # By the file's own scores: 8 and 4 bits may move one over the threshold.
+                is_sure = np.max(answers["scores"]) >= model.calibration.sure_threshold
                 assert answers["is_sure"].tolist() == of_tokens["is_sure"].tolist() == [is_sure]
             for found in (answers[answer], of_tokens[answer]):
                 np.testing.assert_allclose(

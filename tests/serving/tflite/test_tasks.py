@@ -22,6 +22,7 @@ def test_a_classifier_of_texts(single, assert_answers, request, runtime):
     assert_answers(*single, [TEXTS], request.getfixturevalue(runtime))
 
 
+@pytest.mark.slow
 def test_similarity_through_the_command(make_task, assert_answers, interpret, tmp_path, capsys):
     """Both orders of the texts are read; and there is a range of scores."""
     model = make_task(gpt1_keras.GPT1TextSimilarity, score_range=(0, 5))

@@ -10,7 +10,9 @@ from training.corpus import shards
 from training.corpus.shards import encode_documents, shard_dtype
 
 
-@pytest.mark.parametrize("normalization", ["bert", "original"])
+@pytest.mark.parametrize(
+    "normalization", ["bert", pytest.param("original", marks=pytest.mark.slow)]
+)
 def test_lines_give_the_tokens_of_the_whole_text(
     books_dir, original_files, whole_documents, monkeypatch, normalization
 ):

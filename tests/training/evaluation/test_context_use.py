@@ -116,6 +116,7 @@ def test_windows_are_spread_and_cross_no_shard():
     assert spread_windows(shards, 20, 3).shape == (0, 21)
 
 
+@pytest.mark.slow
 def test_the_program(pretrained, corpus, tmp_path, capsys):
     """Of a run, what its last entry says, and the same on its text."""
     folder, result = pretrained
@@ -137,6 +138,7 @@ def test_the_program(pretrained, corpus, tmp_path, capsys):
     assert from_text["loss_by_position"] == found["loss_by_position"]
 
 
+@pytest.mark.slow
 def test_errors_are_one_line(pretrained, corpus, tmp_path, capsys):
     (tmp_path / "short.txt").write_text("a film")
     preset, short = ["--preset", str(pretrained[0] / "preset")], str(tmp_path / "short.txt")

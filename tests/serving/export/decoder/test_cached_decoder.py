@@ -38,7 +38,9 @@ def token_ids():
     return ids
 
 
-@pytest.mark.parametrize("block_cls", [PaddedBlock, KerasBlock])
+@pytest.mark.parametrize(
+    "block_cls", [PaddedBlock, pytest.param(KerasBlock, marks=pytest.mark.slow)]
+)
 def test_the_states_are_keras(given, token_ids, block_cls):
     """Of texts that are continued from their ends on."""
     backbone = gpt1_keras.GPT1Backbone.from_config(given.get_config())

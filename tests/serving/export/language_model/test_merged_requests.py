@@ -87,7 +87,9 @@ def ask_at_once(servable, signature, rows):
     return zip(requests, found)
 
 
-@pytest.mark.parametrize("kind", ["merging", "merging_outside"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("merging", marks=pytest.mark.slow), "merging_outside"]
+)
 def test_generation(plain, kind, request):
     for rows, found in ask_at_once(request.getfixturevalue(kind), "generate", ROWS):
         for index, row in enumerate(rows):
