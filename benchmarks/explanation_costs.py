@@ -79,14 +79,13 @@ def _measure(path):
     """Sizes in MB, medians in milliseconds, and the memory in MB before and after explanations."""
     import tensorflow as tf
 
-    from serving.layout import DEFAULT_SIGNATURE
     from serving.server.models.servable import Servable
 
     files = [file.stat().st_size / 1e6 for file in path.rglob("*") if file.is_file()]
     found = {"graph": (path / "saved_model.pb").stat().st_size / 1e6, "file": sum(files)}
     servable = Servable("model", 1, path)
     texts = {"text": tf.make_tensor_proto(["the film was good " * (_WORDS // 4)])}
-    signatures = list(_PER_ROUND) if _has_explanations(path) else [DEFAULT_SIGNATURE]
+    signatures = [name for name in _PER_ROUND if name in servable.signature_defs]
     for signature, moment in zip(signatures, ("before", "after")):
         servable.predict(signature, texts)  # the first optimizes the graph
         found[moment] = _most_memory()
@@ -97,11 +96,6 @@ def _measure(path):
             servable.predict(signature, texts)
             seconds[signature].append(time.perf_counter() - started)
     return found | {name: 1000 * statistics.median(each) for name, each in seconds.items()}
-
-
-def _has_explanations(path):
-    """Whether an export has the signature `explain`, by its metadata."""
-    return bool(json.loads((path / "assets.extra/gpt1_keras.json").read_text())["explanation"])
 
 
 def _most_memory():

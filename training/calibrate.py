@@ -21,10 +21,9 @@ import gpt1_keras
 from gpt1_keras.cli import option, program
 from gpt1_keras.files import check_writable
 from training.datasets.task_models import load_model
-from training.datasets.tasks import TASKS
 from training.datasets.tfds_builders import DataOptions
 from training.evaluation import calibration
-from training.evaluation.model_examples import check_one_source, load_for_model
+from training.evaluation.model_examples import ExampleOptions, check_one_source, load_for_model
 from training.evaluation.scoring import predict_outputs
 from training.runs.calibration_files import check_is_folder, store_calibration, write_calibration
 
@@ -33,11 +32,6 @@ from training.runs.calibration_files import check_is_folder, store_calibration, 
 class _Options:
     model: str = option("preset that training.finetune wrote, such as RUN/best; it is changed")
     output: str = option("folder for calibration.json and calibration.svg")
-    task: str | None = option(f"one of {', '.join(sorted(TASKS))}; or else", None)
-    file: str | None = option(
-        "your own .csv, .tsv or .jsonl, with the columns of the training file", None
-    )
-    split: str = option("of the task", "validation", choices=("train", "validation", "test"))
     sure_precision: float | None = option(
         "share of right answers among those that an export calls sure, such as 0.95 (default: "
         "it calls none so)",
@@ -114,9 +108,9 @@ def _check_precision(precision: float | None) -> None:
 
 
 @program("training.calibrate")
-def main(options: _Options, data: DataOptions) -> None:
+def main(options: _Options, examples: ExampleOptions, data: DataOptions) -> None:
     """Calibrate a fine-tuned model's probabilities, on a split of a data set or your own file."""
-    content = calibrate(**vars(options), **vars(data))
+    content = calibrate(**vars(options), **vars(examples), **vars(data))
     print(calibration.describe(content))
 
 

@@ -23,10 +23,10 @@ from gpt1_keras.cli import option, program
 from gpt1_keras.files import atomic_path, check_writable
 from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.task_models import load_model
-from training.datasets.tasks import TASKS, Task
+from training.datasets.tasks import Task
 from training.datasets.tfds_builders import DataOptions
 from training.datasets.user_files import UserFileTask
-from training.evaluation.model_examples import check_one_source, load_for_model
+from training.evaluation.model_examples import ExampleOptions, check_one_source, load_for_model
 from training.evaluation.scoring import check_scorable, predict, score
 
 # In these GLUE wants the names of the classes, in the others their indices.
@@ -37,11 +37,6 @@ _NAMED = ("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv")
 class _Options:
     model: str = option("preset that training.finetune wrote, such as RUN/best")
     output: str = option("folder for result.json and the predictions")
-    task: str | None = option(f"one of {', '.join(sorted(TASKS))}; or else", None)
-    file: str | None = option(
-        "your own .csv, .tsv or .jsonl, with the columns of the training file", None
-    )
-    split: str = option("of the task", "validation", choices=("train", "validation", "test"))
 
 
 def evaluate(
@@ -125,9 +120,9 @@ def _write(path: pathlib.Path, lines: Iterable[str]) -> None:
 
 
 @program("training.evaluate")
-def main(options: _Options, data: DataOptions) -> None:
+def main(options: _Options, examples: ExampleOptions, data: DataOptions) -> None:
     """Evaluate a fine-tuned model on a split of a data set, or on your own file."""
-    result = evaluate(**vars(options), **vars(data))
+    result = evaluate(**vars(options), **vars(examples), **vars(data))
     for name, value in result.get("metrics", {}).items():
         print(f"{name}: {value:.4f}")
 

@@ -1,12 +1,25 @@
 """The examples that a fine-tuned model is evaluated or calibrated on."""
 
+import dataclasses
 import os
 from typing import Any
 
+from gpt1_keras.cli import option
 from gpt1_keras.tasks.base import RawTextTask
 from training.datasets.labelled_examples import LabelledExamples, load_examples
-from training.datasets.tasks import Task, find_task
+from training.datasets.tasks import TASKS, Task, find_task
 from training.datasets.user_files import UserFileTask, user_file_task_of
+
+
+@dataclasses.dataclass(frozen=True)
+class ExampleOptions:
+    """Which examples a program reads."""
+
+    task: str | None = option(f"one of {', '.join(sorted(TASKS))}; or else", None)
+    file: str | None = option(
+        "your own .csv, .tsv or .jsonl, with the columns of the training file", None
+    )
+    split: str = option("of the task", "validation", choices=("train", "validation", "test"))
 
 
 def load_for_model(

@@ -122,7 +122,7 @@ class Explainer:
             "num_words": num_words,
             **further,
         }
-        if any(map(_is_ragged, columns)):
+        if any(isinstance(column, tf.RaggedTensor) for column in columns):
             outputs["word_choices"] = dense(tf.gather(words.choices, read))
         return outputs
 
@@ -168,10 +168,6 @@ class Explainer:
         framed = self._preprocessor.frame_values(segments, negative)
         length = tf.shape(token_ids)[-1]
         return tf.maximum(-self._signatures.pad(framed)["token_ids"][..., :length], 0)
-
-
-def _is_ragged(texts: Any) -> bool:
-    return isinstance(texts, tf.RaggedTensor)
 
 
 def _words_read(words: Words, numbers: tf.Tensor) -> tf.Tensor:

@@ -4,8 +4,6 @@ import base64
 import contextlib
 import functools
 import itertools
-import json
-import pathlib
 import random
 import unicodedata
 
@@ -22,7 +20,6 @@ from gpt1_keras import GPT1Tokenizer
 from gpt1_keras.tokenization import list_backend
 from tests.helpers.random_unicode import (
     BLOCKS,
-    make_reference,
     random_bytes,
     random_texts,
 )
@@ -46,13 +43,6 @@ TEXTS = [
     b"fi\xfflm isn't \xe2\x82",
     " \n x\u0301 \r\n\n y \n",
 ]
-
-
-@pytest.fixture(scope="module")
-def reference(original_files):
-    vocabulary, merges = (pathlib.Path(path).read_text("utf-8") for path in original_files)
-    pairs = [tuple(line.split(" ")) for line in merges.split("\n")[1:] if line]
-    return make_reference(json.loads(vocabulary), pairs)
 
 
 @pytest.fixture(scope="module")

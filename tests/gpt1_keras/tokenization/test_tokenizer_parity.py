@@ -1,8 +1,5 @@
 """No difference from Hugging Face's `tokenizers`: real texts, random Unicode, random bytes."""
 
-import json
-import pathlib
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -22,14 +19,6 @@ from tests.helpers.random_unicode import (
 
 BATCH = 4096
 DATASETS = ["glue/sst2", "glue/mrpc", "definite_pronoun_resolution"]
-
-
-@pytest.fixture(scope="module")
-def reference(original_files):
-    """Hugging Face's tokenizer with the original files."""
-    vocabulary, merges = (pathlib.Path(path).read_text("utf-8") for path in original_files)
-    pairs = [tuple(line.split(" ")) for line in merges.split("\n")[1:] if line]
-    return make_reference(json.loads(vocabulary), pairs)
 
 
 @pytest.fixture(scope="module")
