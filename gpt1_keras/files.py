@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import glob
+import io
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _PREFIX = ".tmp-"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system names no file with them
 
 
 @contextlib.contextmanager
@@ -25,7 +27,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
 
     Raises:
         FileNotFoundError: the block succeeds without writing anything.
-        OSError: the disk is full, or a directory would replace a file.
+        OSError: the disk is full, or a directory would replace a file. It names `path`.
     """
     path = os.path.abspath(path)
     parent, name = os.path.split(path)
@@ -40,6 +42,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
             os.rename(path, os.path.join(folder, "replaced"))
         os.replace(temporary, path)
         _sync(parent)
+    except OSError as error:
+        named = error.filename is not None and os.fspath(error.filename).startswith(folder)
+        if named or error.errno in _NO_ROOM:
+            raise OSError(error.errno, error.strerror, path) from error
+        raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -66,29 +73,23 @@ def check_writable(folder: str | os.PathLike[str]) -> None:
         file.write(b" ")
 
 
-def check_free_space(path: str | os.PathLike[str], needed: int) -> None:
-    """Raises OSError unless as many bytes are free where a file is to be written.
-
-    HDF5 crashes the whole process where the disk is full, so what it writes is checked beforehand.
-    """
-    parent = pathlib.Path(path).absolute().parent
-    _make_folder(parent)
-    free = shutil.disk_usage(parent).free
-    if free < needed:
-        raise OSError(
-            errno.ENOSPC, f"It takes {needed:,} bytes, and {free:,} are free", os.fspath(path)
-        )
-
-
 @contextlib.contextmanager
-def writing_weights(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raises OSError, with the path, in place of what h5py raises if it cannot write a file."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        code = getattr(error, "errno", None)  # h5py's messages are several lines long
-        reason = os.strerror(code) if code else str(error).partition("\n")[0]
-        raise OSError(f"Could not write {path}: {reason}.") from error
+def writing_weights(path: str | os.PathLike[str]) -> Iterator[io.BytesIO]:
+    """Yields what Keras saves weights to in place of `path`, which is then written as a whole.
+
+    HDF5 would crash the whole process where the disk fills up while it writes, so it writes into
+    memory, and Python writes the disk. Nothing is written if nothing was saved, as when Keras asks
+    whether to overwrite a file, or saves to a remote path by itself.
+
+    Raises:
+        OSError: `path` cannot be written, as when the disk is full. It stays as it was.
+    """
+    memory = _PathInMemory(path)
+    yield memory
+    with memory.getbuffer() as content:
+        if content:
+            with atomic_path(path) as temporary:
+                pathlib.Path(temporary).write_bytes(content)
 
 
 def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:
@@ -126,6 +127,20 @@ def reading_weights(path: str | os.PathLike[str]) -> Iterator[None]:
         raise ValueError(
             f"The weights file {path} is damaged, or holds another model's weights: {error}"
         ) from error
+
+
+class _PathInMemory(io.BytesIO):
+    """A buffer that Keras takes for a path, whose name it looks at."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__()
+        self._path = os.fspath(path)
+
+    def __str__(self) -> str:
+        return self._path
+
+    def __fspath__(self) -> str:
+        return self._path
 
 
 def _make_folder(path: str | os.PathLike[str]) -> None:

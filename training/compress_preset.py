@@ -7,6 +7,7 @@ a checksum, so that loading a damaged file is an error, never a worse model.
 """
 
 import dataclasses
+import io
 import os
 import pathlib
 import shutil
@@ -16,7 +17,7 @@ import h5py
 import numpy as np
 
 from gpt1_keras.cli import option, program
-from gpt1_keras.files import atomic_path, check_free_space, writing_weights
+from gpt1_keras.files import atomic_path
 from gpt1_keras.presets import PRESET_HELP, find_preset
 
 
@@ -36,25 +37,30 @@ def compress_preset(preset: str | os.PathLike[str], output: str | os.PathLike[st
     Raises:
         FileNotFoundError: there is no preset.
         ValueError: a weight is out of float16's range, or the weights are not Keras's.
-        OSError: the output cannot be written, as when there is not enough space.
+        OSError: the output cannot be written, as when the disk is full.
     """
     folder = find_preset(preset)
-    sources = list(folder.glob("*.weights.h5"))
-    if not sources:
+    weights = {path: _compress(path) for path in folder.glob("*.weights.h5")}
+    if not weights:
         raise ValueError(
             f"{preset} has no Keras weights to compress. Load it, and save it by `save_to_preset`."
         )
-    size = sum(path.stat().st_size for path in folder.rglob("*"))
-    check_free_space(output, 2 * size)  # all is copied, and then the weights are written
-    with atomic_path(output) as temporary, writing_weights(output):
-        shutil.copytree(folder, temporary)
-        for source in sources:
-            _compress(source, pathlib.Path(temporary, source.name))
+    with atomic_path(output) as temporary:
+        try:
+            shutil.copytree(folder, temporary, ignore=shutil.ignore_patterns("*.weights.h5"))
+        except shutil.Error as error:  # all that failed, in one list
+            raise OSError(f"Could not copy {folder}: {error.args[0][0][2]}.") from error
+        for path, content in weights.items():
+            pathlib.Path(temporary, path.name).write_bytes(content)
 
 
-def _compress(source: pathlib.Path, target: pathlib.Path) -> None:
-    """Copies a file of weights: floats as float16, arrays with checksums."""
-    with h5py.File(source) as old, h5py.File(target, "w") as new:
+def _compress(source: pathlib.Path) -> memoryview:
+    """Returns a file of weights with floats as float16 and arrays with checksums.
+
+    In memory, as HDF5 would crash the process where the disk is full.
+    """
+    compressed = io.BytesIO()
+    with h5py.File(source) as old, h5py.File(compressed, "w") as new:
 
         def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
             if isinstance(item, h5py.Group):
@@ -70,6 +76,7 @@ def _compress(source: pathlib.Path, target: pathlib.Path) -> None:
             new.create_dataset(name, data=array, fletcher32=array.ndim > 0)
 
         old.visititems(copy)
+    return compressed.getbuffer()
 
 
 @program("training.compress_preset")

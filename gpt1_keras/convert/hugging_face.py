@@ -78,6 +78,7 @@ def save_hugging_face(model: RawTextTask, directory: str | os.PathLike[str]) -> 
             `"bert"`, or its `intermediate_dim` is not four times its `hidden_dim`, or the head of
             an `OpenAIGPTForSequenceClassification` has a bias or an activation, as the format
             assumes.
+        OSError: the folder cannot be written, as when the disk is full.
     """
     if model.preprocessor is None:
         raise ValueError("Only a model with a preprocessor can be saved: its tokenizer is needed.")
@@ -155,7 +156,9 @@ def _check_tokenizer(tokenizer: GPT1Tokenizer) -> None:
 def _write_backbone(
     folder: pathlib.Path, weights: dict[str, np.ndarray], config: dict[str, Any]
 ) -> None:
-    safetensors.numpy.save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    # Not by `save_file`, whose error is none of the system where the disk is full.
+    content = safetensors.numpy.save(weights, metadata={"format": "pt"})
+    (folder / WEIGHTS).write_bytes(content)
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
 
 
@@ -163,7 +166,7 @@ def _write_tokenizer(
     folder: pathlib.Path, tokenizer: GPT1Tokenizer, pad_token_id: int | None = None
 ) -> None:
     tokenizer.save_files(folder / VOCABULARY, folder / MERGES)
-    _fast_tokenizer(folder, tokenizer).save(str(folder / TOKENIZER))
+    (folder / TOKENIZER).write_text(_fast_tokenizer(folder, tokenizer).to_str(pretty=True))
     settings = {"tokenizer_class": "OpenAIGPTTokenizer", "unk_token": UNKNOWN}
     if pad_token_id is not None:
         settings["pad_token"] = tokenizer.id_to_token(pad_token_id)

@@ -9,13 +9,13 @@ import keras
 import keras_hub
 from keras import ops
 
-from gpt1_keras.files import reading_weights
 from gpt1_keras.models.named_inputs import NamedInputs
+from gpt1_keras.models.weight_files import WeightFiles
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.types import Tensor
 
 
-class CausalBackbone(NamedInputs, keras_hub.models.Backbone):
+class CausalBackbone(WeightFiles, NamedInputs, keras_hub.models.Backbone):
     """A network that reads sequences from left to right: `GPT1Backbone`, `LSTMBackbone`.
 
     It maps `token_inputs` to hidden states, float `[batch, length, hidden_dim]`, none of which
@@ -44,15 +44,6 @@ class CausalBackbone(NamedInputs, keras_hub.models.Backbone):
             OSError: see `gpt1_keras.handles.local_preset`.
         """
         return super().from_preset(preset, load_weights, **kwargs)
-
-    def load_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
-        """Loads weights, as `keras.Model.load_weights`.
-
-        Raises:
-            ValueError: the weights are damaged or do not fit.
-        """
-        with reading_weights(filepath):
-            super().load_weights(filepath, *args, **kwargs)
 
     def save_to_preset(self, preset_dir: Any, max_shard_size: float = 10) -> None:
         """As `keras_hub.models.Backbone.save_to_preset`. Raises ValueError as `check_loads`."""

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 import keras
 
-from gpt1_keras.files import reading_weights
+from gpt1_keras.files import reading_weights, writing_weights
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.named_inputs import NamedInputs
+from gpt1_keras.models.weight_files import WeightFiles
 from gpt1_keras.optimization.keras_internals import (
     get_preset_loader,
     is_selected,
@@ -29,7 +30,7 @@ from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.types import Tensor
 
 
-class RawTextTask(NamedInputs, RawTextTrainer):
+class RawTextTask(WeightFiles, NamedInputs, RawTextTrainer):
     """A model that trains on strings and predicts from them.
 
     A task inherits from it and from one of KerasHub's tasks, in this order:
@@ -236,9 +237,14 @@ class RawTextTask(NamedInputs, RawTextTrainer):
         name_tasks(preset_dir, [task_cls.__name__ for task_cls in list_subclasses(RawTextTask)])
 
     def save_task_weights(self, filepath: str) -> None:
-        """Saves the head's weights, without the optimizer's state, which no preset can load."""
+        """Saves the head's weights, without the optimizer's state, which no preset can load.
+
+        Raises:
+            OSError: as `save_weights`.
+        """
         skipped = [*layers_of(self.backbone), self.optimizer]
-        keras.saving.save_weights(self, filepath, objects_to_skip=skipped)
+        with writing_weights(filepath) as memory:
+            keras.saving.save_weights(self, memory, objects_to_skip=skipped)
 
     def export_to_transformers(self, path: str | os.PathLike[str]) -> None:
         """KerasHub's name for `gpt1_keras.convert.save_hugging_face`."""

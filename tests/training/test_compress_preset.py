@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpt1_keras
+from tests.helpers.small_disk import small_disk
 from training.compress_preset import main
 
 
@@ -58,3 +59,12 @@ def test_a_weight_out_of_range(tiny_backbone, tmp_path, capsys):
 def test_no_preset(tmp_path, capsys):
     assert main(["--preset", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
     assert "is not a preset: neither one that ships" in capsys.readouterr().err
+
+
+def test_a_full_disk(preset, tmp_path, capsys):
+    with small_disk(tmp_path / "small", "64k") as folder:
+        assert main(["--preset", str(preset), "--output", str(folder / "out")]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("error: ") and "No space left on device" in error
+        assert error.count("\n") == 1
+        assert not list(folder.iterdir())

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import resource
-import shutil
 
 import keras
 import numpy as np
@@ -13,6 +12,7 @@ from tensorflow.python.framework import config as tensorflow_config
 
 import gpt1_keras
 from tests.helpers.eager import eagerly
+from tests.helpers.small_disk import fill, small_disk
 from training import finetune as program
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.task_models import build_model
@@ -34,6 +34,12 @@ def write_file(tmp_path):
         return str(tmp_path / "texts.csv")
 
     return write_file
+
+
+def micro(path):
+    """The arguments of a small fine-tuning on a file."""
+    arguments = ["--train", path, "--validation", path, "--config", "gpt1_micro", "--epochs", "1"]
+    return [*arguments, "--num-merges", "20"]
 
 
 def weights(folder):
@@ -281,21 +287,9 @@ def test_bad_arguments_are_one_clear_line(arguments, message, tfds_dir, tmp_path
     assert "\n" not in error
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        "file",
-        "read-only folder",
-        "full disk",
-        pytest.param("no room for a preset", marks=pytest.mark.slow),
-    ],
-)
-def test_files_that_cannot_be_written_are_one_clear_line(
-    where, write_file, tmp_path, monkeypatch, capsys
-):
+@pytest.mark.parametrize("where", ["file", "read-only folder", "full disk"])
+def test_files_that_cannot_be_written_are_one_clear_line(where, write_file, tmp_path, capsys):
     path, output = write_file(8), tmp_path / "run"
-    arguments = ["--train", path, "--validation", path, "--config", "gpt1_micro", "--epochs", "1"]
-    arguments += ["--num-merges", "20"]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     if where == "file":
         output.write_text("in the way")
@@ -303,21 +297,38 @@ def test_files_that_cannot_be_written_are_one_clear_line(
     elif where == "read-only folder":
         output = "/sys/run"  # where root may not write either
         message = "error: [Errno "
-    elif where == "full disk":
+    else:
         # The limit on the length of a file stands for it: the system refuses to write more.
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
         message = f"error: Could not save the checkpoint {output}/checkpoints/step-00000001.npz: "
-    else:
-        usage = shutil.disk_usage(tmp_path)._replace(free=1000)
-        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-        message = "error: [Errno 28] It takes "
     try:
         with eagerly():
-            status, error = run_main(capsys, *arguments, "--output", str(output))
+            status, error = run_main(capsys, *micro(path), "--output", str(output))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert status == 1
     assert error.startswith(message) and "\n" not in error
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_when_there_is_room_again(write_file, tmp_path, monkeypatch, capsys):
+    save_preset, fills = run_module.Run.save_preset, []
+
+    def fill_and_save(run, *arguments):
+        """Others fill the disk after the checkpoint and before the preset."""
+        fills.append(fill(run.folder))
+        save_preset(run, *arguments)
+
+    with small_disk(tmp_path / "small", "8m") as folder, eagerly():
+        arguments = [*micro(write_file(8)), "--output", str(folder / "run")]
+        monkeypatch.setattr(run_module.Run, "save_preset", fill_and_save)
+        status, error = run_main(capsys, *arguments)
+        assert (status, len(fills)) == (1, 1)
+        assert error == f"error: [Errno 28] No space left on device: '{folder}/run/best'"
+        fills[0].unlink()
+        monkeypatch.setattr(run_module.Run, "save_preset", save_preset)
+        assert run_main(capsys, *arguments) == (0, "")
+        assert weights(folder / "run" / "best")
 
 
 def test_a_run_with_other_options_is_refused(tmp_path, capsys):

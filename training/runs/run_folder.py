@@ -6,23 +6,12 @@ import pathlib
 from collections.abc import Collection
 from typing import Any
 
-import keras
-
 import gpt1_keras
-from gpt1_keras.files import (
-    atomic_path,
-    check_free_space,
-    check_writable,
-    read_json,
-    remove_leftovers,
-    writing_weights,
-)
+from gpt1_keras.files import atomic_path, check_writable, read_json, remove_leftovers
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.tasks.base import RawTextTask
 from training.runs.checkpoints import Checkpoints
 
-_BYTES_PER_PARAMETER = 4  # float32
-_SPARE_BYTES = 4 * 2**20  # for HDF5's own structures, the vocabulary and descriptions
 _FOLDERS = ("best", "checkpoints", "logs", "preset", "snapshots")  # that a run writes
 
 
@@ -100,22 +89,17 @@ class Run:
         """Saves a backbone's weights, which are kept for good.
 
         Raises:
-            OSError: they cannot be written, as when there is not enough space.
+            OSError: they cannot be written, as when the disk is full.
         """
-        path = self.folder / "snapshots" / f"{step:08d}.weights.h5"
-        check_free_space(path, _bytes_of(backbone))
-        with atomic_path(path) as temporary, writing_weights(path):
-            backbone.save_weights(temporary)
+        backbone.save_weights(self.folder / "snapshots" / f"{step:08d}.weights.h5")
 
     def save_preset(self, task: RawTextTask, name: str) -> None:
         """Writes a task as a preset, which replaces that of the same name.
 
         Raises:
-            OSError: it cannot be written, as when there is not enough space.
+            OSError: it cannot be written, as when the disk is full. The earlier one stays.
         """
-        path = self.folder / name
-        check_free_space(path, _bytes_of(task))
-        with atomic_path(path) as temporary, writing_weights(path):
+        with atomic_path(self.folder / name) as temporary:
             task.save_to_preset(temporary)
 
     def finish(self, facts: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +142,3 @@ def changed_options(
         for name, value in now.items()
         if name not in besides and before.get(name) != value
     )
-
-
-def _bytes_of(model: keras.Model) -> int:
-    return _BYTES_PER_PARAMETER * model.count_params() + _SPARE_BYTES
