@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NoReturn, TextIO
 LABEL = "label"
 CHOICES = "choices"
 _CHOICE = re.compile(r"choice([0-9]+)")
+_SEPARATOR = re.compile("[,;\t|]")  # of columns, as other programs write them
 _COMPRESSED = ".gz"
 _JSON_LINES = ".jsonl"
 _LONGEST_FIELD = 2**31 - 1  # the most that csv takes on every system
@@ -44,6 +45,9 @@ class Row(dict[str, str | list[str]]):
     def __init__(self, values: dict[str, str | list[str]], line: int) -> None:
         super().__init__(values)
         self.line = line
+        label = values.get(LABEL)
+        if isinstance(label, str):
+            self[LABEL] = label.strip()  # else "yes " would be another class than "yes"
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[Row]:
@@ -57,7 +61,8 @@ def read_rows(path: str | os.PathLike[str]) -> list[Row]:
             `.jsonl` is a string, a number, true or false, or a list of these.
 
     Returns:
-        A dict for each example, from column to str, or to a list of str, as `choices`.
+        A dict for each example, from column to str, or to a list of str, as `choices`. What is
+        blank around a `label` is left out.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -66,7 +71,8 @@ def read_rows(path: str | os.PathLike[str]) -> list[Row]:
     """
     path = pathlib.Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"The file {path} does not exist.")
+        what = "is not a file" if path.exists() else "does not exist"
+        raise FileNotFoundError(f"The file {path} {what}.")
     suffixes = [suffix.lower() for suffix in path.suffixes]
     is_compressed = suffixes[-1:] == [_COMPRESSED]
     suffix = (suffixes[:-1] if is_compressed else suffixes)[-1:]
@@ -123,7 +129,7 @@ def _read_json_lines(file: TextIO, path: pathlib.Path) -> Iterator[Row]:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {line}: is not JSON: {error}.") from None
         if not isinstance(row, dict):
-            received = _shortened(text.strip())
+            received = shortened(text.strip())
             raise ValueError(f"{path}, line {line}: must be an object. Received: {received}.")
         values: dict[str, str | list[str]] = {}
         for name, value in row.items():
@@ -139,7 +145,7 @@ def _read_json_lines(file: TextIO, path: pathlib.Path) -> Iterator[Row]:
             except TypeError:
                 raise ValueError(
                     f"{path}, line {line}: {name!r} must be a text or a number, or a list of them. "
-                    f"Received: {_shortened(json.dumps(value))}."
+                    f"Received: {shortened(json.dumps(value))}."
                 ) from None
         yield Row(values, line)
 
@@ -177,6 +183,11 @@ def _read_delimited(file: TextIO, path: pathlib.Path, dialect: type[csv.Dialect]
 
 def _check_columns(columns: list[str], path: pathlib.Path) -> list[str]:
     """The columns of choices in order, once the names of all columns are known to make sense."""
+    if len(columns) == 1 and (separator := _SEPARATOR.search(columns[0])):
+        raise ValueError(
+            f"{path} has one column, {shortened(columns[0])!r}, with {separator[0]!r} in its name. "
+            "Columns are separated by commas in .csv and by tabs in .tsv."
+        )
     twice = sorted({name for name in columns if name and columns.count(name) > 1})
     if twice:
         raise ValueError(f"{path} names several columns {', '.join(map(repr, twice))}.")
@@ -224,5 +235,6 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """A value as a message shows it, of which the rest is still to be seen."""
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

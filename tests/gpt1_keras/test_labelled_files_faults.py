@@ -4,6 +4,7 @@ import contextlib
 import csv
 import gzip
 import json
+import os
 import tracemalloc
 
 import pytest
@@ -52,6 +53,21 @@ def test_choices_are_in_the_order_of_their_numbers(write):
     assert read_rows(path) == [{LABEL: "0", CHOICES: list("abcdefghij")}]
 
 
+def test_blanks_around_a_label_make_no_other_class(write):
+    rows = [{"text": " a ", LABEL: "yes"}, {"text": "b", LABEL: "yes"}]
+    assert read_rows(write("a.csv", "text,label\n a , yes\nb,yes\u00a0\n")) == rows
+    lines = [json.dumps({"text": " a ", LABEL: "yes "}), json.dumps({"text": "b", LABEL: "\nyes"})]
+    assert read_rows(write("a.jsonl", "\n".join(lines))) == rows
+
+
+def test_what_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "a.csv")
+    (tmp_path / "b.csv").mkdir()
+    for name, what in (("a", "is not a file"), ("b", "is not a file"), ("c", "does not exist")):
+        with pytest.raises(FileNotFoundError, match=f"{name}.csv {what}"):
+            read_rows(tmp_path / f"{name}.csv")
+
+
 def test_rows_know_their_lines(write):
     path = write("a.csv", 'text,label\n"two\nlines",a\n\nb,c\n')
     assert [row.line for row in read_rows(path)] == [3, 5]
@@ -82,6 +98,11 @@ def test_rows_know_their_lines(write):
         ("a.jsonl", "[" * 200_000, "line 1: is not JSON"),
         ("a.jsonl", '{"text": ' + "[" * 200_000, "line 1: is not JSON"),
         ("a.csv", b"\x00\xff,label\n", "a.csv is not UTF-8"),
+        ("a.csv", "text,label\na,b\n".encode("utf-16"), "a.csv is not UTF-8"),
+        ("a.csv", "\ufefftext;label\r\na;b\r\n", "one column, 'text;label', with ';' in its name"),
+        ("a.csv", "sep=;\ntext;label\na;b\n", "one column, 'sep=;', .* Columns are separated by"),
+        ("a.csv", "text\tlabel\na\tb\n", "one column, .* by commas in .csv and by tabs in .tsv"),
+        ("a.tsv", "text,label\na,b\n", "one column, 'text,label', with ',' in its name"),
     ],
 )  # fmt: skip
 def test_what_would_be_read_wrongly_is_refused(write, name, content, message):

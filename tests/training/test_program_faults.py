@@ -70,6 +70,11 @@ def fine_tune(write, tmp_path, capsys, monkeypatch):
         (SCORES, "text,label\na,1\n", "csv", "b.csv has the same label, 1, for all of its 1 exam"),
         (SCORES, "text,label\na,1\nb,9\n", "csv", "b.csv, line 3: has the label '9'; expected a s"),
         ("text,label\na,0.5\nb,1e9\n", SCORES, "csv", "has scores from 0 to 1000000000, and the"),
+        ("text,label\na,0.5\nb,n/a\n", SCORES, "csv",
+         "a.csv, line 3: has the label 'n/a', which is no number; others have a fraction"),
+        ("text,label\na,nan\nb,1.5\n", SCORES, "csv", "line 2: has the label 'nan', which is no"),
+        (GOOD, "text,label\n" + "".join(f"a,{'long ' * 99}{i}\n" for i in range(999)), "csv",
+         ", and 979 more; expected ['no', 'yes']"),
         ("context,choices,label\na,bcd,1\n", GOOD, "csv", "line 2: choices must be a list of"),
         ('{"text": ["a"], "label": "b"}', GOOD, "jsonl", "a.jsonl, line 1: text must be one text."),
         ('{"text": "a", "label": ["b"]}', GOOD, "jsonl", "a.jsonl, line 1: label must be one text"),
@@ -82,6 +87,7 @@ def test_bad_rows_are_found_before_training(fine_tune, train, validation, suffix
     status, error = fine_tune(train, validation, suffix=suffix)
     assert status == 1
     assert error.startswith("error: ") and message in error and error.count("\n") == 1
+    assert len(error) < 3000
 
 
 def test_a_failed_start_leaves_the_folder_free_for_other_options(fine_tune, tmp_path):

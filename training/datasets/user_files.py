@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gpt1_keras.labelled_files import CHOICES, LABEL, Row, read_rows
+from gpt1_keras.labelled_files import CHOICES, LABEL, Row, read_rows, shortened
 from gpt1_keras.tasks.base import RawTextTask
 from training.datasets.tasks import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY
 
@@ -26,6 +26,7 @@ _KINDS = {
 }
 _SCORE_METRICS = ("pearson", "spearman")
 _MOST_SCORES = 10_000  # integers in a range of scores
+_MOST_SHOWN = 20  # names in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,10 +66,10 @@ class UserFileTask:
     def _labels(self, path: str, rows: list[Row]) -> np.ndarray:
         labels = [str(row[LABEL]) for row in rows]
         if self.class_names is not None:
-            unknown = set(labels) - set(self.class_names)
+            unknown = sorted(set(labels) - set(self.class_names))
             if unknown:
                 raise ValueError(
-                    f"{path} has the labels {sorted(unknown)}; expected {self.class_names}."
+                    f"{path} has the labels {_shown(unknown)}; expected {_shown(self.class_names)}."
                 )
             numbers_of = {name: number for number, name in enumerate(self.class_names)}
             return np.array([numbers_of[label] for label in labels], np.int32)
@@ -113,7 +114,13 @@ def find_user_file_task(
     _check_rows(train, rows, fields)
     labels = [str(row[LABEL]) for row in rows]
     numbers = [number for number in map(_number, labels) if number is not None]
-    is_score = len(numbers) == len(labels) and any(number % 1 for number in numbers)
+    is_score = any(number % 1 for number in numbers)
+    if is_score and len(numbers) < len(labels) and kind != MULTIPLE_CHOICE:
+        row = next(row for row in rows if _number(str(row[LABEL])) is None)
+        raise ValueError(
+            f"{train}, line {row.line}: has the label {row[LABEL]!r}, which is no number; others "
+            "have a fraction, as scores have and classes have not."
+        )
     metrics: tuple[str, ...] = ("accuracy",)
     score_range = class_names = None
     if kind == MULTIPLE_CHOICE:
@@ -158,8 +165,9 @@ def _check_rows(path: str | os.PathLike[str], rows: list[Row], fields: Iterable[
         for name in (*fields, LABEL):
             if isinstance(row[name], list) != (name == CHOICES):
                 expected = "a list of texts" if name == CHOICES else "one text"
+                received = shortened(repr(row[name]))
                 raise ValueError(
-                    f"{path}, line {row.line}: {name} must be {expected}. Received: {row[name]!r}."
+                    f"{path}, line {row.line}: {name} must be {expected}. Received: {received}."
                 )
         if not str(row[LABEL]).strip():
             raise ValueError(f"{path}, line {row.line}: the label is empty.")
@@ -174,6 +182,12 @@ def _column(values: list[str | list[str]]) -> np.ndarray:
         else:
             column[row] = value.encode()
     return column
+
+
+def _shown(names: list[str]) -> str:
+    """Names as a message shows them: there may be as many as examples."""
+    more = f", and {len(names) - _MOST_SHOWN:,} more" if len(names) > _MOST_SHOWN else ""
+    return f"{[shortened(name) for name in names[:_MOST_SHOWN]]}{more}"
 
 
 def _number(text: str) -> float | None:

@@ -43,6 +43,9 @@ SEEDS = [
     (".csv", b'text,label\n"a,1\n'),
     (".csv", b"\xef\xbb\xbftext,label\r\na,1\r\n"),
     (".csv", b"\n\ntext,label\na,1\n"),
+    (".csv", b"\xef\xbb\xbftext;label\r\na;1\r\n"),  # of a spreadsheet
+    (".csv", b"text,label\na, yes\nb,yes \n"),  # blanks around a label
+    (".csv", b"text,label\na,0.5\nb,nan\n"),  # a score that is missing
 ]
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
@@ -109,7 +112,7 @@ def test_what_csv_writes_is_read(read, rows, is_compressed):
     content = file.getvalue().encode()
     if all(label.strip() for _, label in rows):
         found, _ = read(".csv", content, is_compressed)
-        assert [(row["text"], row[LABEL]) for row in found] == rows
+        assert [(row["text"], row[LABEL]) for row in found] == [(t, lab.strip()) for t, lab in rows]
     assert_read_or_refused(read, ".csv", content)
 
 
