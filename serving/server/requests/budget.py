@@ -13,6 +13,7 @@ from tensorflow_serving.apis.input_pb2 import Input
 from serving.server.errors import invalid_argument, malformed_tensor
 
 MAX_DIMENSIONS = 32  # more than any model's; the runtime takes 254, and NumPy 64
+_LONGEST_SECONDS = 1e9  # 30 years; threads cannot wait for much longer
 _STRING_BYTES = 24  # of a string in the runtime, besides what it holds
 
 
@@ -37,11 +38,13 @@ class Budget:
 
     Args:
         limits: how large the request may be; None for no limit.
-        seconds: until it must be answered; None for no limit.
+        seconds: until it must be answered; None for no limit. gRPC has 292 billion years for none.
     """
 
     def __init__(self, limits: RequestLimits | None = None, seconds: float | None = None) -> None:
         self._limits = limits or RequestLimits()
+        if seconds is not None and seconds > _LONGEST_SECONDS:
+            seconds = None
         self._end = None if seconds is None else time.monotonic() + seconds
 
     def seconds_left(self) -> float | None:

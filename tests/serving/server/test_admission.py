@@ -81,6 +81,24 @@ def test_a_request_whose_time_runs_out_leaves_the_queue(full):
     assert waiting(metrics) == 0
 
 
+@pytest.mark.parametrize("seconds", [None, 1e10, 2.0**63 / 1e9, 2.0**63, float("inf")])
+def test_a_request_without_a_deadline_waits(full, seconds):
+    """gRPC gives it one that no thread can wait for."""
+    admission, metrics, ended = full
+
+    def wait_for_turn():
+        with admission.admitted(Budget(seconds=seconds)):
+            return "answered"
+
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(wait_for_turn)
+        while waiting(metrics) != 1:
+            assert not answer.done() or answer.result()
+        ended.set()
+        assert answer.result(30) == "answered"
+    assert waiting(metrics) == 0
+
+
 def test_a_request_that_fails_makes_room(full):
     admission, metrics, ended = full
     ended.set()

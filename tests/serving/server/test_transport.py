@@ -177,6 +177,20 @@ def test_overload_is_refused_at_once(model_base_path, free_port):
         assert {each.result() for each in full} == {504}
 
 
+@pytest.mark.usefixtures("time_limit")
+def test_requests_without_a_deadline_wait_for_their_turn(model_base_path):
+    with (
+        Server("tiny", str(model_base_path), port=0, grpc_max_threads=1) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        stub = PredictionServiceStub(channel)
+        requests = [request_for("slow", rounds=[1000]) for _ in range(20)]
+        for answer in [stub.Predict.future(request) for request in requests]:
+            assert answer.result().outputs["left"].int_val[0] == 0
+        page = server.metrics.page()
+    assert b"queued_requests 0.0" in page and b"running_requests 0.0" in page
+
+
 def test_connections_that_are_too_many(model_base_path, free_port, monkeypatch):
     monkeypatch.setattr("serving.server.rest.service._MAX_CONNECTIONS", 2)
     port = free_port()
