@@ -62,7 +62,7 @@ def versions_on_disk(config: ModelConfig) -> dict[int, Path]:
     base = Path(config.base_path)
     try:
         found = {int(child.name): child for child in base.iterdir() if _is_version(child)}
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a NUL in it is no path
         raise ServingError(
             StatusCode.NOT_FOUND,
             f"Base path {base} of model {config.name} is not a folder",
