@@ -65,7 +65,7 @@ def rows_of_lines(lines: Iterable[bytes], inputs: Mapping[str, Input]) -> Iterat
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict) or sorted(row) != names:
             raise QueryError(f"Expected a JSON object with {names} in line {number}")
@@ -107,8 +107,8 @@ def _value(name: str, text: str, described: Input) -> Any:
         return os.fsencode(text)  # an argument that is not valid UTF-8 arrives as it was typed
     try:
         return json.loads(text)
-    except ValueError as error:
-        raise QueryError(f"Expected --input {name}= with JSON, received {text!r}") from error
+    except (ValueError, RecursionError) as error:
+        raise QueryError(f"Expected --input {name}= with JSON, received {text[:80]!r}") from error
 
 
 def _shape(row: Row) -> list[list[int]]:

@@ -1,6 +1,7 @@
 """A client of a server over REST, which does without TensorFlow."""
 
 import base64
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -49,7 +50,7 @@ class RestClient:
             except (ValueError, KeyError, TypeError):
                 pass  # not from a model server
             raise QueryError(f"HTTP {error.code}: {text}") from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise QueryError(f"Cannot ask {self._url}: {error}") from error
 
 

@@ -191,6 +191,11 @@ EXPECTED = "Expected as many --input hypothesis=TEXT as --input premise=TEXT, re
             ["--signature=longest", "--input=context=a", "--input=choices=a"],
             "Expected --input choices= with JSON, received 'a'",
         ),
+        pytest.param(
+            ["--signature=longest", "--input=context=a", "--input=choices=" + "[" * 100_000],
+            "Expected --input choices= with JSON, received '[[",
+            id="nested",
+        ),
     ],
 )
 def test_questions_that_do_not_fit(ask, arguments, error):
@@ -199,7 +204,13 @@ def test_questions_that_do_not_fit(ask, arguments, error):
     assert err.startswith(f"error: {error}")
 
 
-@pytest.mark.parametrize("line", ["a", "[]", '{"premise": "a"}', '{"premise": "a", "x": "b"}', ""])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("a", "[]", '{"premise": "a"}', '{"premise": "a", "x": "b"}', ""),
+        pytest.param("[" * 100_000, id="nested"),
+    ],
+)
 def test_lines_that_do_not_fit(ask, line):
     stdin = b'{"premise": "a", "hypothesis": "b"}\n' + line.encode() + b"\n"
     status, _, err = ask("odd", stdin=stdin)
@@ -215,6 +226,8 @@ def test_errors_of_the_server_are_one_line(ask, client):
         (client.rest_url, "HTTP 404: Servable not found for request: Latest(x)"),
         ("127.0.0.1:1", "UNAVAILABLE: "),
         ("http://127.0.0.1:1", "Cannot ask http://127.0.0.1:1/v1/models/x: "),
+        (f"http://{client.target}", f"Cannot ask http://{client.target}/v1/models/x: "),  # gRPC's
+        ("http://127.0.0.1:a b", "Cannot ask http://127.0.0.1:a b/v1/models/x: "),
     ]:
         status, out, err = ask("tiny", "--model=x", f"--target={target}", "a")
         assert (status, out, err.count("\n")) == (1, "", 1)

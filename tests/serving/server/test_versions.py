@@ -120,6 +120,20 @@ def test_a_missing_base_path_changes_nothing(tmp_path, add, caplog):
     assert caplog.messages == [f"Base path {tmp_path} of model tiny is not a folder"]
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a" * 300, "a/" * 3000, "1/saved_model.pb"])
+def test_a_base_path_that_is_no_folder(tmp_path, add, name):
+    """A client may ask for it, and the other models are loaded all the same."""
+    add(1)
+    models, asked = ModelManager(), config(tmp_path)
+    more = asked.model_config_list.config.add(name="more", model_platform="tensorflow")
+    more.base_path = f"{tmp_path}/{name}"
+    with pytest.raises(ServingError, match="of model more is not a folder") as caught:
+        models.configure(asked)
+    assert caught.value.code is grpc.StatusCode.NOT_FOUND
+    models.poll()
+    assert served(models) == [1]
+
+
 def test_the_old_version_stays_beside_a_broken_one(tmp_path, add, caplog):
     add(1)
     models = serving(tmp_path)
