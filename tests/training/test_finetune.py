@@ -319,7 +319,7 @@ def test_a_run_goes_on_when_there_is_room_again(write_file, tmp_path, monkeypatc
         fills.append(fill(run.folder))
         save_preset(run, *arguments)
 
-    with small_disk(tmp_path / "small", "8m") as folder, eagerly():
+    with small_disk(tmp_path / "small", "64m") as folder, eagerly():
         arguments = [*micro(write_file(8)), "--output", str(folder / "run")]
         monkeypatch.setattr(run_module.Run, "save_preset", fill_and_save)
         status, error = run_main(capsys, *arguments)

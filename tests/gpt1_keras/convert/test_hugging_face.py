@@ -10,7 +10,8 @@ import torch
 from transformers import AutoTokenizer, OpenAIGPTLMHeadModel, OpenAIGPTTokenizer
 
 import gpt1_keras
-from gpt1_keras.convert import load_hugging_face, save_hugging_face
+from gpt1_keras.convert import hugging_face, load_hugging_face, save_hugging_face
+from tests.helpers.small_disk import fill, small_disk
 
 TEXTS = [
     "A good film, and a lovely one!",
@@ -282,23 +283,34 @@ def test_a_model_without_preprocessor(tmp_path, lm):
     assert not list(tmp_path.iterdir())
 
 
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 def test_an_interrupted_save_leaves_the_old_folder(tmp_path, lm, monkeypatch):
     save_hugging_face(lm, tmp_path / "saved")
+    before = contents(tmp_path / "saved")
 
-    def contents():
-        return {path.name: path.read_bytes() for path in (tmp_path / "saved").iterdir()}
+    def interrupt(folder, *_):
+        assert (folder / "model.safetensors").exists()
+        raise KeyboardInterrupt
 
-    before = contents()
-
-    def fail(weights, path, metadata=None):
-        path.write_bytes(b"half of the wei")
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(safetensors.numpy, "save_file", fail)
-    with pytest.raises(OSError, match="No space left"):
+    monkeypatch.setattr(hugging_face, "_write_tokenizer", interrupt)
+    with pytest.raises(KeyboardInterrupt):
         save_hugging_face(lm, tmp_path / "saved")
-    assert contents() == before
+    assert contents(tmp_path / "saved") == before
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+def test_a_full_disk_leaves_the_old_folder(tmp_path, lm):
+    with small_disk(tmp_path / "small", "4m") as folder:
+        save_hugging_face(lm, folder / "saved")
+        before = contents(folder / "saved")
+        fill(folder)
+        with pytest.raises(OSError, match="No space left on device: '.*/small/saved'"):
+            save_hugging_face(lm, folder / "saved")
+        assert contents(folder / "saved") == before
+        assert sorted(path.name for path in folder.iterdir()) == ["of others", "saved"]
 
 
 def test_a_save_replaces_the_old_folder_as_a_whole(tmp_path, lm, tiny_tokenizer):

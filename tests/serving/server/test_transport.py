@@ -215,9 +215,12 @@ def test_connections_that_are_too_many(model_base_path, free_port, monkeypatch):
 
 
 def test_requests_that_are_too_long(client):
-    with pytest.raises(grpc.RpcError) as caught:
-        client.prediction.Predict(request_for("", text=["x" * 2**20]), timeout=30)
-    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    for compression in None, grpc.Compression.Gzip:  # a thousandth of the length, until it is read
+        with pytest.raises(grpc.RpcError) as caught:
+            client.prediction.Predict(
+                request_for("", text=["x" * 2**20]), timeout=30, compression=compression
+            )
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     url = f"{client.rest_url}/v1/models/tiny:predict"
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(url, b" " * (2**20 + 1), timeout=30)

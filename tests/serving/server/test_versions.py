@@ -120,7 +120,7 @@ def test_a_missing_base_path_changes_nothing(tmp_path, add, caplog):
     assert caplog.messages == [f"Base path {tmp_path} of model tiny is not a folder"]
 
 
-@pytest.mark.parametrize("name", ["a\0b", "a" * 300, "a/" * 3000, "1/saved_model.pb"])
+@pytest.mark.parametrize("name", ["a\0b", "a" * 300, "a/" * 300, "1/saved_model.pb"])
 def test_a_base_path_that_is_no_folder(tmp_path, add, name):
     """A client may ask for it, and the other models are loaded all the same."""
     add(1)
