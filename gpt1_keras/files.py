@@ -69,8 +69,11 @@ def check_writable(folder: str | os.PathLike[str]) -> None:
     nearest = next(each for each in (path, *path.parents) if os.path.lexists(each))
     if not nearest.is_dir():
         raise _not_a_folder(nearest)
-    with tempfile.TemporaryFile(prefix=_PREFIX, dir=nearest) as file:
-        file.write(b" ")
+    try:
+        with tempfile.TemporaryFile(prefix=_PREFIX, dir=nearest) as file:
+            file.write(b" ")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(folder)) from error
 
 
 @contextlib.contextmanager

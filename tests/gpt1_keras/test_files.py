@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from gpt1_keras import files
-from gpt1_keras.files import atomic_path, remove_leftovers
+from gpt1_keras.files import atomic_path, check_writable, remove_leftovers
+from tests.helpers.small_disk import fill, small_disk
 
 
 def write_file(path, content="new"):
@@ -145,3 +146,13 @@ def test_what_a_killed_process_left_is_removed_and_no_more(tmp_path):
     remove_leftovers(folder)
     assert [path.name for path in folder.iterdir()] == ["whole"]
     remove_leftovers(tmp_path / "nowhere")
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
+    with small_disk(tmp_path / "small", "16k") as folder:
+        check_writable(folder / "not" / "yet")
+        fill(folder)
+        with pytest.raises(OSError, match="No space left on device: '.*/small/not/yet'"):
+            check_writable(folder / "not" / "yet")
+    with pytest.raises(PermissionError, match=r"\[Errno 1\d?\] .*: '/sys/run'"):
+        check_writable("/sys/run")  # where root may not write either
