@@ -36,6 +36,7 @@ from serving.server.rest.service import RestServer
 _GRACE_SECONDS = 25.0
 _CANCEL_SECONDS = 2.0
 _SPARE_THREADS = 16
+_MAX_PENDING_REQUESTS = 10_000
 
 
 class Server:
@@ -83,6 +84,10 @@ class Server:
             # Otherwise two servers could share a port and each answer some of the requests.
             "grpc.so_reuseport": 0,
             "grpc.max_receive_message_length": options.max_request_bytes,
+            # What gRPC itself refuses, when so many have not been looked at, ends as CANCELLED,
+            # which tells no client to come back later.
+            "grpc.server.max_pending_requests": _MAX_PENDING_REQUESTS,
+            "grpc.server.max_pending_requests_hard_limit": _MAX_PENDING_REQUESTS,
             **listening.channel_arguments(options.grpc_channel_arguments),
         }
         self.models = ModelManager(options, self.metrics)

@@ -178,6 +178,21 @@ def test_overload_is_refused_at_once(model_base_path, free_port):
 
 
 @pytest.mark.usefixtures("time_limit")
+def test_a_storm_is_refused_in_words(model_base_path):
+    """gRPC's own limit, of 1,000 requests that nobody has looked at, would cancel some."""
+    with (
+        Server("tiny", str(model_base_path), port=0, max_queued_requests=0) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        predict = PredictionServiceStub(channel).Predict
+        request = request_for("slow", rounds=[1000])
+        calls = [predict.future(request, timeout=60) for _ in range(3000)]
+        codes = {call.code() for call in calls}
+    assert grpc.StatusCode.OK in codes
+    assert codes <= {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
+@pytest.mark.usefixtures("time_limit")
 def test_requests_without_a_deadline_wait_for_their_turn(model_base_path):
     with (
         Server("tiny", str(model_base_path), port=0, grpc_max_threads=1) as server,
