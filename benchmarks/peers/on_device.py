@@ -11,6 +11,7 @@ framework.
 
 import argparse
 import contextlib
+import functools
 import io
 import json
 import pathlib
@@ -74,19 +75,11 @@ def _hugging_face(folder, job):
 
 
 def _onnx(folder, job):
-    import onnx
     import onnxruntime
-    import torch
-    from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    plain, small = folder / "model.onnx", folder / "model.int8.onnx"
-    ids = torch.ones([1, 8], dtype=torch.int64)
-    shapes = ({1: torch.export.Dim("length", min=2, max=job["sequence_length"])},)
-    program = torch.onnx.export(_torch_model(folder), (ids,), dynamic_shapes=shapes, dynamo=True)
-    proto = program.model_proto
-    del proto.graph.value_info[:]  # shapes that quantization changes, and would trip over
-    onnx.save(proto, plain)
-    quantize_dynamic(plain, small, weight_type=QuantType.QInt8)
+    small = folder / "model.int8.onnx"
+    if not small.exists():
+        _write_onnx(folder, job, small)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(small, options, providers=["CPUExecutionProvider"])
@@ -97,6 +90,62 @@ def _onnx(folder, job):
         return session.run(None, {name: np.array([frame(texts)], np.int64)})[0][0]
 
     return score, small.stat().st_size + tokenizer_size
+
+
+def _write_onnx(folder, job, path):
+    import onnx
+    import torch
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    plain = folder / "model.onnx"
+    ids = torch.ones([1, 8], dtype=torch.int64)
+    shapes = ({1: torch.export.Dim("length", min=2, max=job["sequence_length"])},)
+    program = torch.onnx.export(_torch_model(folder), (ids,), dynamic_shapes=shapes, dynamo=True)
+    proto = program.model_proto
+    del proto.graph.value_info[:]  # shapes that quantization changes, and would trip over
+    onnx.save(proto, plain)
+    quantize_dynamic(plain, path, weight_type=QuantType.QInt8)
+
+
+def _executorch(folder, job):
+    import torch
+    from executorch.extension.pybindings.portable_lib import _unsafe_reset_threadpool
+    from executorch.runtime import Runtime
+
+    torch.set_num_threads(1)
+    _unsafe_reset_threadpool(1)
+    path = folder / "model.pte"
+    if not path.exists():
+        _write_executorch(folder, job, path)
+    method = Runtime.get().load_program(path).load_method("forward")
+    frame, tokenizer_size = _outside_tokenizer(folder, job)
+
+    def score(texts):
+        return method.execute([torch.tensor([frame(texts)])])[0].numpy()[0]
+
+    return score, path.stat().st_size + tokenizer_size
+
+
+def _write_executorch(folder, job, path):
+    """By XNNPACK's quantizer and partitioner, as ExecuTorch documents them."""
+    import torch
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
+    from executorch.exir import to_edge_transform_and_lower
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    ids = (torch.ones([1, 8], dtype=torch.int64),)
+    shapes = ({1: torch.export.Dim("length", min=2, max=job["sequence_length"])},)
+    config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=True)
+    graph = torch.export.export(_torch_model(folder), ids, dynamic_shapes=shapes).module()
+    graph = prepare_pt2e(graph, XNNPACKQuantizer().set_global(config))
+    graph(*ids)
+    program = torch.export.export(convert_pt2e(graph), ids, dynamic_shapes=shapes)
+    lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+    path.write_bytes(lowered.to_executorch().buffer)
 
 
 def _torch_model(folder):
@@ -147,19 +196,19 @@ def _outside_tokenizer(folder, job):
     return frame, path.stat().st_size
 
 
+SAVED_MODEL = "TensorFlow, SavedModel, float32"
+QUANTIZATION_OF = {
+    "LiteRT float32": "none",
+    "LiteRT float16": "float16",
+    "LiteRT int8": "int8",
+    "LiteRT int4": "int4",
+}
 PEERS = {
-    "TensorFlow, SavedModel, float32": _saved_model,
+    SAVED_MODEL: _saved_model,
     "Hugging Face torch, dynamic int8": _hugging_face,
     "ONNX Runtime, dynamic int8": _onnx,
-    **{
-        f"LiteRT, {name}": lambda folder, job, name=file: _litert(folder, job, name)
-        for file, name in {
-            "none": "float32",
-            "float16": "float16",
-            "int8": "int8",
-            "int4": "int4",
-        }.items()
-    },
+    "ExecuTorch, XNNPACK, dynamic int8": _executorch,
+    **{name: functools.partial(_litert, name=file) for name, file in QUANTIZATION_OF.items()},
 }
 
 

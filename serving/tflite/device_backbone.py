@@ -1,22 +1,20 @@
 """The backbone in the shapes and ops that LiteRT runs fast, in float32.
 
-A graph for a device has fixed shapes, and yet a short text must not cost what a long one does. So
-there is a graph for each of a few lengths, over the same weights, and the shortest that holds the
-text runs. Masks are added, as LiteRT's kernel for selecting is slow.
+What a signature takes and returns has fixed shapes, and yet a short text must not cost what a long
+one does. So a text is cut to its tokens first, and all that follows has its length: XNNPACK, which
+computes for LiteRT, takes another whenever it is run. Masks are added, as LiteRT's kernel for
+selecting is slow, and made of floats, as XNNPACK knows no other numbers.
 """
 
-import functools
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.python.xla import dynamic_update_slice
 
 import gpt1_keras
 from gpt1_keras.models.attention_scores import MASKED_SCORE
-from serving.tflite.device_block import DeviceBlock, KeysAndValues, constant
+from serving.tflite.device_block import DeviceBlock, KeysAndValues, constant, to_array
 
-SHORTEST = 32  # tokens that have a graph of their own
-_MAX_LENGTHS = 3  # as LiteRT keeps the weights of each, packed, in memory
 LOGITS = "logits"  # in the name of the product that shares its weights with the token embeddings
 
 Cache: TypeAlias = list[KeysAndValues]  # of each block
@@ -37,8 +35,10 @@ class DeviceBackbone(tf.Module):
         super().__init__()
         self.sequence_length = sequence_length
         self.vocabulary_size, self.hidden_dim = backbone.vocabulary_size, backbone.hidden_dim
-        self._tokens = constant(backbone.token_embedding.embeddings)
-        self._positions = constant(backbone.embedding.positions.embeddings[:sequence_length])
+        self._tokens = constant(to_array(backbone.token_embedding.embeddings))
+        self._positions = constant(
+            to_array(backbone.embedding.positions.embeddings)[:sequence_length]
+        )
         self._blocks = [DeviceBlock(block) for block in backbone.blocks]
         heads = [backbone.num_heads, sequence_length, backbone.hidden_dim // backbone.num_heads]
         self.cache_shape = [len(self._blocks), 2, *heads]
@@ -60,13 +60,7 @@ class DeviceBackbone(tf.Module):
         Returns:
             float `[rows, n, hidden_dim]`.
         """
-        x = self._embed(token_ids, positions)
-
-        def read(length: int) -> tf.Tensor:
-            of_texts = None if branches is None else branches[:, :length]
-            return self._read(x[:, :length], of_texts, indices)[0]
-
-        return _within_shortest(read, indices, token_ids.shape[1])
+        return self._read(token_ids, indices, positions, branches)[0]
 
     def last_state_and_cache(
         self, token_ids: tf.Tensor, num_tokens: tf.Tensor
@@ -81,14 +75,11 @@ class DeviceBackbone(tf.Module):
             `(state, cache)`: float `[1, hidden_dim]`, and keys and values, float
             `[1, heads, sequence_length, head_dim]`, of each block.
         """
-        x, last = self._embed(token_ids), num_tokens[tf.newaxis] - 1
-
-        def read(length: int) -> tuple[tf.Tensor, Cache]:
-            states, cache = self._read(x[:, :length], None, last)
-            padding = [[0, 0], [0, 0], [0, self.sequence_length - length], [0, 0]]
-            return states[:, 0], [tuple(tf.pad(x, padding) for x in pair) for pair in cache]
-
-        return _within_shortest(read, last, self.sequence_length)
+        states, cache = self._read(token_ids, num_tokens[tf.newaxis] - 1)
+        room = tf.zeros([1, *self.cache_shape[2:]])
+        return states[:, 0], [
+            tuple(dynamic_update_slice(room, x, [0, 0, 0, 0]) for x in pair) for pair in cache
+        ]
 
     def next_state(
         self, token_id: tf.Tensor, position: tf.Tensor, cache: Cache
@@ -103,11 +94,12 @@ class DeviceBackbone(tf.Module):
         Returns:
             `(state, cache)`, likewise.
         """
-        x = self._embed(token_id[tf.newaxis], position[tf.newaxis])[0]
-        mask = _mask_between(position[tf.newaxis], None, self.sequence_length)
+        x = self._embed(token_id[tf.newaxis], position[tf.newaxis])
+        keys = tf.range(self.sequence_length, dtype=tf.float32)
+        mask = mask_between(tf.cast(position[tf.newaxis], tf.float32), keys)
         new = []
         for block, past in zip(self._blocks, cache, strict=True):
-            x, pair = block(x, mask, past=past, index=position[0])
+            x, pair = block(x, mask, rows=1, past=past, index=position[0])
             new.append(pair)
         return x, new
 
@@ -117,68 +109,66 @@ class DeviceBackbone(tf.Module):
             return tf.matmul(states, self._tokens, transpose_b=True)
 
     def _read(
-        self, x: tf.Tensor, branches: tf.Tensor | None, indices: tf.Tensor
+        self,
+        token_ids: tf.Tensor,
+        indices: tf.Tensor,
+        positions: tf.Tensor | None = None,
+        branches: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Cache]:
-        """Reads texts of one length.
-
-        Args:
-            x: float `[rows, length, hidden_dim]`, the embedded tokens.
-            branches, indices: as in `states_at`.
+        """Reads texts up to the last of the indices; arguments as in `states_at`.
 
         Returns:
             States, float `[rows, n, hidden_dim]`, and keys and values of each block.
         """
-        rows, length, width = x.shape
-        x, asked = tf.reshape(x, [-1, width]), tf.maximum(indices, 0)
-        # Nothing reads the tokens after the last index, so they may see what that one sees. Were
-        # the mask not computed from the input, the file would hold a matrix for each length.
-        queries = tf.minimum(tf.range(length), tf.reduce_max(asked))
-        mask = _mask_between(tf.broadcast_to(queries, [rows, length]), branches, length)
+        rows, asked = indices.shape[0], tf.maximum(indices, 0)
+        length = tf.reduce_max(asked) + 1  # nothing reads the tokens after it
+        x = self._embed(token_ids[:, :length], None if positions is None else positions[:, :length])
+        keys = tf.cast(tf.range(length), tf.float32)
+        of_keys = None if branches is None else tf.cast(branches[:, :length], tf.float32)
+        queries = tf.cast(asked, tf.float32)
+        of_queries = None if branches is None else tf.gather(of_keys, asked, batch_dims=1)
+        # Of the last block, nothing but keys and values is needed of the other tokens.
+        only = tf.reshape(tf.range(rows)[:, tf.newaxis] * length + asked, [-1])
+
+        mask = mask_between(keys[tf.newaxis], keys, of_keys, of_keys)
         cache = []
         for block in self._blocks[:-1]:
-            x, pair = block(x, mask)
+            x, pair = block(x, mask, rows)
             cache.append(pair)
-        # Of the last block, nothing but keys and values is needed of the other tokens.
-        row = tf.reshape(tf.range(rows)[:, tf.newaxis] * length + asked, [-1])
-        x, pair = self._blocks[-1](x, _mask_between(asked, branches, length), only=row)
-        return tf.reshape(x, [*indices.shape, width]), [*cache, pair]
+        mask = mask_between(queries, keys, of_queries, of_keys)
+        x, pair = self._blocks[-1](x, mask, rows, only=only)
+        return tf.reshape(x, [*indices.shape, self.hidden_dim]), [*cache, pair]
 
     def _embed(self, token_ids: tf.Tensor, positions: tf.Tensor | None = None) -> tf.Tensor:
-        """int32 `[rows, length]` to float `[rows, length, hidden_dim]`."""
+        """int32 `[rows, length]` to float `[rows * length, hidden_dim]`."""
+        rows, length = token_ids.shape[0], tf.shape(token_ids)[1]
         x = _look_up(tf.convert_to_tensor(self._tokens), tf.reshape(token_ids, [-1]))
-        x = tf.reshape(x, [*token_ids.shape, self.hidden_dim])
-        if positions is None:
-            return x + self._positions[: token_ids.shape[1]]
-        return x + tf.gather(self._positions, positions)
+        if positions is not None:
+            return x + tf.gather(self._positions, tf.reshape(positions, [-1]))
+        of_positions = self._positions[:length]
+        return x + (tf.tile(of_positions, [rows, 1]) if rows > 1 else of_positions)
 
 
-def _within_shortest(read: Callable[[int], Any], indices: tf.Tensor, length: int) -> Any:
-    """What `read` returns for the shortest of a few lengths that holds all the indices."""
-    lengths = [length]
-    while lengths[0] >= 2 * SHORTEST and len(lengths) < _MAX_LENGTHS:
-        lengths.insert(0, lengths[0] // 2)
-    last, read_enough = tf.reduce_max(indices), functools.partial(read, length)
-    for shorter in reversed(lengths[:-1]):
-        read_enough = functools.partial(
-            tf.cond, last < shorter, functools.partial(read, shorter), read_enough
-        )
-    return read_enough()
-
-
-def _mask_between(queries: tf.Tensor, branches: tf.Tensor | None, length: int) -> tf.Tensor:
-    """What is added to attention scores, float `[rows, 1, n, length]`.
+def mask_between(
+    queries: tf.Tensor,
+    keys: tf.Tensor,
+    of_queries: tf.Tensor | None = None,
+    of_keys: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """What is added to attention scores, float `[rows or 1, 1, n, length]`.
 
     Args:
-        queries: int32 `[rows, n]`, the indices of the tokens that attend.
-        branches: as in `DeviceBackbone.states_at`.
-        length: of the texts.
+        queries: float `[rows or 1, n]`, the indices of the tokens that attend.
+        keys: float `[length]`, the indices of those that are attended to.
+        of_queries, of_keys: float `[rows, n]` and `[rows, length]`, their branches.
     """
-    is_hidden = tf.range(length) > queries[:, tf.newaxis, :, tf.newaxis]
-    if branches is not None:
-        of_queries = tf.gather(branches, queries, batch_dims=1)[:, tf.newaxis, :, tf.newaxis]
-        of_keys = branches[:, tf.newaxis, tf.newaxis]
-        is_hidden |= (of_keys != 0) & (of_keys != of_queries)
-    return tf.cast(is_hidden, tf.float32) * MASKED_SCORE
+    mask = tf.nn.relu(keys - queries[:, tf.newaxis, :, tf.newaxis])
+    if of_queries is not None:
+        of_keys = of_keys[:, tf.newaxis, tf.newaxis]
+        # 0 where the key is in the shared prefix or in the query's branch.
+        apart = of_keys * (of_keys - of_queries[:, tf.newaxis, :, tf.newaxis])
+        mask += apart * apart
+    return mask * MASKED_SCORE
 
 
 # The converter knows this name, and makes of it LiteRT's op for embeddings, which can be quantized.

@@ -3,6 +3,7 @@
 from typing import TypeAlias
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 from tensorflow.compiler.tf2xla.python.xla import dynamic_update_slice
@@ -14,12 +15,18 @@ class Dense(tf.Module):
     """A dense layer, x W + b, in float32.
 
     Args:
-        layer: whose weights to take; LoRA's part is merged into the kernel.
+        kernel: float array `[in, out]`.
+        bias: float array `[out]`.
     """
 
-    def __init__(self, layer: keras.layers.Dense) -> None:
+    def __init__(self, kernel: np.ndarray, bias: np.ndarray) -> None:
         super().__init__()
-        self._kernel, self._bias = constant(layer.kernel), constant(layer.bias)
+        self._kernel, self._bias = constant(kernel), constant(bias)
+
+    @classmethod
+    def of(cls, layer: keras.layers.Dense) -> "Dense":
+        """Takes the weights of a layer; LoRA's part is merged into the kernel."""
+        return cls(to_array(layer.kernel), to_array(layer.bias))
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """float `[n, in]` to `[n, out]`."""
@@ -35,7 +42,7 @@ class LayerNorm(tf.Module):
 
     def __init__(self, layer: keras.layers.LayerNormalization) -> None:
         super().__init__()
-        self._gamma, self._beta = constant(layer.gamma), constant(layer.beta)
+        self._gamma, self._beta = (constant(to_array(each)) for each in (layer.gamma, layer.beta))
         self._epsilon = layer.epsilon
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
@@ -55,16 +62,23 @@ class DeviceBlock(tf.Module):
     def __init__(self, block: keras.layers.Layer) -> None:
         super().__init__()
         self._heads = block.num_heads
-        self._qkv = Dense(block.attention.qkv)
-        self._output = Dense(block.attention.output_projection)
+        qkv = block.attention.qkv
+        kernels = np.split(to_array(qkv.kernel), 3, axis=1)
+        biases = np.split(to_array(qkv.bias), 3)
+        # Scores are divided by sqrt(head_dim) in the weights of the queries.
+        scale = (kernels[0].shape[1] // self._heads) ** -0.5
+        kernels[0], biases[0] = kernels[0] * scale, biases[0] * scale
+        self._query, self._key, self._value = map(Dense, kernels, biases)
+        self._output = Dense.of(block.attention.output_projection)
         self._attention_norm = LayerNorm(block.attention_norm)
-        self._expand, self._contract = Dense(block.expand), Dense(block.contract)
+        self._expand, self._contract = Dense.of(block.expand), Dense.of(block.contract)
         self._feedforward_norm = LayerNorm(block.feedforward_norm)
 
     def __call__(
         self,
         x: tf.Tensor,
         mask: tf.Tensor,
+        rows: int,
         only: tf.Tensor | None = None,
         past: KeysAndValues | None = None,
         index: tf.Tensor | None = None,
@@ -73,8 +87,9 @@ class DeviceBlock(tf.Module):
 
         Args:
             x: float `[rows * length, width]`.
-            mask: float `[rows, 1, queries, keys]`, added to the attention scores.
-            only: int32 `[n]`, the rows of x to compute outputs for; by default all.
+            mask: float `[rows or 1, 1, queries, keys]`, added to the attention scores.
+            rows: the number of texts.
+            only: int32 `[n]`, the indices in x of the tokens that outputs are for; by default all.
             past: keys and values, which the new ones are written into.
             index: int32 scalar, where on the axis of the length.
 
@@ -82,18 +97,16 @@ class DeviceBlock(tf.Module):
             float `[rows * length or n, width]`, and keys and values.
         """
         width = x.shape[1]
-        query, key, value = tf.split(self._qkv(x), 3, axis=-1)
+        key, value = (self._split_heads(project(x), rows) for project in (self._key, self._value))
         if only is not None:
-            x, query = tf.gather(x, only), tf.gather(query, only)
-        query, key, value = (
-            self._split_heads(each, rows=mask.shape[0]) for each in (query, key, value)
-        )
+            x = tf.gather(x, only)
+        query = self._split_heads(self._query(x), rows)
         if past is not None:
             key, value = (
                 dynamic_update_slice(old, new, [0, 0, index, 0])
                 for old, new in zip(past, (key, value))
             )
-        scores = tf.matmul(query * query.shape[-1] ** -0.5, key, transpose_b=True) + mask
+        scores = tf.matmul(query, key, transpose_b=True) + mask
         attended = tf.matmul(tf.nn.softmax(scores), value)
         attended = tf.reshape(tf.transpose(attended, (0, 2, 1, 3)), [-1, width])
         x = self._attention_norm(x + self._output(attended))
@@ -106,6 +119,11 @@ class DeviceBlock(tf.Module):
         return tf.transpose(tf.reshape(x, [rows, -1, self._heads, head_dim]), (0, 2, 1, 3))
 
 
-def constant(weight: keras.Variable) -> tf.Variable:
-    """Returns a weight as a float32 variable that does not train."""
-    return tf.Variable(ops.convert_to_numpy(ops.cast(weight, "float32")), trainable=False)
+def to_array(weight: keras.Variable) -> np.ndarray:
+    """Returns a weight in float32."""
+    return ops.convert_to_numpy(ops.cast(weight, "float32"))
+
+
+def constant(array: np.ndarray) -> tf.Variable:
+    """Returns an array as a variable that does not train, which the file then has once."""
+    return tf.Variable(array, trainable=False)

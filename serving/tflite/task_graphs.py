@@ -46,7 +46,7 @@ class TaskGraph(DeviceGraph):
         self._byte_tokenizer = ByteTokenizer(model.preprocessor.tokenizer, self._lengths())
         self._framer = Framer(model.preprocessor.tokenizer, sequence_length)
         self._backbone = DeviceBackbone(model.backbone, sequence_length)
-        self._head = Dense(model.head)
+        self._head = Dense.of(model.head)
         self._confidence_of = functools.partial(confidence_of, model)
 
     def signatures(self) -> dict[str, tuple[Callable[..., Tensors], Specs]]:

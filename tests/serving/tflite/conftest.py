@@ -7,7 +7,7 @@ from ai_edge_litert.compiled_model import CompiledModel
 from ai_edge_litert.interpreter import Interpreter
 
 import gpt1_keras
-from serving.tflite import convert, device_backbone
+from serving.tflite import convert
 
 CONTEXT = 64
 MAX_BYTES = 200
@@ -18,14 +18,6 @@ def to_input(text, max_bytes=MAX_BYTES):
     """UTF-8 padded with zeros, int32 `[max_bytes]`."""
     bytes = text.encode() if isinstance(text, str) else text
     return np.frombuffer(bytes.ljust(max_bytes, b"\0"), np.uint8).astype(np.int32)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def three_graphs():
-    """Files with graphs for 10, 20 and 40 tokens, so that short texts run each of them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device_backbone, "SHORTEST", 10)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from tensorflow.lite.tools import flatbuffer_utils
 
 import gpt1_keras
 from serving.tflite import __main__ as command
-from serving.tflite import convert, device_backbone, read_metadata
+from serving.tflite import convert, read_metadata
 from serving.tflite.flatbuffer import pack, unpack
 from serving.tflite.quantize import QUANTIZATIONS, quantize
 
@@ -161,8 +161,7 @@ def test_an_unknown_quantization(single, tmp_path):
         convert(single[0], tmp_path / "model.tflite", quantization="int3")
 
 
-def test_an_op_that_would_need_flex(make_task, tmp_path, monkeypatch):
-    monkeypatch.setattr(device_backbone, "SHORTEST", SEQUENCE_LENGTH)  # one graph will do
+def test_an_op_that_would_need_flex(make_task, tmp_path):
     model = make_task(gpt1_keras.GPT1TextClassifier, num_classes=2, activation=keras.ops.erfinv)
     with pytest.raises(ValueError, match="LiteRT has no built-in op for Erfinv"):
         convert(model, tmp_path / "model.tflite", MAX_BYTES, SEQUENCE_LENGTH)

@@ -22,6 +22,14 @@ def test_a_classifier_of_texts(single, assert_answers, request, runtime):
     assert_answers(*single, [TEXTS], request.getfixturevalue(runtime))
 
 
+@pytest.mark.parametrize("runtime", ["interpret", "compile_model"])
+def test_texts_of_any_length(single, assert_answers, request, runtime):
+    """One after the other, longer and shorter: the same graph reads them all."""
+    numbers = np.random.default_rng(0).permutation(SEQUENCE_LENGTH + 2)
+    texts = [("a " * number)[:MAX_BYTES] for number in numbers]
+    assert_answers(*single, [texts], request.getfixturevalue(runtime))
+
+
 @pytest.mark.slow
 def test_similarity_through_the_command(make_task, assert_answers, interpret, tmp_path, capsys):
     """Both orders of the texts are read; and there is a range of scores."""

@@ -10,7 +10,7 @@ from tokenizers.normalizers import BertNormalizer
 
 import gpt1_keras
 from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS
-from serving.tflite import convert, device_backbone
+from serving.tflite import convert
 from serving.tflite.tokenizer import ByteTokenizer, code_points
 
 MAX_BYTES = 320
@@ -37,14 +37,6 @@ TRICKY = [
     " ".join("ab" * 100),
     "x" * (MAX_BYTES - 1) + "\u00e9",
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_graph():
-    """Files with one graph for all lengths, as test_tasks.py looks at shorter ones."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device_backbone, "SHORTEST", 2 * MAX_BYTES)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +95,13 @@ def test_tricky_texts(run_original, original_tokenizer, as_input):
         around for bad in INVALID for around in (bad, b"a" + bad, bad + b"a", b"fi" + bad + b"lm")
     ]
     assert_same_ids(run_original, original_tokenizer, TRICKY + invalid, as_input)
+
+
+def test_texts_of_any_length(run_original, original_tokenizer, as_input):
+    """Those beside the sizes of which there is a graph, too."""
+    text = ("A lovely film; d\u00e9j\u00e0 vu? " * 12).encode()
+    texts = [text[:size] for size in np.random.default_rng(0).permutation(MAX_BYTES + 1)]
+    assert_same_ids(run_original, original_tokenizer, texts, as_input)
 
 
 def real_texts(tfds_dir, name, fields):
