@@ -75,6 +75,7 @@ setup(
             "onnx",
             "onnxruntime",
             "onnxscript",
+            "executorch>=1.5,<2",
             "openvino>=2026,<2027",
             "nncf>=3,<4",
             "psutil",

@@ -94,12 +94,12 @@ class DeviceBackbone(tf.Module):
         Returns:
             `(state, cache)`, likewise.
         """
-        x = self._embed(token_id[tf.newaxis], position[tf.newaxis])
+        x = self._embed(token_id, position)
         keys = tf.range(self.sequence_length, dtype=tf.float32)
-        mask = mask_between(tf.cast(position[tf.newaxis], tf.float32), keys)
+        mask = mask_between(tf.cast(position, tf.float32), keys)
         new = []
         for block, past in zip(self._blocks, cache, strict=True):
-            x, pair = block(x, mask, rows=1, past=past, index=position[0])
+            x, pair = block(x, mask, past=past, index=position[0])
             new.append(pair)
         return x, new
 
@@ -122,31 +122,36 @@ class DeviceBackbone(tf.Module):
         """
         rows, asked = indices.shape[0], tf.maximum(indices, 0)
         length = tf.reduce_max(asked) + 1  # nothing reads the tokens after it
-        x = self._embed(token_ids[:, :length], None if positions is None else positions[:, :length])
-        keys = tf.cast(tf.range(length), tf.float32)
-        of_keys = None if branches is None else tf.cast(branches[:, :length], tf.float32)
-        queries = tf.cast(asked, tf.float32)
-        of_queries = None if branches is None else tf.gather(of_keys, asked, batch_dims=1)
-        # Of the last block, nothing but keys and values is needed of the other tokens.
-        only = tf.reshape(tf.range(rows)[:, tf.newaxis] * length + asked, [-1])
+        tokens = tf.range(rows * length)
+        if rows > 1:  # they are read as branches without a shared prefix
+            asked += tf.range(rows)[:, tf.newaxis] * length
+            of_tokens, of_positions = tokens // length + 1, tokens % length
+        else:
+            of_tokens, of_positions = (
+                None if each is None else each[0, :length] for each in (branches, positions)
+            )
+        x = self._embed(tf.reshape(token_ids[:, :length], [-1]), of_positions)
+        only = tf.reshape(asked, [-1])
+        keys, queries = tf.cast(tokens, tf.float32), tf.cast(only, tf.float32)
+        of_tokens = None if of_tokens is None else tf.cast(of_tokens, tf.float32)
+        of_asked = None if of_tokens is None else tf.gather(of_tokens, only)
 
-        mask = mask_between(keys[tf.newaxis], keys, of_keys, of_keys)
+        mask = mask_between(keys, keys, of_tokens, of_tokens)
         cache = []
         for block in self._blocks[:-1]:
-            x, pair = block(x, mask, rows)
+            x, pair = block(x, mask)
             cache.append(pair)
-        mask = mask_between(queries, keys, of_queries, of_keys)
-        x, pair = self._blocks[-1](x, mask, rows, only=only)
+        # Of the last block, nothing but keys and values is needed of the other tokens.
+        mask = mask_between(queries, keys, of_asked, of_tokens)
+        x, pair = self._blocks[-1](x, mask, only=only)
         return tf.reshape(x, [*indices.shape, self.hidden_dim]), [*cache, pair]
 
     def _embed(self, token_ids: tf.Tensor, positions: tf.Tensor | None = None) -> tf.Tensor:
-        """int32 `[rows, length]` to float `[rows * length, hidden_dim]`."""
-        rows, length = token_ids.shape[0], tf.shape(token_ids)[1]
-        x = _look_up(tf.convert_to_tensor(self._tokens), tf.reshape(token_ids, [-1]))
-        if positions is not None:
-            return x + tf.gather(self._positions, tf.reshape(positions, [-1]))
-        of_positions = self._positions[:length]
-        return x + (tf.tile(of_positions, [rows, 1]) if rows > 1 else of_positions)
+        """int32 `[length]` to float `[length, hidden_dim]`."""
+        x = _look_up(tf.convert_to_tensor(self._tokens), token_ids)
+        if positions is None:
+            return x + self._positions[: tf.size(token_ids)]
+        return x + tf.gather(self._positions, positions)
 
 
 def mask_between(
@@ -155,18 +160,17 @@ def mask_between(
     of_queries: tf.Tensor | None = None,
     of_keys: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """What is added to attention scores, float `[rows or 1, 1, n, length]`.
+    """What is added to attention scores, float `[n, length]`.
 
     Args:
-        queries: float `[rows or 1, n]`, the indices of the tokens that attend.
+        queries: float `[n]`, the indices of the tokens that attend.
         keys: float `[length]`, the indices of those that are attended to.
-        of_queries, of_keys: float `[rows, n]` and `[rows, length]`, their branches.
+        of_queries, of_keys: float `[n]` and `[length]`, their branches, 0 for the shared prefix.
     """
-    mask = tf.nn.relu(keys - queries[:, tf.newaxis, :, tf.newaxis])
+    mask = tf.nn.relu(keys - queries[:, tf.newaxis])
     if of_queries is not None:
-        of_keys = of_keys[:, tf.newaxis, tf.newaxis]
         # 0 where the key is in the shared prefix or in the query's branch.
-        apart = of_keys * (of_keys - of_queries[:, tf.newaxis, :, tf.newaxis])
+        apart = of_keys * (of_keys - of_queries[:, tf.newaxis])
         mask += apart * apart
     return mask * MASKED_SCORE
 

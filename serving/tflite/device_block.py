@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras import ops
 from tensorflow.compiler.tf2xla.python.xla import dynamic_update_slice
 
-KeysAndValues: TypeAlias = tuple[tf.Tensor, tf.Tensor]  # float [rows, heads, length, head_dim]
+KeysAndValues: TypeAlias = tuple[tf.Tensor, tf.Tensor]  # float [1, heads, length, head_dim]
 
 
 class Dense(tf.Module):
@@ -78,7 +78,6 @@ class DeviceBlock(tf.Module):
         self,
         x: tf.Tensor,
         mask: tf.Tensor,
-        rows: int,
         only: tf.Tensor | None = None,
         past: KeysAndValues | None = None,
         index: tf.Tensor | None = None,
@@ -86,21 +85,20 @@ class DeviceBlock(tf.Module):
         """Computes the block.
 
         Args:
-            x: float `[rows * length, width]`.
-            mask: float `[rows or 1, 1, queries, keys]`, added to the attention scores.
-            rows: the number of texts.
+            x: float `[length, width]`.
+            mask: float `[queries, keys]`, added to the attention scores.
             only: int32 `[n]`, the indices in x of the tokens that outputs are for; by default all.
             past: keys and values, which the new ones are written into.
             index: int32 scalar, where on the axis of the length.
 
         Returns:
-            float `[rows * length or n, width]`, and keys and values.
+            float `[length or n, width]`, and keys and values.
         """
         width = x.shape[1]
-        key, value = (self._split_heads(project(x), rows) for project in (self._key, self._value))
+        key, value = (self._split_heads(project(x)) for project in (self._key, self._value))
         if only is not None:
             x = tf.gather(x, only)
-        query = self._split_heads(self._query(x), rows)
+        query = self._split_heads(self._query(x))
         if past is not None:
             key, value = (
                 dynamic_update_slice(old, new, [0, 0, index, 0])
@@ -113,10 +111,10 @@ class DeviceBlock(tf.Module):
         transformed = self._contract(tf.nn.gelu(self._expand(x), approximate=True))
         return self._feedforward_norm(x + transformed), (key, value)
 
-    def _split_heads(self, x: tf.Tensor, rows: int) -> tf.Tensor:
-        """`[rows * n, width]` to `[rows, heads, n, head_dim]`."""
+    def _split_heads(self, x: tf.Tensor) -> tf.Tensor:
+        """`[n, width]` to `[1, heads, n, head_dim]`."""
         head_dim = x.shape[1] // self._heads
-        return tf.transpose(tf.reshape(x, [rows, -1, self._heads, head_dim]), (0, 2, 1, 3))
+        return tf.transpose(tf.reshape(x, [1, -1, self._heads, head_dim]), (0, 2, 1, 3))
 
 
 def to_array(weight: keras.Variable) -> np.ndarray:

@@ -47,9 +47,7 @@ def quantize(content: bytes, name: str) -> bytes:
     else:
         if name == "int4":
             # Clips each row where the mean squared error is least: OCTAV (Sakr et al., 2022).
-            recipe.add_dynamic_config(
-                ".*", products, num_bits=4, algorithm_key=AlgorithmName.OCTAV
-            )
+            recipe.add_dynamic_config(".*", products, num_bits=4, algorithm_key=AlgorithmName.OCTAV)
         else:
             recipe.add_dynamic_config(".*", products, num_bits=8)
         recipe.add_dynamic_config(f".*{LOGITS}.*", products, num_bits=8)
