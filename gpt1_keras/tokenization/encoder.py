@@ -7,12 +7,22 @@ import numpy as np
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.lookup.aligned_texts import byte_splits
 from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
-from gpt1_keras.tokenization.lookup.ragged import from_row_indices, join_rows, row_indices
+from gpt1_keras.tokenization.lookup.ragged import (
+    from_row_indices,
+    gather_rows,
+    join_rows,
+    put_rows,
+    row_indices,
+    rows_of_one,
+)
 from gpt1_keras.tokenization.lookup.selection import call_if
-from gpt1_keras.tokenization.lookup.string_table import StringTable
 from gpt1_keras.tokenization.merges import Merger
 from gpt1_keras.tokenization.normalization import find_normalizer
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
+from gpt1_keras.tokenization.word_table import WordTable
+
+# Of words of more than one token. Among many, merging one takes less time than looking it up.
+_MOST_LOOKED_UP = 16
 
 
 class Encoder:
@@ -35,12 +45,8 @@ class Encoder:
                 final[ord(token[0])] = id
         self._inner = CodePointTable(*CodePointTable.compress(inner))
         self._final = CodePointTable(*CodePointTable.compress(final))
-        # Most words of a text are tokens as a whole, and need no merging.
-        words = [token for token in vocabulary.tokens if token.endswith(END_OF_WORD)]
-        words = [word.removesuffix(END_OF_WORD) for word in words if word != END_OF_WORD]
-        ids = self._merge_words(tf.constant(words, tf.string)).to_list()
-        whole = {word: ids[0] for word, ids in zip(words, ids) if len(ids) == 1}
-        self._whole_words = StringTable(list(whole), tf.constant(list(whole.values()), tf.int32))
+        # Most words of a text are one token, most others two, and need no merging.
+        self._table = WordTable(vocabulary, self._merge)
         letters = [len(token.removesuffix(END_OF_WORD)) for token in vocabulary.tokens]
         letters[unknown] = 1
         self._letters = tf.constant(letters, tf.int64)
@@ -65,8 +71,8 @@ class Encoder:
         Returns:
             `(ids, starts, ends)`: as of the call; and int64 `[ids]`, the range within its text.
         """
-        chunks, words, starts, ends = self._normalizer.split_with_ranges(texts)
-        ids = self._encode(chunks, words)
+        words, chunks, starts, ends = self._normalizer.split_with_ranges(texts)
+        ids = self._encode(words, chunks)
         # The tokens' letters are all letters of all words in turn.
         letters = tf.gather(self._letters, ids.values)
         splits = tf.concat([[0], tf.cumsum(letters)], 0)
@@ -80,40 +86,51 @@ class Encoder:
             tf.gather(ends, splits[1:] - 1) - text,
         )
 
-    def _encode(self, chunks: tf.RaggedTensor, words: tf.RaggedTensor) -> tf.RaggedTensor:
+    def _encode(self, words: tf.RaggedTensor, chunks: tf.RaggedTensor) -> tf.RaggedTensor:
         """Encodes texts, as the normalization split them: to int32 `[batch, None]`."""
-        ids, is_whole = self._whole_words(words.values)
-        return call_if(
-            ~tf.reduce_all(is_whole),
-            lambda: self._join_merged(chunks, words, ids, is_whole),
-            lambda: join_rows(words.with_values(ids), chunks),
+        ids, is_one = self._table.find_one(words.values)
+        tokens, are_complete = tf.cond(
+            tf.reduce_all(is_one),
+            lambda: (rows_of_one(ids), True),
+            lambda: self._find_two(words.values, ids, is_one),
         )
+        tokens = call_if(
+            ~are_complete, lambda: self._merge_others(words.values, tokens), lambda: tokens
+        )
+        splits = tf.gather(tokens.row_splits, words.row_splits)
+        tokens = tf.RaggedTensor.from_row_splits(tokens.values, splits, validate=False)
+        return join_rows(tokens, chunks)
 
-    def _join_merged(
-        self, chunks: tf.RaggedTensor, words: tf.RaggedTensor, ids: tf.Tensor, is_whole: tf.Tensor
-    ) -> tf.RaggedTensor:
-        """Encodes texts some of whose words are not tokens as a whole.
+    def _find_two(
+        self, words: tf.Tensor, ids: tf.Tensor, is_one: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Looks up the words of two tokens.
 
         Args:
-            chunks, words: as the normalization returned them.
-            ids, is_whole: int32 and bool, the token of each of the words, and whether it is one.
+            words: string `[words]`.
+            ids, is_one: int32 and bool `[words]`, as the table found them.
 
         Returns:
-            int32 `[batch, None]`.
+            `(tokens, are_complete)`: int32 `[words, None]`, none of words that were not found; and
+            bool, whether all were.
         """
-        missing = tf.where(~is_whole)
-        distinct, indices = tf.unique(tf.gather_nd(words.values, missing))
-        merged = self._merge_words(distinct)
-        # A row of one id for each word, and then those of the merged words.
-        size = tf.size(ids, tf.int64)
-        rows = tf.RaggedTensor.from_row_splits(
-            tf.concat([ids, merged.values], 0),
-            tf.concat([tf.range(size), size + merged.row_splits], 0),
-            validate=False,
-        )
-        row = tf.range(tf.size(ids))
-        row = tf.tensor_scatter_nd_update(row, missing, tf.size(ids) + indices)
-        return join_rows(rows, join_rows(words.with_values(row), chunks))
+        others = tf.where(~is_one)
+        some = others[:_MOST_LOOKED_UP]
+        found, pairs = self._table.find_two(tf.gather_nd(words, some))
+        # Below 0 where there is none. A constant for tf.where would have to be broadcast, slowly.
+        ids = tf.where(is_one, ids, tf.bitwise.invert(ids))
+        ids = tf.pad(tf.expand_dims(ids, 1), [[0, 0], [0, 1]], constant_values=-1)
+        ids = tf.tensor_scatter_nd_update(ids, tf.gather(some, found), pairs)
+        in_use = tf.where(ids >= 0)
+        word, _ = tf.unstack(in_use, axis=1)
+        tokens = from_row_indices(tf.gather_nd(ids, in_use), word, tf.size(is_one, tf.int64))
+        return tokens, tf.size(found) == tf.size(others)
+
+    def _merge_others(self, words: tf.Tensor, tokens: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Merges the words, string `[words]`, that have no tokens yet, of int32 `[words, None]`."""
+        others = tf.where(tokens.row_lengths() == 0)
+        distinct, indices = tf.unique(tf.gather_nd(words, others))
+        return put_rows(tokens, others, gather_rows(self._merge_words(distinct), indices))
 
     def _merge_words(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Encodes words letter by letter, by merging: string `[words]` to int32 `[words, None]`."""

@@ -86,8 +86,7 @@ def _word_splitter(normalization: str) -> Callable[[tf.Tensor], tf.Tensor]:
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def split(texts: tf.Tensor) -> tf.Tensor:
-        chunks, words = normalizer.split(texts)
-        return join_rows(words, chunks).values
+        return join_rows(*normalizer.split(texts)).values
 
     return split
 

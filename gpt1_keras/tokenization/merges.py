@@ -50,10 +50,11 @@ class Merger:
         Returns:
             `(symbols, words)` as above, merged.
         """
+        following = tf.concat([symbols[1:], symbols[:1]], 0)
         return tf.while_loop(
             lambda symbols, words, rank, bound: tf.reduce_any(rank != ABSENT),
             self._round,
-            [symbols, words, *self._rank_and_bound(symbols, tf.roll(symbols, -1, 0))],
+            [symbols, words, *self._rank_and_bound(symbols, following)],
             shape_invariants=[tf.TensorShape([None])] * 4,
         )[:2]
 
@@ -65,29 +66,36 @@ class Merger:
         self, symbols: tf.Tensor, words: tf.Tensor, rank: tf.Tensor, bound: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Merges once: from symbols, words, and each pair's rank and bound to the same."""
-        zero, one, last = (tf.constant(number) for number in (0, 1, -1))
-        hit = self._find_hits(rank, bound, zero, one, last)
+        zero, right, left = tf.constant(0), tf.constant([-1, 1]), tf.constant([1, -1])
+        hit = self._find_hits(rank, bound, zero, right, left)
         product = tf.raw_ops.Gather(params=self._product, indices=tf.where(hit, rank, zero))
         symbols = tf.where(hit, product, symbols)
-        kept = tf.where(~tf.roll(hit, one, zero))
+        kept = tf.where(~_roll(hit, right, zero))
         symbols = tf.gather_nd(symbols, kept)
         words = tf.gather_nd(words, kept)
-        return symbols, words, *self._rank_and_bound(symbols, tf.roll(symbols, last, zero))
+        return symbols, words, *self._rank_and_bound(symbols, _roll(symbols, left, zero))
 
     def _find_hits(
-        self, rank: tf.Tensor, bound: tf.Tensor, zero: tf.Tensor, one: tf.Tensor, last: tf.Tensor
+        self, rank: tf.Tensor, bound: tf.Tensor, zero: tf.Tensor, right: tf.Tensor, left: tf.Tensor
     ) -> tf.Tensor:
         """Which pairs to merge in this round: bool `[n]`."""
         absent = tf.constant(ABSENT)
         piece = tf.raw_ops.Cumsum(x=tf.cast(bound == absent, tf.int32), axis=zero)
-        lowest = tf.math.unsorted_segment_min(rank, piece, tf.size(rank) + one)
+        lowest = tf.math.unsorted_segment_min(rank, piece, tf.size(rank) + tf.constant(1))
         hit = (rank != absent) & (rank == tf.raw_ops.Gather(params=lowest, indices=piece))
         if not self._is_ordered:  # a merge may bring up a lower rank than the round's
             return _first_of_each(hit, piece)
-        overlap = tf.raw_ops.Any(input=hit & tf.roll(hit, one, zero), axis=zero)
+        overlap = tf.raw_ops.Any(input=hit & _roll(hit, right, zero), axis=zero)
         hit = call_if(overlap, lambda: _every_other(hit), lambda: hit)
-        beside = tf.minimum(tf.roll(bound, one, zero), tf.roll(bound, last, zero))
+        beside = tf.minimum(_roll(bound, right, zero), _roll(bound, left, zero))
         return hit | (rank < beside)
+
+
+def _roll(values: tf.Tensor, sizes: tf.Tensor, axis: tf.Tensor) -> tf.Tensor:
+    """Swaps the two parts of values, `[n]`, of these sizes, one of which is 1."""
+    # tf.roll hands even the shortest tensor to other threads, which takes longer than the rest.
+    first, second = tf.raw_ops.SplitV(value=values, size_splits=sizes, axis=axis, num_split=2)
+    return tf.concat([second, first], axis)
 
 
 def _first_of_each(hit: tf.Tensor, piece: tf.Tensor) -> tf.Tensor:

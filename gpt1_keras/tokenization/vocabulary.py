@@ -91,6 +91,11 @@ class Vocabulary:
         np.maximum.at(last_made, self.product, ranks)
         return bool(np.all(last_made[self.left] < ranks) and np.all(last_made[self.right] < ranks))
 
+    @property
+    def merges_are_unique(self) -> bool:
+        """Whether every merge makes another token."""
+        return len(np.unique(self.product)) == len(self.product)
+
     def save(
         self, tokens_path: str | os.PathLike[str], merges_path: str | os.PathLike[str]
     ) -> None:

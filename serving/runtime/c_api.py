@@ -109,7 +109,9 @@ class Runtime:
 
     def __getattr__(self, name: str) -> Any:
         """Returns a function of the C API, by its name without `TF_`."""
-        return getattr(self._library, f"TF_{name}")
+        function = getattr(self._library, f"TF_{name}")
+        setattr(self, name, function)  # a run of a small graph is as short as some dozen look-ups
+        return function
 
     def op_list(self) -> bytes:
         """Returns all ops of this TensorFlow, as a serialized OpList."""

@@ -66,6 +66,7 @@ class Session:
     ) -> None:
         self._runtime = runtime
         self._graph = runtime.NewGraph()
+        self._known: dict[str, Output] = {}
         options = runtime.NewSessionOptions()
         names = (ctypes.c_char_p * len(tags))(*(tag.encode() for tag in tags))
         try:
@@ -125,14 +126,18 @@ class Session:
 
     def _outputs(self, names: Collection[str]) -> ctypes.Array[Output]:
         """Returns the graph's tensors of these names."""
-        outputs = (Output * len(names))()
-        for output, name in zip(outputs, names):
-            operation, _, index = name.partition(":")
-            output.operation = self._runtime.GraphOperationByName(self._graph, operation.encode())
-            output.index = int(index or 0)
-            if not output.operation:
-                raise StatusError(_NOT_FOUND, f"The graph has no tensor {name}")
-        return outputs
+        for name in names:
+            if name not in self._known:
+                self._known[name] = self._output(name)
+        return (Output * len(names))(*(self._known[name] for name in names))
+
+    def _output(self, name: str) -> Output:
+        """Returns the graph's tensor of this name."""
+        operation, _, index = name.partition(":")
+        pointer = self._runtime.GraphOperationByName(self._graph, operation.encode())
+        if not pointer:
+            raise StatusError(_NOT_FOUND, f"The graph has no tensor {name}")
+        return Output(pointer, int(index or 0))
 
 
 def parse(runtime: Runtime, name: str, proto: bytes) -> np.ndarray:

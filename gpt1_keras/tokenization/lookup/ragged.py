@@ -17,16 +17,25 @@ def row_indices(splits: tf.Tensor) -> tf.Tensor:
 
 def from_row_indices(values: tf.Tensor, rows: tf.Tensor, nrows: tf.Tensor) -> tf.RaggedTensor:
     """The ragged tensor of values, `[n]`, and the index of each one's row, ascending int `[n]`."""
-    splits = tf.raw_ops.LowerBound(
-        sorted_inputs=rows[None], values=tf.range(nrows + 1)[None], out_type=tf.int64
-    )[0]
+    splits = tf.raw_ops.UpperBound(
+        sorted_inputs=tf.expand_dims(rows, 0),
+        values=tf.expand_dims(tf.range(-1, nrows), 0),
+        out_type=tf.int64,
+    )
+    return tf.RaggedTensor.from_row_splits(values, tf.squeeze(splits, 0), validate=False)
+
+
+def rows_of_one(values: tf.Tensor) -> tf.RaggedTensor:
+    """Rows of one value each: `[n]` to `[n, None]`."""
+    splits = tf.range(tf.size(values, tf.int64) + 1)
     return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
 
 def split_at_white_space(texts: tf.Tensor) -> tf.RaggedTensor:
     """Splits texts at ASCII white space: string `[n]` to string `[n, None]`, none of them empty."""
     parts = tf.raw_ops.StringSplitV2(input=texts, sep="")
-    return from_row_indices(parts.values, parts.indices[:, 0], parts.shape[0])
+    rows, _ = tf.unstack(parts.indices, axis=1)
+    return from_row_indices(parts.values, rows, tf.size(texts, tf.int64))
 
 
 def join_rows(rows: tf.RaggedTensor, indices: tf.RaggedTensor) -> tf.RaggedTensor:
@@ -34,20 +43,41 @@ def join_rows(rows: tf.RaggedTensor, indices: tf.RaggedTensor) -> tf.RaggedTenso
 
     Args:
         rows: `[n, None]`, of any dtype.
-        indices: int32 `[batch, None]`, indices of rows.
+        indices: int `[batch, None]`, indices of rows.
 
     Returns:
         `[batch, None]`: for each list of indices, the values of its rows.
     """
-    if rows.shape[1] == 1:  # known when the graph is made
-        return indices.with_values(tf.gather(rows.values, indices.values))
-    lengths = tf.gather(rows.row_lengths(), indices.values)
-    splits = tf.concat([[0], tf.cumsum(lengths)], 0)
-    shifts = tf.gather(rows.row_starts(), indices.values) - splits[:-1]
-    sources = tf.range(splits[-1]) + tf.gather(shifts, row_indices(splits))
-    return tf.RaggedTensor.from_row_splits(
-        tf.gather(rows.values, sources), tf.gather(splits, indices.row_splits), validate=False
+    gathered = gather_rows(rows, indices.values)
+    splits = tf.gather(gathered.row_splits, indices.row_splits)
+    return tf.RaggedTensor.from_row_splits(gathered.values, splits, validate=False)
+
+
+def gather_rows(rows: tf.RaggedTensor, indices: tf.Tensor) -> tf.RaggedTensor:
+    """The rows, `[n, None]`, at indices, int `[m]`: `[m, None]`."""
+    # tf.gather would look for what is ragged, in many ops.
+    [splits], values = tf.raw_ops.RaggedGather(
+        params_nested_splits=[rows.row_splits],
+        params_dense_values=rows.values,
+        indices=indices,
+        OUTPUT_RAGGED_RANK=1,
     )
+    return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+
+
+def put_rows(rows: tf.RaggedTensor, indices: tf.Tensor, others: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Replaces the rows, `[n, None]`, at indices, int `[m, 1]`, by others, `[m, None]`."""
+    first = rows.row_splits[-1]
+    pool = tf.RaggedTensor.from_row_splits(
+        tf.concat([rows.values, others.values], 0),
+        tf.concat([rows.row_splits[:-1], first + others.row_splits], 0),
+        validate=False,
+    )
+    size = rows.nrows()
+    sources = tf.tensor_scatter_nd_update(
+        tf.range(size), indices, tf.range(size, size + others.nrows())
+    )
+    return gather_rows(pool, sources)
 
 
 def concatenate(texts: tf.RaggedTensor) -> tf.Tensor:

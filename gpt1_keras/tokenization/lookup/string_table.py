@@ -41,12 +41,15 @@ class StringTable:
         """Looks up strings.
 
         Args:
-            strings: string `[n]`, UTF-8.
+            strings: UTF-8, of any shape.
 
         Returns:
-            `(values, is_known)`: `[n]`, the value of each string, any value where there is none;
-            and bool `[n]`, whether the table holds it.
+            `(values, is_known)`: the value of each string, any value where there is none; and
+            bool, whether the table holds it.
         """
         hashes = tf.strings.to_hash_bucket_fast(strings, _HASHES)
-        entry = tf.raw_ops.LowerBound(sorted_inputs=self._hashes, values=hashes[None])[0]
+        entry = tf.raw_ops.LowerBound(
+            sorted_inputs=self._hashes, values=tf.reshape(hashes, [1, -1])
+        )
+        entry = tf.reshape(entry, tf.shape(strings))
         return tf.gather(self._values, entry), tf.gather(self._strings, entry) == strings

@@ -27,8 +27,8 @@ class Normalizer(Protocol):
             texts: string `[batch]`, UTF-8, possibly invalid.
 
         Returns:
-            `(chunks, words)`: int32 `[batch, None]`, the indices of each text's chunks; and string
-            `[chunks, None]`, the words of each chunk, valid UTF-8 and none of them empty.
+            `(words, chunks)`: string `[chunks, None]`, the words of each chunk, valid UTF-8 and
+            none of them empty; and int32 `[batch, None]`, the indices of each text's chunks.
         """
         ...
 
@@ -41,7 +41,7 @@ class Normalizer(Protocol):
             texts: as for `split`.
 
         Returns:
-            `(chunks, words, starts, ends)`: as `split` returns them; and int64 `[letters]`, for
+            `(words, chunks, starts, ends)`: as `split` returns them; and int64 `[letters]`, for
             each letter of all texts' words in turn, the smallest range that it came from, in bytes
             of all texts put together.
         """

@@ -20,7 +20,7 @@ import numpy as np
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.lookup.aligned_texts import decode_with_ranges
 from gpt1_keras.tokenization.lookup.code_point_map import CodePointMap
-from gpt1_keras.tokenization.lookup.ragged import split_at_white_space
+from gpt1_keras.tokenization.lookup.ragged import rows_of_one, split_at_white_space
 from gpt1_keras.tokenization.lookup.selection import update_where
 from gpt1_keras.tokenization.normalization.base import Normalizer
 
@@ -75,7 +75,7 @@ class BertNormalizer(Normalizer):
         texts = update_where(~is_plain, self._normalize, tf.strings.lower(texts))
         words = split_at_white_space(tf.strings.regex_replace(texts, self._isolated, r" \0 "))
         distinct, indices = tf.unique(words.values)
-        return words.with_values(indices), tf.RaggedTensor.from_uniform_row_length(distinct, 1)
+        return rows_of_one(distinct), words.with_values(indices)
 
     def split_with_ranges(
         self, texts: tf.Tensor

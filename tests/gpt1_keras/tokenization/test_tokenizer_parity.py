@@ -48,10 +48,10 @@ def unmoved(letters):
     return CODE_POINTS[[decompose(f"{made}\u0334") == f"{made}\u0334" for made in letters]]
 
 
-def assert_same_ids(tokenizer, reference, texts):
+def assert_same_ids(tokenizer, reference, texts, size=BATCH):
     """Compares the ids of texts, which are strings, or bytes that may be invalid UTF-8."""
-    for start in range(0, len(texts), BATCH):
-        batch = texts[start : start + BATCH]
+    for start in range(0, len(texts), size):
+        batch = texts[start : start + size]
         got = tokenizer(batch).to_list()
         encodings = reference.encode_batch_fast([as_string(text) for text in batch])
         expected = [encoding.ids for encoding in encodings]
@@ -107,6 +107,15 @@ def test_data_sets(original_tokenizer, reference, tfds_dir, name):
 @pytest.mark.slow
 def test_ten_megabytes_of_books(original_tokenizer, reference, books_dir):
     assert_same_ids(original_tokenizer, reference, book_lines(books_dir, 10_000_000))
+
+
+@pytest.mark.slow
+def test_every_word_of_books_in_a_short_batch(original_tokenizer, reference, books_dir):
+    """Where words of two tokens are looked up; in a long one, nearly all are merged."""
+    lines = book_lines(books_dir, 10_000_000)
+    words = sorted({word for line in lines for word in line.split()})
+    assert len(words) > 80_000
+    assert_same_ids(original_tokenizer, reference, words, 12)
 
 
 def test_random_plain_text(original_tokenizer, reference):

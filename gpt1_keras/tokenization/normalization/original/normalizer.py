@@ -48,7 +48,7 @@ class OriginalNormalizer(Normalizer):
         distinct, indices = tf.unique(chunks.values)
         words = split_at_white_space(_lower(self._split_chunks(distinct)))
         words = words.with_values(tf.where(words.values == _LINE_END, self.line_end, words.values))
-        return chunks.with_values(indices), words
+        return words, chunks.with_values(indices)
 
 
 def _letter_ranges(cleaned: AlignedTexts) -> tuple[tf.Tensor, tf.Tensor]:

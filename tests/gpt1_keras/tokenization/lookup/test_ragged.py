@@ -5,7 +5,10 @@ import tensorflow as tf
 
 from gpt1_keras.tokenization.lookup.ragged import (
     concatenate,
+    from_row_indices,
+    gather_rows,
     join_rows,
+    put_rows,
     row_indices,
     split_at_white_space,
 )
@@ -31,6 +34,35 @@ def test_join_rows(lengths, numbers):
     )
     expected = [[value.encode() for number in some for value in rows[number]] for some in numbers]
     assert got.to_list() == expected
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("dtype", [tf.int32, tf.int64])
+def test_from_row_indices(lengths, dtype):
+    rows = [row for row, length in enumerate(lengths) for _ in range(length)]
+    ragged = from_row_indices(
+        tf.range(len(rows)), tf.constant(rows, dtype), tf.constant(len(lengths), dtype)
+    )
+    assert ragged.row_lengths().numpy().tolist() == lengths
+    assert ragged.values.numpy().tolist() == list(range(len(rows)))
+
+
+@pytest.mark.parametrize("indices", [[], [1], [3, 0, 0, 2]])
+def test_gather_rows(indices):
+    rows = [["a"], [], ["b", "c"], ["d", "e", "f"]]
+    got = gather_rows(tf.ragged.constant(rows), tf.constant(indices, tf.int64))
+    assert got.to_list() == [[value.encode() for value in rows[index]] for index in indices]
+
+
+@pytest.mark.parametrize("others", [{}, {0: [9]}, {1: [], 3: [7, 8, 9], 2: [6]}])
+def test_put_rows(others):
+    rows = [[1], [2, 3], [], [4]]
+    got = put_rows(
+        tf.ragged.constant(rows),
+        tf.constant([[index] for index in others], tf.int64, shape=[len(others), 1]),
+        tf.ragged.constant(list(others.values()), tf.int32, ragged_rank=1),
+    )
+    assert got.to_list() == [others.get(index, row) for index, row in enumerate(rows)]
 
 
 def test_one_long_row_among_many():

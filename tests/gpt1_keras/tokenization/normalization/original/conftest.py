@@ -17,8 +17,7 @@ def split():
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def words(texts):
-        chunks, words = normalizer.split(texts)
-        return join_rows(words, chunks)
+        return join_rows(*normalizer.split(texts))
 
     def split(texts):
         found = words(tf.constant(texts, tf.string)).to_list()
