@@ -3,8 +3,9 @@
     python -m training.ablate --tasks sst2,cola --preset gpt1_tiny_books --data-dir DIR --output DIR
 
 It fine-tunes on each data set with each seed from each start: in full, without the auxiliary loss,
-without pre-training; with `--lstm PRESET`, from an LSTM that was pre-trained alike; with
-`--layers`, from the embeddings and the first 0, 1, ... blocks, with fresh weights in the others.
+without pre-training (`--variants` picks some); with `--lstm PRESET`, from an LSTM that was
+pre-trained alike; with `--layers`, from the embeddings and the first 0, 1, ... blocks, with fresh
+weights in the others.
 Each run is a folder of DIR/runs, as `training.finetune` writes it. Interrupted, the same command
 goes on. DIR gets the tables of `training.report`, and DIR/transfer.svg.
 """
@@ -21,10 +22,10 @@ from gpt1_keras.presets import PRESET_HELP
 from training.datasets.tasks import TASKS
 from training.datasets.tfds_builders import DataOptions
 from training.finetune import finetune
-from training.paper.ablations import make_grid, plot_transfer
+from training.paper.ablations import VARIANTS, make_grid, plot_transfer
 from training.paper.results import Results, gather
 from training.report import report
-from training.runs.finetune_options import FinetuneOptions
+from training.runs.finetune_options import FinetuneOptions, SharedOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,26 +33,18 @@ class _Options:
     tasks: str = option("some of " + ",".join(sorted(TASKS)))
     preset: str = option(PRESET_HELP)
     output: str = option("folder for runs/, the tables and the plot")
+    variants: str = option("some of " + ",".join(VARIANTS), ",".join(VARIANTS))
     lstm: str | None = option(
         "folder of an LSTM's preset, pre-trained alike", None, metavar="PRESET"
     )
     layers: bool = option("transfer the first 0, 1, ... blocks too", False)
     seeds: int = option("how many", 3)
-
-    def __post_init__(self) -> None:
-        check_at_least_one(self, "seeds")
-
-
-@dataclasses.dataclass(frozen=True)
-class _SharedOptions:
-    """Options of `training.finetune` that all runs share."""
-
-    epochs: int = option("passes over the training data", FinetuneOptions.epochs)
-    batch_size: int = option("examples in an update", FinetuneOptions.batch_size)
-    learning_rate: float = option("the schedule's peak", FinetuneOptions.learning_rate)
     limit_examples: int | None = option(
         "train on this many examples, chosen at random (default: all)", None
     )
+
+    def __post_init__(self) -> None:
+        check_at_least_one(self, "seeds", "limit_examples")
 
 
 def ablate(
@@ -93,14 +86,16 @@ def ablate(
 
 
 @program("training.ablate", resumable=True)
-def main(options: _Options, shared: _SharedOptions, data: DataOptions) -> None:
+def main(options: _Options, shared: SharedOptions, data: DataOptions) -> None:
     """Run the paper's ablations, and put them into its tables and figure."""
     grid = make_grid(
         options.tasks.split(","),
         options.preset,
         options.seeds,
+        options.variants.split(","),
         options.lstm,
         options.layers,
+        limit_examples=options.limit_examples,
         **vars(shared),
     )
     print(ablate(grid, options.output, **vars(data)))

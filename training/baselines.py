@@ -6,6 +6,7 @@ They are the most frequent label, a linear model on the words (tf-idf), and of s
 share of the words that they have in common. They learn from the train split, or with
 `--limit-examples` from what `training.finetune` samples by each seed, and are scored on the
 validation split by the same metrics. `training.report --runs DIR ...` puts them into the tables.
+Each result.json has its predictions beside it, predictions.jsonl.
 """
 
 import dataclasses
@@ -23,6 +24,7 @@ from training.datasets.labelled_examples import load_examples
 from training.datasets.tasks import TASKS, find_task
 from training.datasets.tfds_builders import DataOptions
 from training.evaluation.baselines import baselines_of
+from training.evaluation.predictions import write_predictions
 from training.evaluation.scoring import check_scorable, score
 
 
@@ -75,7 +77,8 @@ def score_baselines(
     for seed in range(1 if limit_examples is None else seeds):
         known = train if limit_examples is None else train.sample(limit_examples, seed)
         for baseline, predict in baselines_of(task).items():
-            scores = score(validation, predict(task, known, validation), task.metrics)
+            answers = predict(task, known, validation)
+            scores = score(validation, answers, task.metrics)
             result = {
                 "task": name,
                 "baseline": baseline,
@@ -89,6 +92,7 @@ def score_baselines(
                 "gpt1_keras": gpt1_keras.__version__,
             }
             path = folder / name / re.sub(r"\W+", "_", baseline) / f"seed_{seed}"
+            write_predictions(path, validation, answers)
             with atomic_path(path / "result.json") as temporary:
                 pathlib.Path(temporary).write_text(json.dumps(result, indent=2) + "\n")
             results.append(result)

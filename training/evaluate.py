@@ -27,6 +27,7 @@ from training.datasets.tasks import Task
 from training.datasets.tfds_builders import DataOptions
 from training.datasets.user_files import UserFileTask
 from training.evaluation.model_examples import ExampleOptions, check_one_source, load_for_model
+from training.evaluation.predictions import write_predictions
 from training.evaluation.scoring import check_scorable, predict, score
 
 # In these GLUE wants the names of the classes, in the others their indices.
@@ -90,7 +91,7 @@ def evaluate(
         result["metrics"] = score(examples.take(labelled), predictions[labelled], data.metrics)
     if data.glue_file:
         _write(folder / data.glue_file, _glue_lines(data, examples, predictions))
-    _write(folder / "predictions.jsonl", _prediction_lines(examples, predictions))
+    write_predictions(folder, examples, predictions)
     _write(folder / "result.json", [json.dumps(result, indent=2)])
     return result
 
@@ -105,13 +106,6 @@ def _glue_lines(
         elif task.glue_file in _NAMED and examples.class_names is not None:
             prediction = examples.class_names[prediction]
         yield f"{index}\t{prediction}"
-
-
-def _prediction_lines(examples: LabelledExamples, predictions: np.ndarray) -> Iterator[str]:
-    columns = (examples.indices, examples.is_labelled, examples.labels, predictions)
-    for index, is_labelled, label, prediction in zip(*(column.tolist() for column in columns)):
-        label = label if is_labelled else None
-        yield json.dumps({"number": index, "label": label, "answer": prediction})
 
 
 def _write(path: pathlib.Path, lines: Iterable[str]) -> None:

@@ -9,7 +9,8 @@ FILE is a .csv, .tsv or .jsonl whose columns tell what the task is; see
 Interrupted, the same command goes on from the last checkpoint. DIR/best is the preset of the best
 epoch on the validation split, with a model card, README.md, and calibrated on that split:
 DIR/calibration.json and .svg say how far its probabilities can be trusted, before and after.
-DIR/result.json has its score; DIR/logs are for TensorBoard.
+DIR/result.json has its score, and DIR/predictions.jsonl its answers on that split; DIR/logs are for
+TensorBoard.
 
 With `--search N` it searches for the rate, epochs, lambda and layer-wise decay of the best score on
 the validation split, in N trials: DIR/search.md is the table of all, DIR/search.svg their plot, and
@@ -39,6 +40,7 @@ from training.datasets.tasks import Task, find_task
 from training.datasets.tfds_builders import DataOptions
 from training.datasets.user_files import UserFileTask, find_user_file_task
 from training.evaluation import calibration
+from training.evaluation.predictions import write_predictions
 from training.evaluation.scoring import (
     answers_of,
     check_scorable,
@@ -128,7 +130,8 @@ def finetune(
             )
         outputs = predict_outputs(model, validation, verbose, validation_order)
         scores = score(validation, answers_of(outputs), task.metrics)
-        _finish_epoch(run, model, scores, outputs, validation)
+        _finish_epoch(run, model, scores, outputs, validation, time.monotonic() - started)
+        started = time.monotonic()
         shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
         print(f"Epoch {epoch + 1}: validation {shown}", flush=True)
     best = max(run.history, key=lambda epoch: epoch[metric])
@@ -145,7 +148,7 @@ def finetune(
         "validation_examples": len(validation),
         "decoder": type(model.backbone).__name__,
         "parameters": model.count_params(),
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": round(sum(epoch["seconds"] for epoch in run.history), 1),
         "tensorflow": tf.__version__,
     }
     write_run_card(run, options, facts, licence)
@@ -204,6 +207,7 @@ def _finish_epoch(
     scores: dict[str, float],
     outputs: np.ndarray,
     validation: LabelledExamples,
+    seconds: float,
 ) -> None:
     """Saves a checkpoint, the model if it is the best so far, calibrated, and last the scores.
 
@@ -213,11 +217,12 @@ def _finish_epoch(
     metric, value = next(iter(scores.items()))
     if value > max((epoch[metric] for epoch in run.history), default=float("-inf")):
         _calibrate(run, model, outputs, validation)
+        write_predictions(run.folder, validation, answers_of(outputs))
         run.save_preset(model, "best")
     epoch = len(run.history)
     with tf.summary.create_file_writer(str(run.folder / "logs" / "validation")).as_default():
         tf.summary.scalar("epoch_score", value, step=epoch)
-    run.add({"epoch": epoch + 1, **scores})
+    run.add({"epoch": epoch + 1, **scores, "seconds": round(seconds, 2)})
 
 
 def _calibrate(

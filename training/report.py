@@ -2,9 +2,11 @@
 
     python -m training.report --runs DIR --output DIR
 
-It gathers every result.json of `training.finetune` below `--runs`. `--output` gets tables.md, and
-for each table a .csv and a .svg. Ours are medians over seeds, of validation splits; the published
-ones are of test splits.
+It gathers every result.json of `training.finetune` and `training.baselines` below `--runs`.
+`--output` gets tables.md, and for each table a .csv and a .svg. Ours are medians and ranges over
+seeds, of validation splits; the published ones, also of small models of others, are of test splits.
+As evidence it gets scores.csv, of all runs, and predictions/TASK.csv, the answers of one seed, from
+which the scores can be computed again.
 """
 
 import dataclasses
@@ -15,9 +17,10 @@ from collections.abc import Iterable
 
 from gpt1_keras.cli import option, program
 from gpt1_keras.files import atomic_path, check_writable
+from training.paper.evidence import write_predictions, write_scores
 from training.paper.published_results import TABLES
 from training.paper.results import Results, gather
-from training.paper.tables import as_csv, as_markdown, fill, note_limits, plot_table
+from training.paper.tables import as_csv, as_markdown, fill, note_runs, plot_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,9 +50,11 @@ def report(folders: Iterable[str | os.PathLike[str]], output: str | os.PathLike[
         columns, rows = fill(table, results)
         if not any(count for row in rows for count in row.seeds or ()):
             continue
-        parts.append(as_markdown(table.title, columns, rows) + note_limits(table, results))
+        parts.append(as_markdown(table.title, columns, rows) + note_runs(table, results))
         _write(folder / f"{name}.csv", as_csv(columns, rows))
         plot_table(table.title, columns, rows, folder / f"{name}.svg")
+    write_scores([results], folder)
+    write_predictions([results], folder)
     text = "\n".join(parts)
     _write(folder / "tables.md", text)
     return text

@@ -7,6 +7,7 @@ import pytest
 import gpt1_keras
 from training import ablate as program
 from training.ablate import ablate, main
+from training.datasets.tasks import TASKS
 from training.paper.ablations import make_grid
 
 
@@ -32,6 +33,9 @@ def test_the_grid(preset):
     assert grid["sst2/no_pretraining/seed_0"].transfer == "none"
     assert grid["sst2/no_auxiliary_loss/seed_0"].lm_coefficient == 0.0
     assert list(make_grid(["cola"], preset, 1)) == [f"cola/{name}/seed_0" for name in names[:3]]
+    some = make_grid(["cola"], preset, 1, ["full", "no_pretraining"], limit_examples=9)
+    assert list(some) == ["cola/full/seed_0", "cola/no_pretraining/seed_0"]
+    assert {options.limit_examples for options in some.values()} == {9}
 
 
 @pytest.mark.slow
@@ -45,7 +49,10 @@ def test_it_resumes_and_plots(preset, tmp_path, monkeypatch, capsys):
         if len(runs) == 3:
             raise KeyboardInterrupt
         runs.append(output)
-        facts = {"best_epoch": 1, "decoder": "GPT1Backbone", "score": 0.5 + 0.01 * len(runs)}
+        value = 0.5 + 0.01 * len(runs)
+        metric = TASKS[options.task].metrics[0]
+        facts = {"best_epoch": 1, "decoder": "GPT1Backbone", "score": value, "metric": metric}
+        facts |= {"train_examples": 9, "history": [{"epoch": 1, metric: value}]}
         output.mkdir(parents=True)
         (output / "result.json").write_text(json.dumps({**vars(options), **facts}))
 
@@ -58,7 +65,8 @@ def test_it_resumes_and_plots(preset, tmp_path, monkeypatch, capsys):
     assert main(arguments) == 0
     assert not set(runs) & set(done) and len(runs) + len(done) == 5
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "runs", "tables.md", "table4.csv", "table4.svg", "table5.csv", "table5.svg", "transfer.svg"
+        *("runs", "tables.md", "table4.csv", "table4.svg", "table5.csv", "table5.svg"),
+        *("scores.csv", "transfer.svg"),
     }  # fmt: skip
     text = (tmp_path / "out" / "tables.md").read_text()
     assert "| ours, no pre-training |" in text and text in capsys.readouterr().out
@@ -77,6 +85,10 @@ def test_errors_are_one_line(preset, tmp_path, capsys):
         (["--tasks", "sst2", "--preset", "nowhere"], "nowhere is not a preset"),
         (["--tasks", "sst2", "--preset", preset, "--seeds", "0"], "seeds must be at least 1"),
         (["--tasks", "sst2", "--preset", preset, "--epochs", "0"], "epochs must be at least 1"),
+        (
+            ["--tasks", "sst2", "--preset", preset, "--variants", "full,lstm"],
+            "Unknown variant 'lstm'; expected one of ['full', 'no_auxiliary_loss'",
+        ),
     ):
         assert main([*arguments, "--output", str(tmp_path / "out")]) == 1
         error = capsys.readouterr().err

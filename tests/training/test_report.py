@@ -4,19 +4,35 @@ import csv
 import json
 import statistics
 
+import numpy as np
 import pytest
 
+from tests.helpers.recomputing import recompute
+from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.tasks import TASKS
+from training.evaluation.predictions import write_predictions
+from training.evaluation.scoring import score
 from training.paper.published_results import TABLES
 from training.paper.results import Results, variant_of
 from training.paper.tables import fill
 from training.report import main, report
 
 
-def result(task, seed, score, **changes):
+def result(task, seed, value, **changes):
     options = {"preset": "p", "config": None, "transfer": "all", "lm_coefficient": 0.5}
     facts = {"best_epoch": 2, "metric": TASKS[task].metrics[0], "decoder": "GPT1Backbone"}
-    return {"task": task, "seed": seed, "score": score, **options, **facts, **changes}
+    facts |= {"train_examples": 1000, "seconds": 1800.0}
+    best = {"epoch": 2, "seconds": 900.0, **dict.fromkeys(TASKS[task].metrics, value)}
+    history = [{**best, "epoch": 1, TASKS[task].metrics[0]: 0.0}, best]
+    return {
+        "task": task,
+        "seed": seed,
+        "score": value,
+        "history": history,
+        **options,
+        **facts,
+        **changes,
+    }
 
 
 @pytest.fixture
@@ -50,6 +66,9 @@ def test_the_paper_s_tables():
         for row in TABLES["table5"].published
     ]
     assert averages == pytest.approx([74.7, 59.9, 75.0, 69.1], abs=0.07)
+    assert [column.name for column in TABLES["table5"].beside] == [
+        "MRPC", "SNLI, slice", "RACE-m", "DPRD"
+    ]  # fmt: skip
     names = [[column.name for column in TABLES[f"table{i}"].columns] for i in (2, 3, 4)]
     assert names == [
         ["MNLI-m", "MNLI-mm", "SNLI", "SciTail", "QNLI", "RTE"],
@@ -91,6 +110,59 @@ def test_medians_over_seeds_and_missing_cells():
     assert rows["the paper, LSTM"].scores[0] == 90.5
 
 
+def test_small_models_of_others():
+    """Their figures of this project's plan; and MNLI as the mean of both its splits."""
+    columns, rows = fill(TABLES["table5"], Results([(0, result("mrpc", 0, 0.8))]))
+    tiny, mini = (
+        [row for row in rows if row.name == f"BERT-{size}"][0] for size in ("Tiny", "Mini")
+    )
+    for column, *expected in (
+        ("SST-2 (accuracy)", 83.2, 85.9),
+        ("MRPC (f1)", 81.1, 81.1),
+        ("STS-B (pearson)", 74.3, 75.4),
+        ("RTE (accuracy)", 57.2, 57.9),
+        ("CoLA (matthews)", 0, 0),
+        ("MNLI (accuracy)", 70.25, 74.55),
+    ):
+        index = columns.index(column)
+        assert [tiny.scores[index], mini.scores[index]] == pytest.approx(expected)
+    _, rows = fill(TABLES["table3"], Results([(0, result("race_middle", 0, 0.8))]))
+    assert not [row for row in rows if row.name.startswith("BERT")]
+
+
+def test_further_columns_and_metrics():
+    """MRPC's accuracy too, and what the paper's table does not have, where there are results."""
+    history = [{"epoch": 1, "f1": 0.8, "accuracy": 0.7}, {"epoch": 2, "f1": 0.79, "accuracy": 0.72}]
+    found = [
+        (0, result("mrpc", 0, 0.8, best_epoch=1, history=history)),
+        (1, result("mrpc", 0, 0.75, baseline="majority", metrics={"f1": 0.75, "accuracy": 0.6})),
+        (2, result("dprd", 0, 0.55)),
+    ]
+    columns, rows = fill(TABLES["table5"], Results(found))
+    rows = {row.name: dict(zip(columns, row.scores)) for row in rows}
+    assert columns[-2:] == ["MRPC (accuracy)", "DPRD (accuracy)"]
+    assert rows["ours, full"]["MRPC (f1)"] == pytest.approx(80)
+    assert rows["ours, full"]["MRPC (accuracy)"] == pytest.approx(70)
+    assert rows["baseline: majority"]["MRPC (accuracy)"] == pytest.approx(60)
+    assert rows["ours, full"]["DPRD (accuracy)"] == pytest.approx(55)
+    assert rows["the paper, full"]["DPRD (accuracy)"] is None
+    assert rows["BERT-Mini"]["MRPC (accuracy)"] == 71.8
+
+
+def test_ranges_of_seeds():
+    both = [
+        result(f"mnli_{name}", seed, score)
+        for name, scores in (("matched", (0.8, 0.6, 0.7)), ("mismatched", (0.7, 0.9, 0.5)))
+        for seed, score in enumerate(scores)
+    ]
+    results = Results(list(enumerate(both)))
+    # Seeds' means: 75, 75 and 60; medians: 70 and 70.
+    assert results.extremes("full", ["mnli_matched", "mnli_mismatched"]) == pytest.approx((60, 75))
+    columns, rows = fill(TABLES["table5"], results)
+    assert rows[-1].cell(columns.index("MNLI (accuracy)")) == "70.0 (60.0\N{EN DASH}75.0)"
+    assert Results([(0, both[0])]).extremes("full", ["mnli_matched"]) is None
+
+
 def test_mnli_is_the_mean_of_both_its_splits():
     both = [result("mnli_matched", 0, 0.8), result("mnli_mismatched", 0, 0.7)]
     columns, rows = fill(TABLES["table5"], Results(list(enumerate(both))))
@@ -105,18 +177,72 @@ def test_files(write, tmp_path, capsys):
     assert main(["--runs", str(runs), "--output", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "table4.csv", "table4.svg", "table5.csv", "table5.svg", "tables.md"
+        "scores.csv", "table4.csv", "table4.svg", "table5.csv", "table5.svg", "tables.md"
     ]  # fmt: skip
     text = (tmp_path / "out" / "tables.md").read_text()
     assert text in printed
     assert "| the paper | 45.4 | 91.3 | 82.3 | 82.0 | 70.3 |" in text
-    assert "| ours | 20.0 | 84.0 | \N{EN DASH} | \N{EN DASH} | \N{EN DASH} |" in text
+    dash = "\N{EN DASH}"
+    cells = f"20.0 (10.0{dash}30.0) | 84.0 (80.0{dash}90.0) | {dash} | {dash} | {dash}"
+    assert f"| ours | {cells} |" in text
     assert "medians of 3 seeds" in text and "medians of 1 to 3 seeds" in text
+    assert "All fine-tunings of this table took 3.0 hours." in text  # of table 4
+    assert "All fine-tunings of this table took 5.0 hours." in text  # of table 5
     with open(tmp_path / "out" / "table4.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     ours = [row for row in rows if row["row"] == "ours"]
     assert [(row["score"], row["seeds"]) for row in ours] == [("20.00", "3"), ("84.00", "3")]
-    assert len(rows) == 12
+    assert [(row["lowest"], row["highest"]) for row in ours] == [
+        ("10.00", "30.00"), ("80.00", "90.00")
+    ]  # fmt: skip
+    assert len(rows) == 12 + 2 * 5
+
+
+def test_scores_can_be_computed_again_from_the_predictions(write, tmp_path):
+    """By scikit-learn and SciPy, from what a report keeps of one seed."""
+    random = np.random.default_rng(0)
+    contents = []
+    for task in ("cola", "mrpc", "stsb"):
+        is_score = TASKS[task].score_range is not None
+        labels = (random.uniform(0, 5, 60) if is_score else random.integers(0, 2, 60)).astype("f4")
+        labels = labels if is_score else labels.astype("i4")
+        examples = LabelledExamples({}, labels, random.permutation(60))
+        for seed in (0, 1):
+            answers = random.permutation(labels) / 2 if is_score else random.integers(0, 2, 60)
+            scores = score(examples, answers, TASKS[task].metrics)
+            best = {"epoch": 1, **scores}
+            first = scores[TASKS[task].metrics[0]]
+            contents.append(result(task, seed, first, history=[best], best_epoch=1))
+            write(*contents)
+            write_predictions(tmp_path / "runs" / str(len(contents) - 1), examples, answers)
+    report([tmp_path / "runs"], tmp_path / "out")
+    with open(tmp_path / "out" / "scores.csv", newline="") as file:
+        kept = {
+            (row["task"], row["metric"]): float(row["score"])
+            for row in csv.DictReader(file)
+            if row["seed"] == "0"
+        }
+    assert len(kept) == 1 + 2 + 2
+    for (task, metric), expected in kept.items():
+        with open(tmp_path / "out" / "predictions" / f"{task}.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert list(rows[0]) == ["number", "label", "full, 1000 labels, seed 0"]
+        label, answer = (
+            [float(row[name]) for row in rows] for name in ("label", "full, 1000 labels, seed 0")
+        )
+        assert recompute(metric, label, answer) == pytest.approx(expected, abs=1e-5)
+
+
+def test_predictions_of_other_examples(write, tmp_path):
+    write(result("cola", 0, 0.5), result("cola", 0, 0.5, transfer="none"))
+    for number in range(2):
+        examples = LabelledExamples({}, np.array([1, 0]), np.array([number, 5]))
+        write_predictions(tmp_path / "runs" / str(number), examples, np.array([1, 1]))
+    with pytest.raises(ValueError, match="other examples than those of cola beside it: .* number"):
+        report([tmp_path / "runs"], tmp_path / "out")
+    (tmp_path / "runs" / "1" / "predictions.jsonl").write_text('{"number": 1}\n')
+    with pytest.raises(ValueError, match=r"1/predictions.jsonl is damaged: expected number, label"):
+        report([tmp_path / "runs"], tmp_path / "out")
 
 
 def test_what_cannot_be_told_apart(write, tmp_path):

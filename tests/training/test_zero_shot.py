@@ -9,9 +9,12 @@ import sklearn.metrics
 import tensorflow_datasets as tfds
 
 import gpt1_keras
+from tests.helpers.eager import eagerly
 from training.evaluation.likelihood import Scorer
 from training.paper.probes import PROBES, find_probe
 from training.paper.zero_shot_runs import best_threshold, run_probe, zero_shot_series
+from training.pretrain import pretrain
+from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.zero_shot import main
 
 ASKED = 12
@@ -184,7 +187,7 @@ def run(pretrained):
 
 
 @pytest.mark.slow
-def test_a_series_of_snapshots_and_its_figure(run, tfds_dir, tmp_path, capsys, monkeypatch):
+def test_a_series_of_snapshots_and_its_figure(run, pretrained, tfds_dir, tmp_path, capsys):
     assert sorted(path.name for path in (run / "snapshots").iterdir()) == [
         "00000002.weights.h5",
         "00000004.weights.h5",
@@ -194,7 +197,9 @@ def test_a_series_of_snapshots_and_its_figure(run, tfds_dir, tmp_path, capsys, m
     assert main(arguments) == 0
     result = json.loads((tmp_path / "result.json").read_text())
     assert [entry["step"] for entry in result["series"]] == [2, 4, 5]
+    assert result["passes_per_update"] == 4 * 128 / pretrained[1]["train_tokens"]
     plot = (tmp_path / "zero_shot.svg").read_text()
+    assert "<!-- passes over the corpus -->" in plot
 
     # The last one is the preset's; each is that of the snapshot's weights.
     lm = gpt1_keras.GPT1CausalLM.from_preset(str(run / "preset"))
@@ -215,10 +220,46 @@ def test_a_series_of_snapshots_and_its_figure(run, tfds_dir, tmp_path, capsys, m
     assert (tmp_path / "zero_shot.svg").read_text() != plot
 
     with pytest.raises(ValueError, match="holds another series: its limit is 6, not 7"):
-        zero_shot_series(run, ["dprd", "sst2"], tmp_path / "result.json", tfds_dir, limit=7)
+        zero_shot_series([run], ["dprd", "sst2"], tmp_path / "result.json", tfds_dir, limit=7)
+
+
+@pytest.mark.slow
+def test_legs_are_one_series(corpus, run, tfds_dir, tmp_path, capsys):
+    """Of the first leg what the second went on from, and none of its decay."""
+    schedule = CheckpointSchedule(checkpoint_every=2, snapshot_every=2)
+    legs = [tmp_path / "leg1", tmp_path / "leg2"]
+    for steps, leg in zip((8, 12), legs):
+        options = PretrainOptions(
+            *("gpt1_micro", steps, 4, 128), warmup_steps=1, decay_steps=4
+        )  # decays from 4, and from 8
+        before = None if leg == legs[0] else legs[0]
+        with eagerly():
+            pretrain(
+                *(options, corpus, leg), checkpoint_schedule=schedule, resume_from=before, verbose=0
+            )
+    asked = ["--probes", "dprd", "--limit", "4", "--data-dir", tfds_dir]
+    both = [*asked, "--run", *map(str, legs), "--output", str(tmp_path / "both")]
+    assert main(both) == 0
+    series = json.loads((tmp_path / "both" / "result.json").read_text())["series"]
+    assert [entry["step"] for entry in series] == [2, 4, 6, 8, 10, 12]
+    snapshots = sorted(path.name for path in legs[0].glob("snapshots/*"))
+    assert snapshots[-1] == "00000008.weights.h5"  # after the decay, and left out
+    assert main([*asked, "--run", str(legs[1]), "--output", str(tmp_path / "last")]) == 0
+    last = json.loads((tmp_path / "last" / "result.json").read_text())["series"]
+    assert series[2:] == last
+
+    for runs, message in (
+        ([run, legs[1]], "both need --decay-steps. Received: None in"),
+        ([tmp_path, legs[1]], "is not a pre-training: it has no options.json"),
+    ):
+        arguments = [*asked, "--run", *map(str, runs), "--output", str(tmp_path / "none")]
+        assert main(arguments) == 1
+        assert message in capsys.readouterr().err
 
 
 def test_errors_are_one_line(run, corpus, tmp_path, capsys):
+    beside = tmp_path / "beside.json"
+    beside.write_text(json.dumps({"names": ["dprd"], "passes_per_update": 0.1}))
     for arguments, message in (
         ([], "Give either --preset or --run"),
         (["--preset", "nowhere"], "nowhere is not a preset"),
@@ -226,6 +267,7 @@ def test_errors_are_one_line(run, corpus, tmp_path, capsys):
         (["--run", str(run), "--probes", "dprd,x"], "Unknown probe 'x'; expected one of ['cola'"),
         (["--run", str(run), "--limit", "0"], "limit must be at least 1. Received: 0"),
         (["--run", str(run), "--data-dir", str(tmp_path)], "glue/cola is not in"),
+        (["--run", str(run), "--beside", str(beside)], "is no result of training.zero_shot --run"),
     ):
         assert main([*arguments, "--output", str(tmp_path / "out")]) == 1
         error = capsys.readouterr().err

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from sklearn.utils.class_weight import compute_class_weight
 
-from training.datasets.tasks import Task
+from training.datasets.tasks import MULTIPLE_CHOICE, Task
 from training.datasets.tfds_builders import prepared_builder, read_split
 from training.datasets.user_files import UserFileTask
 
@@ -113,9 +113,10 @@ def _read_part(
         raise ValueError(f"{name} has no features {sorted(missing)}; it has {sorted(columns)}.")
     texts, labels = task.read(columns, task.fields)
     indices = columns.get("idx", np.arange(len(labels)))  # GLUE has `idx`
-    # Stories have a plain number for a label, and passages have none.
-    feature = builder.info.features["label"] if "label" in columns else None
-    return LabelledExamples(texts, labels, indices, getattr(feature, "names", None))
+    class_names = None
+    if task.kind != MULTIPLE_CHOICE:  # whose labels are indices
+        class_names = getattr(builder.info.features["label"], "names", None)
+    return LabelledExamples(texts, labels, indices, class_names)
 
 
 def _find_split(

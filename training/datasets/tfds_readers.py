@@ -6,6 +6,8 @@ or for choices of arrays of byte strings; and int32 or float32 `[examples]`. A m
 or NaN where labels are scores.
 """
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,35 @@ def read_story_cloze(columns: Columns, fields: dict[str, str]) -> tuple[Texts, n
         "choices": _rows(columns[fields["choices"]]),
     }
     return texts, columns["label"].astype(np.int32) - 1
+
+
+def read_definite_pronouns(columns: Columns, fields: dict[str, str]) -> tuple[Texts, np.ndarray]:
+    """Reads sentences cut before a pronoun: the choices go on with each name in its place."""
+    rows = zip(columns["sentence"], columns["pronoun"], columns["candidates"])
+    resolved = [resolve_pronoun(*row) for row in rows]
+    texts = {name: np.empty(len(resolved), object) for name in ("context", "choices")}
+    for row, sentences in enumerate(resolved):
+        before, _, _ = sentences[0]
+        texts["context"][row] = before
+        texts["choices"][row] = np.array([name + after for _, name, after in sentences], object)
+    return texts, columns["label"].astype(np.int32)
+
+
+def resolve_pronoun(
+    sentence: bytes, pronoun: bytes, names: Iterable[bytes]
+) -> list[tuple[bytes, bytes, bytes]]:
+    """Puts names in the place of a pronoun's first use.
+
+    Returns:
+        list of `(before, name, after)`, one for each name.
+
+    Raises:
+        ValueError: the sentence does not have the pronoun.
+    """
+    match = re.search(rb"\b" + re.escape(pronoun) + rb"\b", sentence, re.IGNORECASE)
+    if match is None:
+        raise ValueError(f"The sentence {sentence!r} does not have the pronoun {pronoun!r}.")
+    return [(sentence[: match.start()], name, sentence[match.end() :]) for name in names]
 
 
 def _rows(ragged: tf.RaggedTensor) -> np.ndarray:

@@ -13,17 +13,18 @@ from training.paper.published_results import FULL
 from training.paper.results import Results
 from training.runs.finetune_options import FinetuneOptions
 
-_CHANGES: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "full": {},
     "no_auxiliary_loss": {"lm_coefficient": 0.0},
     "no_pretraining": {"transfer": "none"},
-}
+}  # and what they change
 
 
 def make_grid(
     tasks: Iterable[str],
     preset: str,
     seeds: int,
+    variants: Iterable[str] = tuple(VARIANTS),
     lstm: str | None = None,
     layers: bool = False,
     **finetuning: Any,
@@ -34,6 +35,7 @@ def make_grid(
         tasks: keys of `training.datasets.tasks.TASKS`.
         preset: a name, a folder or a handle, as of `gpt1_keras.presets.find_preset`.
         seeds: how many; they are 0, 1, ...
+        variants: keys of `VARIANTS`.
         lstm: the same as `preset`, of an LSTM.
         layers: whether to transfer the first 0, 1, ... blocks too.
         **finetuning: further attributes of `FinetuneOptions`, the same for all runs.
@@ -44,24 +46,28 @@ def make_grid(
 
     Raises:
         FileNotFoundError: a preset does not exist.
-        ValueError: an unknown task, or an option out of its range.
+        ValueError: an unknown task or variant, or an option out of its range.
     """
     tasks = list(tasks)
     for task in tasks:
         find_task(task)
-    variants = {name: {"preset": preset, **changes} for name, changes in _CHANGES.items()}
+    starts: dict[str, dict[str, Any]] = {}
+    for name in variants:
+        if name not in VARIANTS:
+            raise ValueError(f"Unknown variant {name!r}; expected one of {list(VARIANTS)}.")
+        starts[name] = {"preset": preset, **VARIANTS[name]}
     if lstm is not None:
-        variants["lstm"] = {"preset": lstm}
+        starts["lstm"] = {"preset": lstm}
     if layers:
-        variants |= {
+        starts |= {
             f"{count}_blocks": {"preset": preset, "transfer": str(count)}
             for count in range(_count_blocks(preset))
         }
     return {
-        f"{task}/{name}/seed_{seed}": FinetuneOptions(task, seed=seed, **variant, **finetuning)
+        f"{task}/{name}/seed_{seed}": FinetuneOptions(task, seed=seed, **start, **finetuning)
         for seed in range(seeds)
         for task in tasks
-        for name, variant in variants.items()
+        for name, start in starts.items()
     }
 
 
@@ -78,12 +84,10 @@ def plot_transfer(
         path: of the plot.
     """
     points = {**blocks, max(blocks) + 1: FULL}
-    tasks = [
-        task for task in TASKS if any((name, task) in results.scores for name in blocks.values())
-    ]
+    tasks = [task for task in TASKS if any(results.scores(name, task) for name in blocks.values())]
     figure, panels = new_figure(width=3.2 * len(tasks), height=3.6, columns=len(tasks))
     for panel, task, color in zip(panels, tasks, COLORS * 3):
-        found = {count: results.scores.get((name, task), {}) for count, name in points.items()}
+        found = {count: results.scores(name, task) for count, name in points.items()}
         for count, scores in found.items():
             panel.plot([count] * len(scores), list(scores.values()), ".", color=color, alpha=0.5)
         medians = {count: statistics.median(s.values()) for count, s in found.items() if s}

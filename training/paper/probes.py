@@ -1,13 +1,12 @@
 """The paper's zero-shot probes as data: what each asks a language model (section 5)."""
 
 import dataclasses
-import re
 from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
-from training.datasets.tfds_readers import read_race
+from training.datasets.tfds_readers import read_race, resolve_pronoun
 
 Columns = dict[str, Any]
 
@@ -85,10 +84,9 @@ def _read_race(columns: Columns) -> ProbeExamples:
 def _read_dprd(columns: Columns) -> ProbeExamples:
     """After which name, in place of the pronoun's first use, does the sentence go on?"""
     rows = zip(columns["sentence"], columns["pronoun"], columns["candidates"])
-    choices = []
-    for sentence, pronoun, names in rows:
-        start, end = _find_word(sentence, pronoun)
-        choices.append([(sentence[:start] + name, sentence[end:]) for name in names])
+    choices = [
+        [(before + name, after) for before, name, after in resolve_pronoun(*row)] for row in rows
+    ]
     return ProbeExamples(choices, columns["label"])
 
 
@@ -102,13 +100,6 @@ def _read_wsc273(columns: Columns) -> ProbeExamples:
         before, after = text[:start].encode(), text[end:].encode()
         choices.append([(before + name, after) for name in options])
     return ProbeExamples(choices, columns["label"])
-
-
-def _find_word(sentence: bytes, word: bytes) -> tuple[int, int]:
-    match = re.search(rb"\b" + re.escape(word) + rb"\b", sentence, re.IGNORECASE)
-    if match is None:
-        raise ValueError(f"The sentence {sentence!r} does not have the pronoun {word!r}.")
-    return match.span()
 
 
 # The previous best are those of the paper's tables 3 and 4; of DPRD, Peng, Khashabi & Roth (2015).

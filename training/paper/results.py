@@ -1,5 +1,6 @@
 """Results of fine-tuned models and baselines on the paper's data sets, by variant and seed."""
 
+import itertools
 import os
 import pathlib
 import statistics
@@ -7,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpt1_keras.files import read_json
+from training.datasets.tasks import find_task
 from training.paper.published_results import FULL
 
 # Options of `training.finetune` that all runs on a task must share for their scores to compare.
@@ -23,8 +25,8 @@ class Results:
         results: of `(path, result)`, as `gather` returns them.
 
     Attributes:
-        scores: dict from `(variant, task)` to a dict from seed to a score in percent; a baseline is
-            a variant too.
+        runs: dict from `(variant, task)` to a dict from seed to `(path, result)`; a baseline is a
+            variant too.
         limits: dict from task to the number of examples that its runs were limited to, if any.
 
     Raises:
@@ -33,28 +35,26 @@ class Results:
     """
 
     def __init__(self, results: Iterable[tuple[Any, dict[str, Any]]]) -> None:
-        self.scores: dict[tuple[str, str], dict[int, float]] = {}
+        self.runs: dict[tuple[str, str], dict[int, tuple[Any, dict[str, Any]]]] = {}
         self.limits: dict[str, int] = {}
         presets: dict[str, set[str]] = {}
-        paths: dict[tuple[str, str, int], Any] = {}
         trained_with: dict[str, tuple[Any, dict[str, Any]]] = {}
         baselines = []
         for path, result in results:
-            variant = variant_of(result)
-            cell = variant, result["task"], result["seed"]
-            if cell in paths:
+            variant, task, seed = variant_of(result), result["task"], result["seed"]
+            runs = self.runs.setdefault((variant, task), {})
+            if seed in runs:
                 raise ValueError(
-                    f"Two results of {variant}, {cell[1]}, seed {cell[2]}: {paths[cell]} and "
-                    f"{path}. Give runs of one kind with --runs."
+                    f"Two results of {variant}, {task}, seed {seed}: {runs[seed][0]} and {path}. "
+                    "Give runs of one kind with --runs."
                 )
-            paths[cell] = path
+            runs[seed] = path, result
             if result.get("limit_examples") is not None:
-                self.limits[cell[1]] = result["limit_examples"]
-            self.scores.setdefault(cell[:2], {})[cell[2]] = 100 * result["score"]
+                self.limits[task] = result["limit_examples"]
             if "baseline" in result:
                 baselines.append((path, result))
                 continue
-            _check_alike(trained_with.setdefault(cell[1], (path, result)), (path, result))
+            _check_alike(trained_with.setdefault(task, (path, result)), (path, result))
             presets.setdefault(variant, set()).add(result["preset"] or result["config"])
         for path, result in baselines:
             first = trained_with.get(result["task"], (path, result))
@@ -63,16 +63,61 @@ class Results:
             if len(found) > 1:
                 raise ValueError(f"The runs of {variant} began from several models: {found}.")
 
+    def scores(self, variant: str, task: str, metric: str | None = None) -> dict[int, float]:
+        """Returns the scores by seed, in percent.
+
+        Args:
+            variant: as of `variant_of`.
+            task: key of `training.datasets.tasks.TASKS`.
+            metric: one of the task's; the first by default.
+        """
+        runs = self.runs.get((variant, task), {})
+        return {seed: 100 * _score(result, metric) for seed, (_, result) in sorted(runs.items())}
+
     def seeds(self, variant: str, tasks: Sequence[str]) -> int:
         """Returns the number of seeds that all the tasks have at least."""
-        return min(len(self.scores.get((variant, task), ())) for task in tasks)
+        return min(len(self.runs.get((variant, task), ())) for task in tasks)
 
-    def median(self, variant: str, tasks: Sequence[str]) -> float | None:
+    def median(self, variant: str, tasks: Sequence[str], metric: str | None = None) -> float | None:
         """Returns the mean of the tasks' medians over seeds; None if one has no score."""
         if not self.seeds(variant, tasks):
             return None
-        medians = [statistics.median(self.scores[variant, task].values()) for task in tasks]
-        return statistics.mean(medians)
+        return statistics.mean(
+            statistics.median(self.scores(variant, task, metric).values()) for task in tasks
+        )
+
+    def extremes(
+        self, variant: str, tasks: Sequence[str], metric: str | None = None
+    ) -> tuple[float, float] | None:
+        """Returns the least and the greatest of the seeds' means over the tasks.
+
+        Of seeds that all the tasks have; None if there are fewer than two.
+        """
+        found = [self.scores(variant, task, metric) for task in tasks]
+        shared = set.intersection(*map(set, found))
+        means = [statistics.mean(scores[seed] for scores in found) for seed in shared]
+        return (min(means), max(means)) if len(means) > 1 else None
+
+    def seconds(self, variants: Iterable[str], tasks: Iterable[str]) -> float:
+        """Returns what all fine-tunings of some variants on some tasks took."""
+        cells = itertools.product(variants, tasks)
+        found = [run for cell in cells for run in self.runs.get(cell, {}).values()]
+        return sum(result.get("seconds", 0.0) for _, result in found)
+
+
+def _score(result: dict[str, Any], metric: str | None) -> float:
+    """The score of a result, of baselines and of the best epoch, in any metric of its task."""
+    if metric is None or metric == result["metric"]:
+        return result["score"]
+    return metrics_of(result)[metric]
+
+
+def metrics_of(result: dict[str, Any]) -> dict[str, float]:
+    """The scores of a result in all metrics of its task; of fine-tuning, of the best epoch."""
+    if "baseline" in result:
+        return result["metrics"]
+    best = result["history"][result["best_epoch"] - 1]
+    return {name: best[name] for name in find_task(result["task"]).metrics}
 
 
 def _check_alike(

@@ -5,14 +5,14 @@ import dataclasses
 import io
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from training.evaluation.baselines import MAJORITY, OVERLAP, TFIDF
 from training.evaluation.plots import COLORS, new_figure, save
-from training.paper.published_results import FULL, OURS, Table
+from training.paper.published_results import FULL, OURS, Column, Table, small_models
 from training.paper.results import Results
 
-_BASELINES = {MAJORITY: "0.85", TFIDF: "0.65", OVERLAP: "0.45"}  # and their shades of grey
+_GREYS = {MAJORITY: "0.85", TFIDF: "0.65", OVERLAP: "0.45"}  # of the baselines
 _PREFIX = "baseline: "
 _MISSING = "\N{EN DASH}"
 
@@ -23,42 +23,86 @@ class Row:
 
     Attributes:
         name: its label.
+        color: in the plot; published rows are paler.
         scores: for each column a score, in percent, or None.
         seeds: of our rows, how many seeds each score is the median of; else None.
-        is_baseline: whether a row of ours is that of a baseline.
+        extremes: of our rows, the least and the greatest score of the seeds; None where there are
+            not several.
+        is_compared: whether the paper's average is over what this row has too; others' models and
+            baselines stand beside.
     """
 
     name: str
+    color: str
     scores: list[float | None]
     seeds: list[int] | None = None
-    is_baseline: bool = False
+    extremes: list[tuple[float, float] | None] | None = None
+    is_compared: bool = True
+
+    def cell(self, column: int) -> str:
+        """Returns a score as it is shown, with its extremes."""
+        extremes = None if self.extremes is None else self.extremes[column]
+        return show(self.scores[column], extremes)
+
+
+def columns_of(table: Table, results: Results) -> list[Column]:
+    """Returns the paper's columns, and those beside of which there is a result."""
+    tasks = {task for _, task in results.runs}
+    return [*table.columns, *(each for each in table.beside if tasks.issuperset(each.tasks))]
 
 
 def fill(table: Table, results: Results) -> tuple[list[str], list[Row]]:
     """Fills a table.
 
     Returns:
-        `(columns, rows)`: names of columns, and rows. Where a table compares our variants, its
-        first column is the average over the columns that all rows have.
+        `(names, rows)`: names of columns, and rows. Where a table compares our variants, its first
+        column is the average over the columns that the paper's rows and ours have.
     """
-    columns = [f"{column.name} ({column.metric})" for column in table.columns]
+    columns = columns_of(table, results)
+    names = [f"{column.name} ({column.metric})" for column in columns]
+    colors = dict(zip(table.published, COLORS))
     rows = [
-        Row(name, [column.published[name] for column in table.columns]) for name in table.published
+        Row(name, color, [column.published.get(name) for column in columns])
+        for name, color in colors.items()
     ]
-    for variant in (*_BASELINES, *table.variants):
-        is_baseline = variant in _BASELINES
+    others = [small_models(column) for column in columns]
+    for name, color in zip(others[0], COLORS[len(colors) :]):
+        scores = [other[name] for other in others]
+        if any(score is not None for score in scores):
+            rows.append(Row(name, color, scores, is_compared=False))
+    rows += [
+        _row(_PREFIX + name, color, name, columns, results, is_compared=False)
+        for name, color in _GREYS.items()
+    ]
+    for variant, published in zip(table.variants, table.published[-len(table.variants) :]):
         name = OURS if table.variants == (FULL,) else f"{OURS}, {variant}"
-        name = _PREFIX + variant if is_baseline else name
-        scores = [results.median(variant, column.tasks) for column in table.columns]
-        seeds = [results.seeds(variant, column.tasks) for column in table.columns]
-        if any(seeds) or variant == FULL:
-            rows.append(Row(name, scores, seeds, is_baseline))
-    compared = [row for row in rows if not row.is_baseline]
-    shared = [i for i in range(len(columns)) if all(row.scores[i] is not None for row in compared)]
+        rows.append(_row(name, colors[published], variant, columns, results))
+    rows = [row for row in rows if row.seeds is None or any(row.seeds) or row.name == OURS]
+    compared = [row for row in rows if row.is_compared]
+    shared = [i for i in range(len(names)) if all(row.scores[i] is not None for row in compared)]
     if len(table.variants) > 1 and shared:
-        columns = [f"average of {len(shared)}", *columns]
+        names = [f"average of {len(shared)}", *names]
         rows = [_with_average(row, shared) for row in rows]
-    return columns, rows
+    return names, rows
+
+
+def _row(
+    name: str,
+    color: str,
+    variant: str,
+    columns: Sequence[Column],
+    results: Results,
+    is_compared: bool = True,
+) -> Row:
+    """A row of ours."""
+    return Row(
+        name,
+        color,
+        [results.median(variant, column.tasks, column.metric) for column in columns],
+        [results.seeds(variant, column.tasks) for column in columns],
+        [results.extremes(variant, column.tasks, column.metric) for column in columns],
+        is_compared,
+    )
 
 
 def _with_average(row: Row, columns: Sequence[int]) -> Row:
@@ -66,7 +110,8 @@ def _with_average(row: Row, columns: Sequence[int]) -> Row:
     scores = [score for i in columns if (score := row.scores[i]) is not None]
     average = statistics.mean(scores) if len(scores) == len(columns) else None
     seeds = row.seeds and [min(row.seeds[i] for i in columns), *row.seeds]
-    return dataclasses.replace(row, scores=[average, *row.scores], seeds=seeds)
+    extremes = row.extremes and [None, *row.extremes]
+    return dataclasses.replace(row, scores=[average, *row.scores], seeds=seeds, extremes=extremes)
 
 
 def as_markdown(title: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
@@ -74,69 +119,97 @@ def as_markdown(title: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
     lines = [f"## {title}", "", "| | " + " | ".join(columns) + " |"]
     lines.append("|---" + "|---:" * len(columns) + "|")
     for row in rows:
-        shown = [_MISSING if score is None else f"{score:.1f}" for score in row.scores]
+        shown = [row.cell(column) for column in range(len(columns))]
         lines.append(f"| {row.name} | " + " | ".join(shown) + " |")
-    ours = [row for row in rows if row.seeds and not row.is_baseline]
-    counts = {count for row in ours for count in row.seeds or () if count} or {0}
-    count = (
-        "1 seed"
-        if counts == {1}
-        else f"{' to '.join(map(str, sorted({min(counts), max(counts)})))} seeds"
-    )
-    lines += ["", f"Ours: medians of {count}, of validation splits; the paper's: test splits.", ""]
-    if any(row.is_baseline for row in rows):
-        lines.insert(-1, "Baselines: validation splits, after the same examples as ours.")
-    return "\n".join(lines)
+    ours = [row for row in rows if row.seeds and row.is_compared]
+    seeds = describe_seeds(count for row in ours for count in row.seeds or ())
+    lines += ["", f"Ours: medians of {seeds}, of validation splits; the published: test splits."]
+    if any(row.seeds and not row.is_compared for row in rows):
+        lines.append("Baselines: validation splits, after the same examples as ours.")
+    return "\n".join([*lines, ""])
 
 
-def note_limits(table: Table, results: Results) -> str:
-    """A line that says which columns are of runs on some of the examples alone, if any are."""
-    limits = [
-        f"{column.name} on {results.limits[task]:,}"
-        for column in table.columns
+def note_runs(table: Table, results: Results) -> str:
+    """Says which columns are of runs on some of the examples alone, and what all runs took."""
+    columns = columns_of(table, results)
+    limits = {
+        column.name: f"{column.name} on {results.limits[task]:,}"
+        for column in columns
         for task in column.tasks[:1]
         if task in results.limits
-    ]
-    return f"Ours were trained on some of the examples: {', '.join(limits)}.\n" if limits else ""
+    }
+    lines = []
+    if limits:
+        lines.append(f"Ours were trained on some of the examples: {', '.join(limits.values())}.\n")
+    tasks = [task for column in columns for task in column.tasks]
+    seconds = results.seconds(table.variants, dict.fromkeys(tasks))  # MRPC has two columns
+    if seconds:
+        lines.append(f"All fine-tunings of this table took {describe_duration(seconds)}.\n")
+    return "".join(lines)
+
+
+def show(score: float | None, extremes: tuple[float, float] | None) -> str:
+    """Returns a median with its extremes, or a dash."""
+    if score is None:
+        return _MISSING
+    if extremes is None or extremes[0] == extremes[1]:
+        return f"{score:.1f}"
+    return f"{score:.1f} ({extremes[0]:.1f}\N{EN DASH}{extremes[1]:.1f})"
+
+
+def describe_seeds(counts: Iterable[int]) -> str:
+    """Returns how many seeds medians are of, and what stands beside them."""
+    found = {count for count in counts if count} or {0}
+    if found == {1}:
+        return "1 seed"
+    several = " to ".join(map(str, sorted({min(found), max(found)})))
+    return f"{several} seeds (lowest\N{EN DASH}highest)"
+
+
+def describe_duration(seconds: float) -> str:
+    """Returns seconds as hours, or minutes if they are few."""
+    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"
 
 
 def as_csv(columns: Sequence[str], rows: Sequence[Row]) -> str:
     """Formats a table as CSV, a line for each cell that has a score."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "column", "score", "seeds"])
+    writer.writerow(["row", "column", "score", "lowest", "highest", "seeds"])
     for row in rows:
         for i, (column, score) in enumerate(zip(columns, row.scores)):
             if score is not None:
+                extremes = (row.extremes and row.extremes[i]) or ()
+                shown = [f"{each:.2f}" for each in extremes] or ["", ""]
                 seeds = row.seeds[i] if row.seeds else ""
-                writer.writerow([row.name, column, f"{score:.2f}", seeds])
+                writer.writerow([row.name, column, f"{score:.2f}", *shown, seeds])
     return text.getvalue()
 
 
 def plot_table(
     title: str, columns: Sequence[str], rows: Sequence[Row], path: str | os.PathLike[str]
 ) -> None:
-    """Plots a table as bars.
+    """Plots a table as bars, with the range of the seeds.
 
     Published rows are in pale colours, ours of the same kind in full, and baselines in grey.
     """
-    figure, (axes,) = new_figure(width=1.6 * len(columns) + 2)
+    figure, (axes,) = new_figure(width=max(1.6, 0.16 * len(rows)) * len(columns) + 2)
     width = 0.8 / len(rows)
-    published = COLORS[: sum(row.seeds is None for row in rows)]
-    ours = sum(row.seeds is not None and not row.is_baseline for row in rows)
-    baselines = [_BASELINES[row.name.removeprefix(_PREFIX)] for row in rows if row.is_baseline]
-    colors = [*published, *baselines, *published[len(published) - ours :]]
-    for index, (row, color) in enumerate(zip(rows, colors, strict=True)):
+    for index, row in enumerate(rows):
+        positions = [column + width * (index + 0.5) - 0.4 for column in range(len(columns))]
         bars = axes.bar(
-            [column + width * (index + 0.5) - 0.4 for column in range(len(columns))],
+            positions,
             [score or 0.0 for score in row.scores],
             width,
-            color=color,
+            color=row.color,
             alpha=0.4 if row.seeds is None else 1.0,
             label=row.name,
         )
+        for position, extremes in zip(positions, row.extremes or ()):
+            if extremes:
+                axes.plot([position] * 2, extremes, color="black", linewidth=0.8)
         shown = [_MISSING if score is None else f"{score:.0f}" for score in row.scores]
-        axes.bar_label(bars, shown, fontsize=7)
+        axes.bar_label(bars, shown, fontsize=7, padding=2)
     axes.set_xticks(range(len(columns)), [column.replace(" (", "\n(") for column in columns])
     axes.set(ylabel="score", title=title)
     figure.legend(loc="outside lower center", ncols=4, edgecolor="none")

@@ -16,6 +16,7 @@ from training.datasets.tfds_builders import prepared_builder, read_split
 from training.evaluation.likelihood import Scorer
 from training.evaluation.metrics import METRICS, Metric
 from training.paper.probes import Probe, ProbeExamples, find_probe
+from training.runs.legs import check_legs
 
 _SNAPSHOT = re.compile(r"(\d{8})\.weights\.h5")
 
@@ -66,7 +67,7 @@ def zero_shot(
 
 
 def zero_shot_series(
-    run: str | os.PathLike[str],
+    runs: Sequence[str | os.PathLike[str]],
     names: Sequence[str],
     output: str | os.PathLike[str],
     data_dir: str | None = None,
@@ -76,7 +77,8 @@ def zero_shot_series(
     """Runs probes on all snapshots of a pre-training, and on its final model.
 
     Args:
-        run: path of the run's folder.
+        runs: path of the run's folder; or, of a pre-training in legs, of each leg's, in order. Of
+            all but the last leg, the snapshots before the rate decays are of the run that went on.
         names: keys of `training.paper.probes.PROBES`.
         output: path of the file of scores, from which an interrupted series resumes.
         data_dir: as in `run_probe`, like `download` and `limit`.
@@ -84,20 +86,27 @@ def zero_shot_series(
         limit: how many examples of each probe to use; all by default.
 
     Returns:
-        dict of `run`, `names`, `limit`, `decoder` and `series`: a list of dicts of `step` and
-        `probes`, in order.
+        dict of `run`, `names`, `limit`, `decoder`, `passes_per_update` (over the corpus), and
+        `series`: a list of dicts of `step` and `probes`, in order.
 
     Raises:
         FileNotFoundError: the run, its snapshots or a data set does not exist.
-        ValueError: an unknown probe, or `output` holds another series.
+        ValueError: an unknown probe, runs that are no legs of one pre-training, or `output` holds
+            another series.
     """
-    run, output = pathlib.Path(run), pathlib.Path(output)
-    snapshots = _find_snapshots(run)
+    output, last = pathlib.Path(output), pathlib.Path(runs[-1])
+    snapshots = _find_snapshots([pathlib.Path(run) for run in runs])
     probes = _find_probes(names, data_dir, download)
     check_writable(output.parent)
-    lm = load_task(run / "preset", gpt1_keras.GPT1CausalLM)
-    asked = {"run": str(run), "names": list(names), "limit": limit}
-    result = _read_result(output, {**asked, "decoder": type(lm.backbone).__name__}, {"series": []})
+    lm = load_task(last / "preset", gpt1_keras.GPT1CausalLM)
+    asked = {
+        "run": [str(run) for run in runs],
+        "names": list(names),
+        "limit": limit,
+        "decoder": type(lm.backbone).__name__,
+        "passes_per_update": _passes_per_update(last),
+    }
+    result = _read_result(output, asked, {"series": []})
     scorer = Scorer(lm)
     done = {entry["step"] for entry in result["series"]}
     for step, weights in snapshots.items():
@@ -182,20 +191,51 @@ def _score_choices(scorer: _Score, examples: ProbeExamples) -> list[np.ndarray]:
     return np.split(scores, np.cumsum(counts)[:-1])
 
 
-def _find_snapshots(run: pathlib.Path) -> dict[int, pathlib.Path]:
-    """The files of weights of a run by step, the final ones last."""
-    result_file = run / "result.json"
-    if not result_file.is_file():
+def _find_snapshots(runs: Sequence[pathlib.Path]) -> dict[int, pathlib.Path]:
+    """The files of weights of a pre-training by step, the final ones last."""
+    *legs, last_run = runs
+    last = _read_number(last_run, "steps")
+    found: dict[int, pathlib.Path] = {}
+    for leg in legs:
+        options = _read_leg(leg, last_run)
+        decay_start = options["steps"] - options["decay_steps"]
+        found |= {step: path for step, path in _snapshots(leg) if step <= decay_start}
+    found |= dict(_snapshots(last_run))
+    if not found:
+        raise FileNotFoundError(f"{last_run} has no snapshots: it ran without --snapshot-every.")
+    found.pop(last, None)
+    return {**dict(sorted(found.items())), last: last_run / "preset" / "model.weights.h5"}
+
+
+def _snapshots(run: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
+    matches = [(_SNAPSHOT.fullmatch(path.name), path) for path in (run / "snapshots").glob("*.h5")]
+    return [(int(match[1]), path) for match, path in matches if match]
+
+
+def _read_leg(leg: pathlib.Path, last_run: pathlib.Path) -> dict[str, Any]:
+    """The options of a leg that the last run went on from."""
+    if not (leg / "options.json").is_file():
+        raise FileNotFoundError(f"{leg} is not a pre-training: it has no options.json.")
+    options = read_json(leg / "options.json")
+    check_legs(leg, options, read_json(last_run / "options.json"))
+    return options
+
+
+def _passes_per_update(run: pathlib.Path) -> float:
+    """How much of its corpus a finished pre-training reads in an update."""
+    window, windows = _read_number(run, "sequence_length"), _read_number(run, "batch_size")
+    return window * windows / _read_number(run, "train_tokens")
+
+
+def _read_number(run: pathlib.Path, name: str) -> int:
+    """A number in the result of a finished pre-training."""
+    path = run / "result.json"
+    if not path.is_file():
         raise FileNotFoundError(f"{run} is not a finished pre-training: it has no result.json.")
-    matches = {path: _SNAPSHOT.fullmatch(path.name) for path in (run / "snapshots").glob("*.h5")}
-    snapshots = {int(match[1]): path for path, match in sorted(matches.items()) if match}
-    if not snapshots:
-        raise FileNotFoundError(f"{run} has no snapshots: it ran without --snapshot-every.")
-    last = read_json(result_file).get("steps")
-    if not isinstance(last, int):
-        raise ValueError(f"{result_file} is damaged: expected the number of steps in it.")
-    snapshots.pop(last, None)
-    return {**snapshots, last: run / "preset" / "model.weights.h5"}
+    number = read_json(path).get(name)
+    if not isinstance(number, int) or number < 1:
+        raise ValueError(f"{path} is damaged: expected the number of {name} in it.")
+    return number
 
 
 def _find_probes(names: Sequence[str], data_dir: str | None, download: bool) -> dict[str, Probe]:

@@ -56,7 +56,7 @@ def write_run_card(
         name=name,
         data=data,
         settings=settings,
-        scores=run.history,
+        scores=[{k: v for k, v in epoch.items() if k != "seconds"} for epoch in run.history],
         best_epoch=facts["best_epoch"],
         base=_base(options.preset),
         licence=licence,

@@ -119,3 +119,12 @@ class FinetuneOptions:
         """The folders that a run reads; presets that ship, or are downloaded, are elsewhere."""
         named = [name for name in (self.preset, self.tokenizer) if name is not None]
         return [name for name in named if name not in PRETRAINED and not is_handle(name)]
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedOptions:
+    """The options that all runs of a table or a learning curve share."""
+
+    epochs: int = option("passes over the training data", FinetuneOptions.epochs)
+    batch_size: int = option("examples in an update", FinetuneOptions.batch_size)
+    learning_rate: float = option("the schedule's peak", FinetuneOptions.learning_rate)

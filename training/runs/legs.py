@@ -37,6 +37,26 @@ class Leg:
         return self.checkpoints.restore(model, self.step)
 
 
+def check_legs(
+    folder: str | os.PathLike[str], before: dict[str, Any], options: dict[str, Any]
+) -> None:
+    """Raises ValueError unless a run can have gone on from an earlier one.
+
+    Args:
+        folder: path of the earlier run.
+        before: its options.
+        options: of the run that goes on.
+    """
+    if options.get("decay_steps") is None or before.get("decay_steps") is None:
+        raise ValueError(
+            f"Only a run at a constant rate can go on from another: both need --decay-steps. "
+            f"Received: {before.get('decay_steps')} in {folder}, and {options.get('decay_steps')}."
+        )
+    changed = changed_options(before, options, besides=_OF_THE_END)
+    if changed:
+        raise ValueError(f"{folder} holds a run with other options: {changed}.")
+
+
 def find_leg(
     folder: str | os.PathLike[str], options: dict[str, Any], decay_start: int | None
 ) -> Leg:
@@ -57,14 +77,8 @@ def find_leg(
     if not (folder / "options.json").is_file():
         raise FileNotFoundError(f"{folder} is not a pre-training: it has no options.json.")
     before = read_json(folder / "options.json")
-    if decay_start is None or before.get("decay_steps") is None:
-        raise ValueError(
-            f"Only a run at a constant rate can go on from another: both need --decay-steps. "
-            f"Received: {before.get('decay_steps')} in {folder}, and {options['decay_steps']}."
-        )
-    changed = changed_options(before, options, besides=_OF_THE_END)
-    if changed:
-        raise ValueError(f"{folder} holds a run with other options: {changed}.")
+    check_legs(folder, before, options)
+    assert decay_start is not None  # as the options have decay_steps
     checkpoints = Checkpoints(folder / "checkpoints", before)
     last = min(decay_start, before["steps"] - before["decay_steps"])
     step = checkpoints.newest(at_most=last)

@@ -1,9 +1,11 @@
 """Examples from real data sets and made-up ones."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
+import tensorflow_datasets as tfds
 
 from training.datasets.labelled_examples import load_examples
 from training.datasets.task_models import MODELS
@@ -173,4 +175,35 @@ def test_every_task_has_a_model_and_metrics():
         assert isinstance(task, Task)
         assert task.metrics and set(task.metrics) <= set(METRICS)
         assert task.kind in MODELS
+    published = {name: task for name, task in TASKS.items() if task.paper_score is not None}
+    assert TASKS.keys() - published.keys() == {"snli_slice", "dprd"}
+    for task in published.values():
         assert 30 < task.previous_best < task.paper_score + 6 < 100
+
+
+def test_pronouns_are_resolved_by_choosing(tfds_dir):
+    """Context and choice are the data set's sentence, with a name in the pronoun's place."""
+    builder = tfds.builder("definite_pronoun_resolution", data_dir=tfds_dir)
+    examples = load_examples(TASKS["dprd"], "validation", tfds_dir)
+    rows = tfds.as_numpy(builder.as_dataset(split="test"))
+    columns = (examples.texts["context"], examples.texts["choices"], examples.labels)
+    for row, context, choices, label in zip(rows, *columns, strict=True):
+        pronoun = re.compile(rf"\b{row['pronoun'].decode()}\b", re.IGNORECASE)
+        sentence = row["sentence"].decode()
+        for name, choice in zip(row["candidates"], choices, strict=True):
+            expected = pronoun.sub(name.decode(), sentence, count=1)
+            assert (context + choice).decode() == expected
+            assert choice.startswith(name)
+        assert label == row["label"]
+    assert len(examples) == 564 and examples.class_names is None
+    assert len(load_examples(TASKS["dprd"], "train", tfds_dir)) == 1322
+
+
+def test_the_slice_of_snli(tfds_dir):
+    """Its pairs without a label are left out, as in the paper's split."""
+    train, validation = (
+        load_examples(TASKS["snli_slice"], role, tfds_dir).labelled()
+        for role in ("train", "validation")
+    )
+    assert (len(train), len(validation)) == (9824, 9842)
+    assert train.class_names == ["entailment", "neutral", "contradiction"]

@@ -1,0 +1,55 @@
+"""Predictions as a file, from which anyone can compute the scores again."""
+
+import json
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from gpt1_keras.files import atomic_path
+from training.datasets.labelled_examples import LabelledExamples
+
+FILE = "predictions.jsonl"  # in the folder of a run
+
+
+def write_predictions(
+    folder: str | os.PathLike[str], examples: LabelledExamples, answers: np.ndarray
+) -> None:
+    """Writes a line for each example: its number, its label (null without one) and the answer.
+
+    Args:
+        folder: path; gets predictions.jsonl.
+        examples: what was asked.
+        answers: from `training.evaluation.scoring.answers_of`.
+    """
+    columns = (examples.indices, examples.is_labelled, examples.labels, answers)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    with atomic_path(pathlib.Path(folder, FILE)) as temporary:
+        pathlib.Path(temporary).write_text(
+            "".join(
+                json.dumps({"number": number, "label": label if has_label else None, "answer": it})
+                + "\n"
+                for number, has_label, label, it in rows
+            )
+        )
+
+
+def read_predictions(folder: str | os.PathLike[str]) -> list[dict[str, Any]] | None:
+    """Reads what `write_predictions` wrote: a dict for each example; None if there is no file.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = pathlib.Path(folder, FILE)
+    if not path.is_file():
+        return None
+    try:
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None
+    if not all(
+        isinstance(row, dict) and {"number", "label", "answer"} <= row.keys() for row in rows
+    ):
+        raise ValueError(f"{path} is damaged: expected number, label and answer in each line.")
+    return rows
