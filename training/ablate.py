@@ -6,8 +6,9 @@ It fine-tunes on each data set with each seed from each start: in full, without 
 without pre-training (`--variants` picks some); with `--lstm PRESET`, from an LSTM that was
 pre-trained alike; with `--layers`, from the embeddings and the first 0, 1, ... blocks, with fresh
 weights in the others.
-Each run is a folder of DIR/runs, as `training.finetune` writes it. Interrupted, the same command
-goes on. DIR gets the tables of `training.report`, and DIR/transfer.svg.
+Each run is a folder of DIR/runs, as `training.finetune` writes it; DIR/baselines are the trivial
+baselines on the same examples. Interrupted, the same command goes on. DIR gets the tables of
+`training.report` and what it keeps, and DIR/transfer.svg.
 """
 
 import dataclasses
@@ -18,7 +19,9 @@ import sys
 import keras
 
 from gpt1_keras.cli import check_at_least_one, option, program
+from gpt1_keras.files import check_writable
 from gpt1_keras.presets import PRESET_HELP
+from training.baselines import score_baselines_of_runs
 from training.datasets.tasks import TASKS
 from training.datasets.tfds_builders import DataOptions
 from training.finetune import finetune
@@ -54,7 +57,7 @@ def ablate(
     download: bool = False,
     verbose: str | int = "auto",
 ) -> str:
-    """Starts or resumes the runs of a grid.
+    """Starts or resumes the runs of a grid, and scores the trivial baselines beside them.
 
     Args:
         grid: from `make_grid`.
@@ -69,8 +72,11 @@ def ablate(
     Raises:
         FileNotFoundError: a data set does not exist.
         ValueError: `output` holds runs with other options.
+        OSError: nothing can be written to `output`.
     """
     folder = pathlib.Path(output)
+    check_writable(folder)
+    score_baselines_of_runs(grid.values(), folder / "baselines", data_dir, download)
     for number, (name, options) in enumerate(grid.items(), start=1):
         print(f"Run {number} of {len(grid)}: {name}", flush=True)
         finetune(options, folder / "runs" / name, data_dir, download, verbose)
@@ -82,7 +88,7 @@ def ablate(
     }
     if blocks:
         plot_transfer(Results(gather([folder / "runs"])), blocks, folder / "transfer.svg")
-    return report([folder / "runs"], folder)
+    return report([folder / "runs", folder / "baselines"], folder)
 
 
 @program("training.ablate", resumable=True)

@@ -15,6 +15,7 @@ import os
 import pathlib
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import gpt1_keras
@@ -26,6 +27,7 @@ from training.datasets.tfds_builders import DataOptions
 from training.evaluation.baselines import baselines_of
 from training.evaluation.predictions import write_predictions
 from training.evaluation.scoring import check_scorable, score
+from training.runs.finetune_options import FinetuneOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +99,33 @@ def score_baselines(
                 pathlib.Path(temporary).write_text(json.dumps(result, indent=2) + "\n")
             results.append(result)
     return results
+
+
+def score_baselines_of_runs(
+    runs: Iterable[FinetuneOptions],
+    output: str | os.PathLike[str],
+    data_dir: str | None = None,
+    download: bool = False,
+) -> None:
+    """Scores the baselines on what runs of `training.finetune` learn from, but for those that are.
+
+    Args:
+        runs: on data sets of the paper; their seeds are 0, 1, ...
+        output: path of the folder for `LIMIT/TASK/BASELINE/seed_N/result.json`.
+        data_dir: as in `score_baselines`, like `download`.
+        download: whether to download and prepare a missing data set.
+    """
+    seeds: dict[tuple[str, int | None], int] = {}
+    for options in runs:
+        assert options.task is not None  # of the paper
+        key = options.task, options.limit_examples
+        seeds[key] = max(seeds.get(key, 1), options.seed + 1)
+    for (name, limit), count in seeds.items():
+        folder, last = pathlib.Path(output, str(limit or "all")), 0 if limit is None else count - 1
+        done = list((folder / name).glob(f"*/seed_{last}/result.json"))
+        if len(done) < len(baselines_of(find_task(name))):
+            print(f"Baselines of {name}, examples: {limit or 'all'}", flush=True)
+            score_baselines(name, folder, limit, count, data_dir, download)
 
 
 @program("training.baselines")

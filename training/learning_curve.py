@@ -15,18 +15,17 @@ import os
 import pathlib
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import keras
 
 from gpt1_keras.cli import check_at_least_one, option, program
 from gpt1_keras.files import atomic_path, check_writable
 from gpt1_keras.presets import PRESET_HELP
-from training.baselines import score_baselines
+from training.baselines import score_baselines_of_runs
 from training.datasets.labelled_examples import load_examples
 from training.datasets.tasks import TASKS, find_task
 from training.datasets.tfds_builders import DataOptions
-from training.evaluation.baselines import baselines_of
 from training.finetune import finetune
 from training.paper.evidence import write_predictions, write_scores
 from training.paper.learning_curves import as_markdown, by_size, make_curve, plot_curves
@@ -82,7 +81,7 @@ def learning_curve(
     """
     folder = pathlib.Path(output)
     check_writable(folder)
-    _score_baselines(runs.values(), folder / "baselines", data_dir, download)
+    score_baselines_of_runs(runs.values(), folder / "baselines", data_dir, download)
     tables = ""
     for number, (name, options) in enumerate(runs.items(), start=1):
         print(f"Run {number} of {len(runs)}: {name}", flush=True)
@@ -93,23 +92,6 @@ def learning_curve(
         keras.utils.clear_session(free_memory=True)
         tables = _report(folder)
     return tables
-
-
-def _score_baselines(
-    runs: Iterable[FinetuneOptions], output: pathlib.Path, data_dir: str | None, download: bool
-) -> None:
-    """Scores the baselines on the samples of all runs, but for those that have been."""
-    seeds: dict[tuple[str, int | None], int] = {}
-    for options in runs:
-        assert options.task is not None  # see `make_curve`
-        key = options.task, options.limit_examples
-        seeds[key] = max(seeds.get(key, 1), options.seed + 1)
-    for (task, limit), count in seeds.items():
-        folder, last = output / str(limit or _ALL), 0 if limit is None else count - 1
-        done = list((folder / task).glob(f"*/seed_{last}/result.json"))
-        if len(done) < len(baselines_of(find_task(task))):
-            print(f"Baselines of {task}, labels: {limit or _ALL}", flush=True)
-            score_baselines(task, folder, limit, count, data_dir, download)
 
 
 def _report(folder: pathlib.Path) -> str:

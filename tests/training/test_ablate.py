@@ -39,7 +39,7 @@ def test_the_grid(preset):
 
 
 @pytest.mark.slow
-def test_it_resumes_and_plots(preset, tmp_path, monkeypatch, capsys):
+def test_it_resumes_and_plots(preset, tfds_dir, tmp_path, monkeypatch, capsys):
     """With the fine-tuning replaced, which has tests of its own."""
     runs = []
 
@@ -58,6 +58,7 @@ def test_it_resumes_and_plots(preset, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(program, "finetune", finetune)
     arguments = ["--tasks", "sst2", "--preset", preset, "--layers", "--seeds", "1"]
+    arguments += ["--data-dir", tfds_dir, "--limit-examples", "99"]
     arguments += ["--output", str(tmp_path / "out")]
     assert main(arguments) == 130
     assert "the same command goes on" in capsys.readouterr().err
@@ -66,13 +67,14 @@ def test_it_resumes_and_plots(preset, tmp_path, monkeypatch, capsys):
     assert not set(runs) & set(done) and len(runs) + len(done) == 5
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *("runs", "tables.md", "table4.csv", "table4.svg", "table5.csv", "table5.svg"),
-        *("scores.csv", "transfer.svg"),
+        *("baselines", "scores.csv", "predictions", "transfer.svg"),
     }  # fmt: skip
     text = (tmp_path / "out" / "tables.md").read_text()
     assert "| ours, no pre-training |" in text and text in capsys.readouterr().out
+    assert "| baseline: tf-idf + logistic regression |" in text
     # Another data set's runs beside these, without blocks, add no panel to the figure.
     runs[:] = []
-    others = ["--tasks", "cola", "--preset", preset, "--seeds", "1"]
+    others = ["--tasks", "cola", "--preset", preset, "--seeds", "1", "--data-dir", tfds_dir]
     assert main([*others, "--output", str(tmp_path / "out")]) == 0
     assert main(arguments) == 0
     figure = (tmp_path / "out" / "transfer.svg").read_text()

@@ -1,0 +1,60 @@
+"""The scores on the page follow from the kept files: from the answers, and over the seeds."""
+
+import csv
+import itertools
+import operator
+import pathlib
+import statistics
+
+import pytest
+
+from tests.helpers.recomputing import recompute
+from training.datasets.tasks import TASKS
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+KEPT = sorted((DOCS / "evidence").glob("*/scores.csv"))
+IN_HUNDREDTHS = 100
+
+
+def read(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def name_of(row):
+    return f"{row['variant']}, {row['labels']} labels, seed {row['seed']}"
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.parent.name)
+def test_scores_follow_from_the_answers(path):
+    scores = read(path)
+    checked = set()
+    for task in {row["task"] for row in scores}:
+        answers = read(path.parent / "predictions" / f"{task}.csv")
+        labels = [float(row["label"]) for row in answers]
+        for row in scores:
+            name = name_of(row)
+            if row["task"] == task and name in answers[0]:
+                found = recompute(row["metric"], labels, [float(each[name]) for each in answers])
+                assert found == pytest.approx(float(row["score"]), abs=1e-5), name
+                checked.add((task, row["variant"], row["labels"]))
+    # One seed of each is kept.
+    assert checked == {(row["task"], row["variant"], row["labels"]) for row in scores}
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.parent.name)
+def test_the_page_shows_their_medians_and_ranges(path):
+    """Of each task's first metric, which is what all tables have."""
+    page = (DOCS / "results.md").read_text()
+    rows = [row for row in read(path) if row["metric"] == TASKS[row["task"]].metrics[0]]
+    by_cell = operator.itemgetter("task", "variant", "labels")
+    for cell, runs in itertools.groupby(sorted(rows, key=by_cell), by_cell):
+        scores = [IN_HUNDREDTHS * float(row["score"]) for row in runs]
+        shown = f"{statistics.median(scores):.1f}"
+        if max(scores) > min(scores):
+            shown += f" ({min(scores):.1f}\N{EN DASH}{max(scores):.1f})"
+        assert f"| {shown} " in page, cell
+
+
+def test_there_is_evidence():
+    assert KEPT
