@@ -17,6 +17,7 @@ from training import finetune as program
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.task_models import build_model
 from training.datasets.tasks import TASKS
+from training.evaluation.predictions import read_predictions
 from training.finetune import FinetuneOptions, finetune, main
 from training.runs import run_folder as run_module
 
@@ -56,6 +57,7 @@ def test_fine_tuning_keeps_the_best_model_and_its_score(tfds_dir, tmp_path, caps
     assert list((tmp_path / "logs").rglob("events*"))
     card = (tmp_path / "best" / "README.md").read_text(encoding="utf-8")
     assert "| source | glue/cola of TensorFlow Datasets |" in card
+    assert "| epoch | matthews |" in card
     assert f"| {result['best_epoch']} (this preset) | {result['score']:.4f} |" in card
 
     # The preset gives the score, computed here over the whole split in its own order.
@@ -64,6 +66,10 @@ def test_fine_tuning_keeps_the_best_model_and_its_score(tfds_dir, tmp_path, caps
     validation = load_examples(TASKS["cola"], "validation", tfds_dir)
     predicted = classifier.predict(list(validation.texts["text"]), verbose=0).argmax(-1)
     score = sklearn.metrics.matthews_corrcoef(validation.labels, predicted)
+    # And so do the predictions that the run keeps, which say which example is which.
+    kept = {row["number"]: row for row in read_predictions(tmp_path)}
+    assert [kept[number]["label"] for number in validation.indices] == validation.labels.tolist()
+    assert [kept[number]["answer"] for number in validation.indices] == predicted.tolist()
     assert score == pytest.approx(result["score"], abs=1e-6)
     # It was calibrated on that split.
     calibrated = json.loads((tmp_path / "calibration.json").read_text())
@@ -114,7 +120,15 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
     assert list((tmp_path / "cut" / "checkpoints").glob("*.npz"))
     result = finetune(options, tmp_path / "cut", verbose=0)
 
-    assert result["history"] == expected["history"]
+    def scores(history):
+        return [{**epoch, "seconds": None} for epoch in history]
+
+    assert scores(result["history"]) == scores(expected["history"])
+    # What a run took is what its epochs took, however often it was cut off.
+    assert result["seconds"] == pytest.approx(
+        sum(epoch["seconds"] for epoch in result["history"]), abs=0.1
+    )
+    assert read_predictions(tmp_path / "cut") == read_predictions(tmp_path / "whole")
     for ours, theirs in zip(
         weights(tmp_path / "cut" / "best"), weights(tmp_path / "whole" / "best"), strict=True
     ):

@@ -71,6 +71,7 @@ def fine_tuned(monkeypatch, tfds_dir):
     return folders
 
 
+@pytest.mark.slow
 def test_it_goes_on_and_shows_and_keeps_all(preset, tmp_path, tfds_dir, fine_tuned, capsys):
     out = tmp_path / "out"
     arguments = ["--tasks", "mrpc", "--preset", preset, "--labels", "50,200,9000", "--seeds", "2"]
@@ -113,6 +114,7 @@ def test_it_goes_on_and_shows_and_keeps_all(preset, tmp_path, tfds_dir, fine_tun
             checked += 1
     assert checked == 2 * 5 * 2  # sizes, variants and baselines, metrics
 
+    fine_tuned[:] = []
     more = [*arguments, "--labels", "all", "--seeds", "1"]
     assert main(more) == 0
     assert "| 3,668 | 3 |" in (out / "learning_curve.md").read_text()

@@ -77,7 +77,8 @@ def fill(table: Table, results: Results) -> tuple[list[str], list[Row]]:
     for variant, published in zip(table.variants, table.published[-len(table.variants) :]):
         name = OURS if table.variants == (FULL,) else f"{OURS}, {variant}"
         rows.append(_row(name, colors[published], variant, columns, results))
-    rows = [row for row in rows if row.seeds is None or any(row.seeds) or row.name == OURS]
+    full = rows[-len(table.variants)]  # which is there, whatever it has
+    rows = [row for row in rows if row is full or row.seeds is None or any(row.seeds)]
     compared = [row for row in rows if row.is_compared]
     shared = [i for i in range(len(names)) if all(row.scores[i] is not None for row in compared)]
     if len(table.variants) > 1 and shared:
