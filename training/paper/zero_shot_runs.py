@@ -197,9 +197,8 @@ def _find_snapshots(runs: Sequence[pathlib.Path]) -> dict[int, pathlib.Path]:
     last = _read_number(last_run, "steps")
     found: dict[int, pathlib.Path] = {}
     for leg in legs:
-        options = _read_leg(leg, last_run)
-        decay_start = options["steps"] - options["decay_steps"]
-        found |= {step: path for step, path in _snapshots(leg) if step <= decay_start}
+        shared = _shared_steps(leg, last_run)
+        found |= {step: path for step, path in _snapshots(leg) if step <= shared}
     found |= dict(_snapshots(last_run))
     if not found:
         raise FileNotFoundError(f"{last_run} has no snapshots: it ran without --snapshot-every.")
@@ -212,13 +211,13 @@ def _snapshots(run: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
     return [(int(match[1]), path) for match, path in matches if match]
 
 
-def _read_leg(leg: pathlib.Path, last_run: pathlib.Path) -> dict[str, Any]:
-    """The options of a leg that the last run went on from."""
+def _shared_steps(leg: pathlib.Path, last_run: pathlib.Path) -> int:
+    """The updates before the rate decays in a leg, and in the last run, which went on from it."""
     if not (leg / "options.json").is_file():
         raise FileNotFoundError(f"{leg} is not a pre-training: it has no options.json.")
-    options = read_json(leg / "options.json")
-    check_legs(leg, options, read_json(last_run / "options.json"))
-    return options
+    both = [read_json(run / "options.json") for run in (leg, last_run)]
+    check_legs(leg, *both)
+    return min(options["steps"] - options["decay_steps"] for options in both)
 
 
 def _passes_per_update(run: pathlib.Path) -> float:
