@@ -142,7 +142,5 @@ def plot_curves(
     handles = {
         label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels())
     }
-    figure.legend(
-        handles.values(), handles, loc="outside lower center", ncols=len(handles), edgecolor="none"
-    )
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, edgecolor="none")
     save(figure, path)

@@ -7,6 +7,8 @@ import os
 import statistics
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from training.evaluation.baselines import MAJORITY, OVERLAP, TFIDF
 from training.evaluation.plots import COLORS, new_figure, save
 from training.paper.published_results import FULL, OURS, Column, Table, small_models
@@ -190,27 +192,35 @@ def as_csv(columns: Sequence[str], rows: Sequence[Row]) -> str:
 def plot_table(
     title: str, columns: Sequence[str], rows: Sequence[Row], path: str | os.PathLike[str]
 ) -> None:
-    """Plots a table as bars, with the range of the seeds.
+    """Plots the columns of a table that have a score of ours as bars, with the range of the seeds.
 
     Published rows are in pale colours, ours of the same kind in full, and baselines in grey.
     """
+    ours = [row for row in rows if row.seeds and row.is_compared]
+    shown = [i for i in range(len(columns)) if any(row.scores[i] is not None for row in ours)]
+    columns = [columns[i] for i in shown]
     figure, (axes,) = new_figure(width=max(1.6, 0.16 * len(rows)) * len(columns) + 2)
     width = 0.8 / len(rows)
     for index, row in enumerate(rows):
         positions = [column + width * (index + 0.5) - 0.4 for column in range(len(columns))]
+        scores = [row.scores[i] for i in shown]
+        extremes = [None if row.extremes is None else row.extremes[i] for i in shown]
+        spread = [
+            (score - found[0], found[1] - score) if score is not None and found else (0.0, 0.0)
+            for score, found in zip(scores, extremes)
+        ]
         bars = axes.bar(
             positions,
-            [score or 0.0 for score in row.scores],
+            [score or 0.0 for score in scores],
             width,
             color=row.color,
             alpha=0.4 if row.seeds is None else 1.0,
             label=row.name,
+            yerr=np.array(spread).T,
+            error_kw={"linewidth": 0.8},
         )
-        for position, extremes in zip(positions, row.extremes or ()):
-            if extremes:
-                axes.plot([position] * 2, extremes, color="black", linewidth=0.8)
-        shown = [_MISSING if score is None else f"{score:.0f}" for score in row.scores]
-        axes.bar_label(bars, shown, fontsize=7, padding=2)
+        texts = [_MISSING if score is None else f"{score:.0f}" for score in scores]
+        axes.bar_label(bars, texts, fontsize=6, padding=2)
     axes.set_xticks(range(len(columns)), [column.replace(" (", "\n(") for column in columns])
     axes.set(ylabel="score", title=title)
     figure.legend(loc="outside lower center", ncols=4, edgecolor="none")
