@@ -54,7 +54,7 @@ def main() -> None:
                     [*cells, f"{padding[way]:.0%}", f"{ratio:.2f}" if way == "ours" else ""]
                 )
     header = ["objective", "what", "ms a batch", "minutes an epoch", "padding", "speed"]
-    print(table(header, rows))
+    print(f"\n{table(header, rows, labels=2)}")
 
 
 def _prepare(preset: str, data_dir: str, folder: pathlib.Path) -> int:
