@@ -16,10 +16,7 @@ import shlex
 import sys
 import tempfile
 
-import tensorflow as tf
-from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
-
-from benchmarks.common.setting import SIZES, describe, table
+from benchmarks.common.setting import SIZES, describe, table, train_by_onednn
 
 _BATCH_SIZE = 32
 _MOST_ROWS = 20
@@ -53,6 +50,9 @@ def main():
 
 def _profile(run, times):
     """The seconds of each kernel, a `Counter`, of a function that is called so many times."""
+    import tensorflow as tf
+    from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
+
     run()  # the first traces, the second fills caches
     run()
     with tempfile.TemporaryDirectory() as folder:
@@ -82,6 +82,7 @@ def _kernel(event):
 
 def _step(options):
     """A function that trains on one batch."""
+    train_by_onednn()  # before TensorFlow is imported, which reads it
     import keras
     import numpy as np
 
@@ -101,6 +102,7 @@ def _export(options):
     """A function that answers one batch after the other."""
     import itertools
 
+    import tensorflow as tf
     import tensorflow_datasets as tfds
 
     [version] = pathlib.Path(options.export).iterdir()

@@ -17,7 +17,7 @@ import statistics
 import sys
 
 from benchmarks.common.precisions import measured_here
-from benchmarks.common.setting import SIZES, describe, table, why_not
+from benchmarks.common.setting import SIZES, describe, table, train_by_onednn, why_not
 from benchmarks.common.turns import Worker
 from benchmarks.matrix_product import FRAMEWORKS
 from benchmarks.peers.training_step import COMPETITORS
@@ -72,6 +72,7 @@ class Duel:
 
 def main():
     options = _parse_options()
+    train_by_onednn()
     names, left_out = measured_here(options.only, lambda name: why_not(COMPETITORS[name].dtype))
     duels, failed = [], []
     for batch, length in options.batches:

@@ -95,6 +95,14 @@ def _of_processor(key):
     return next(found, "")
 
 
+def train_by_onednn():
+    """Turns oneDNN on, as `training`'s programs do, in processes that are started from here.
+
+    So the peers that use TensorFlow have it too.
+    """
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+
+
 def hugging_face_config(size):
     """`OpenAIGPTConfig` of one of `SIZES`."""
     from transformers import OpenAIGPTConfig
