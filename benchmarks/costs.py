@@ -20,8 +20,14 @@ import statistics
 import sys
 
 from benchmarks.common.limit import least_flops
-from benchmarks.common.precisions import PRECISIONS, export_missing, make_peers, measured_here
-from benchmarks.common.setting import SIZES, describe, table, why_not
+from benchmarks.common.precisions import (
+    PRECISIONS,
+    export_missing,
+    make_peers,
+    measured_here,
+    why_not_ours,
+)
+from benchmarks.common.setting import SIZES, describe, table
 from benchmarks.common.turns import Worker
 from benchmarks.matrix_product import FRAMEWORKS
 from benchmarks.peers.classifiers import PEERS, load_tokenizer, why_not_peer
@@ -117,7 +123,7 @@ class Texts:
 
 
 def _why_not(name):
-    return why_not_peer(name) if name in PEERS else why_not(name.rpartition("-")[2])
+    return why_not_peer(name) if name in PEERS else why_not_ours(name.rpartition("-")[2])
 
 
 def _measure(names, job, file, options):

@@ -77,7 +77,19 @@ def make_peers(peers, folder, size, tokenizer, calibration):
     return commands
 
 
-def measured_here(names, reason=why_not):
+def why_not_ours(precision):
+    """Why an export in a precision is not measured on this machine; None if it is."""
+    if precision == "int8" and not why_not(precision):
+        from serving.export.decoder.int8_support import check_this_machine
+
+        try:
+            check_this_machine()
+        except ValueError as error:
+            return str(error)
+    return why_not(precision)
+
+
+def measured_here(names, reason=why_not_ours):
     """Of some names, those that are measured on this machine, and a line on each of the others.
 
     Args:
@@ -88,5 +100,5 @@ def measured_here(names, reason=why_not):
         `(names, lines)`.
     """
     reasons = {name: reason(name) for name in names}
-    lines = [f"Left out: {name}: {why}" for name, why in reasons.items() if why]
+    lines = [f"- Left out: {name}: {why}" for name, why in reasons.items() if why]
     return [name for name, why in reasons.items() if not why], lines

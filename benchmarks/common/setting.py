@@ -43,7 +43,10 @@ _MULTIPLIERS = (
     *("avx2", "fma", "avx512f", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8"),
     *("asimd", "asimddp", "i8mm", "bf16", "sve"),
 )
-_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
+_INSTRUCTIONS = {
+    "bfloat16": ("avx512_bf16", "amx_bf16", "bf16"),
+    "int8": ("avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"),
+}
 
 
 def cores():
@@ -71,20 +74,10 @@ def describe():
 
 
 def why_not(precision):
-    """Why this machine is not measured in a precision; None if it is.
-
-    Args:
-        precision: `float32`, `bfloat16` or `int8`.
-    """
-    if precision == "bfloat16" and not _BFLOAT16 & set(flags()):
-        return "this processor has no bfloat16 instructions, and emulates them slowly"
-    if precision == "int8":
-        from serving.export.decoder.int8_support import check_this_machine
-
-        try:
-            check_this_machine()
-        except ValueError as error:
-            return str(error)
+    """Why this machine is not measured in a precision, `float32`, `bfloat16` or `int8`, or None."""
+    needed = _INSTRUCTIONS.get(precision, ())
+    if needed and not set(needed) & set(flags()):
+        return f"this processor has no instructions for it: none of {', '.join(needed)}"
     return None
 
 
