@@ -29,6 +29,7 @@ _TEXTS = "--data-dir {data_sets} --tokenizer {tokenizer}"
 PROGRAMS = {
     "import_time": "",
     "tokenizer": "--vocabulary {vocabulary} --merges {merges} --text {book}",
+    "short_texts": "--vocabulary {vocabulary} --merges {merges} --data-dir {data}",
     "original_tokenizer": "--vocabulary {vocabulary} --merges {merges} --data-dir {data}",
     "training_step": "",
     "finetuning": "--data-dir {data_sets}",
