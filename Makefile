@@ -3,7 +3,7 @@
 # make test-slow    the tests that take more than eight seconds each
 # make fuzz         the property-based tests with a hundred times as many examples, then by coverage
 # make docs         set up, then the API reference, in docs/api
-# make bench        set up, then the benchmarks beside peers
+# make bench        set up, then the benchmarks beside peers, whose figures go into docs/benchmarks.md
 # ARGS passes options on: make quickstart ARGS="--task sst2 --data-dir DIR"
 
 PYTHON ?= python3
@@ -38,11 +38,8 @@ docs: $(VENV)/installed-test
 	PDOC_ALLOW_EXEC=1 $(BIN)/python -m pdoc --docformat google --output-directory docs/api \
 	    gpt1_keras gpt1_keras.optimization.optimizer
 
-bench: $(VENV)/installed-test
-	$(BIN)/python -m benchmarks.tokenizer $(ARGS)
-	$(BIN)/python -m benchmarks.import_time
-	$(BIN)/python -m benchmarks.training_step
-	$(BIN)/python -m benchmarks.generation
+bench: $(VENV)/installed-bench
+	$(BIN)/python -m benchmarks $(ARGS)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -54,6 +51,10 @@ $(VENV)/installed: setup.py $(VENV)/bin/python
 $(VENV)/installed-test: setup.py $(VENV)/bin/python
 	$(BIN)/pip install --quiet --editable ".[test]"
 	touch $(VENV)/installed $@
+
+$(VENV)/installed-bench: $(VENV)/installed-test
+	$(BIN)/pip install --quiet --editable ".[test,bench]"
+	touch $@
 
 clean:
 	rm -rf $(VENV) build docs/api *.egg-info

@@ -19,7 +19,7 @@ import tempfile
 
 import numpy as np
 
-from benchmarks.common.setting import describe, table
+from benchmarks.common.setting import describe, table, train_by_onednn
 from benchmarks.common.turns import Worker
 from benchmarks.peers.finetuning import BATCH_SIZE
 
@@ -39,6 +39,7 @@ def main() -> None:
     add("--turns", type=int, default=4, help="after one to warm up (default: %(default)s)")
     add("--objectives", nargs="+", choices=OBJECTIVES, default=[*OBJECTIVES])
     options = parser.parse_args()
+    train_by_onednn()
 
     print(f"{describe()}. `{shlex.join(['python', '-m', 'benchmarks.finetuning', *sys.argv[1:]])}`")
     rows = []
@@ -54,7 +55,7 @@ def main() -> None:
                     [*cells, f"{padding[way]:.0%}", f"{ratio:.2f}" if way == "ours" else ""]
                 )
     header = ["objective", "what", "ms a batch", "minutes an epoch", "padding", "speed"]
-    print(table(header, rows))
+    print(f"\n{table(header, rows, labels=2)}")
 
 
 def _prepare(preset: str, data_dir: str, folder: pathlib.Path) -> int:

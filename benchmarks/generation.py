@@ -80,7 +80,7 @@ def main():
     report = (
         f"{describe()}. Size {options.size!r}, {_PROMPT_TOKENS} tokens of prompt and "
         f"{options.tokens} new ones, medians of {options.rounds} calls after the first. "
-        f"`{command}`\n\n{table(header, rows)}"
+        f"`{command}`\n\n{table(header, rows, labels=2)}"
     )
     print(report)
     if options.output:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+from benchmarks.common.setting import describe, table
+
 _ROUNDS = 5
 
 
@@ -20,8 +22,11 @@ def main():
                 [sys.executable, "-c", f"import {package}"], check=True, stderr=subprocess.DEVNULL
             )
             times.append(time.perf_counter() - started)
-    for package, times in seconds.items():
-        print(f"{package:10s} {statistics.median(times[1:]):.2f} s (median of {_ROUNDS})")
+    rows = [[name, f"{statistics.median(times[1:]):.2f}"] for name, times in seconds.items()]
+    print(
+        f"{describe()}. Medians of {_ROUNDS} after one. `python -m benchmarks.import_time`\n\n"
+        f"{table(['import', 's'], rows)}"
+    )
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def main():
     command = shlex.join(["python", "-m", "benchmarks.language_model_serving", *sys.argv[1:]])
     report = (
         f"{describe()}. {options.preset}, `{options.signature}`, {options.seconds:g} s each. "
-        f"`{command}`\n\n{table(header, rows)}"
+        f"`{command}`\n\n{table(header, rows, labels=2)}"
     )
     print(report)
     if options.output:

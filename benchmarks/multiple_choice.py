@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 import gpt1_keras
-from benchmarks.common.setting import SIZES, describe
+from benchmarks.common.setting import SIZES, describe, table
 from gpt1_keras.presets.tokenizers import load_tokenizer
 from gpt1_keras.tasks.heads import last_token_states
 from gpt1_keras.tokenization.padding import pad, pad_choices
@@ -71,16 +71,20 @@ def main():
 
     ratios = [alone / together for alone, together in zip(seconds["alone"], seconds["together"])]
     command = shlex.join(["python", "-m", "benchmarks.multiple_choice", *sys.argv[1:]])
-    print(f"{describe()}. `{command}`")
-    for name in ways:
-        print(
-            f"{name}: {options.questions / sum(seconds[name]):.2f} questions/s, "
-            f"{tokens[name] / options.questions:.0f} tokens a question, padding included"
-        )
+    rows = [
+        [
+            name,
+            f"{options.questions / sum(seconds[name]):.2f}",
+            f"{tokens[name] / options.questions:.0f}",
+            f"{statistics.median(ratios):.2f}" if name == "together" else "1.00",
+        ]
+        for name in ways
+    ]
+    header = ["choices", "questions/s", "tokens a question, with padding", "speed"]
     print(
-        f"together / alone: {statistics.median(ratios):.2f} times the speed (median of "
-        f"{len(ratios)} batches, {min(ratios):.2f} to {max(ratios):.2f}); greatest difference of "
-        f"a score {difference:.1e}"
+        f"{describe()}. `{command}`\n\n{table(header, rows)}\n\nThe speed is the median of "
+        f"{len(ratios)} batches, {min(ratios):.2f} to {max(ratios):.2f}; the greatest difference "
+        f"of a score is {difference:.1e}."
     )
 
 

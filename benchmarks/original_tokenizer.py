@@ -13,7 +13,9 @@ import argparse
 import itertools
 import os
 import pathlib
+import shlex
 import statistics
+import sys
 import tempfile
 import time
 
@@ -21,7 +23,7 @@ import ftfy
 import tensorflow as tf
 
 import gpt1_keras
-from benchmarks.common.setting import describe
+from benchmarks.common.setting import describe, table
 from benchmarks.original_agreement import Reference, book_paragraphs, data_set_texts
 from benchmarks.peers.python_pipeline import text_standardize
 
@@ -40,7 +42,6 @@ def main():
     parser.add_argument("--rounds", type=int, default=15, help="rounds (default: 15)")
     options = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    print(describe())
 
     tfds_dir = os.path.join(options.data_dir, "tfds")
     articles = (
@@ -63,7 +64,7 @@ def main():
     if words := _spacy_words():
         theirs = Reference(options.vocabulary, options.merges, words)
         encoders["with spaCy"] = _one_by_one(theirs)
-    print("batch                        MB " + "".join(f"{name:>12} ms" for name in encoders))
+    rows = []
     for name, texts in batches.items():
         least = {encoder: [float("inf")] * len(texts) for encoder in encoders}
         for _ in range(options.rounds):
@@ -72,7 +73,10 @@ def main():
                     least[encoder][i] = min(least[encoder][i], _time(encode, batch))
         size = statistics.median(sum(len(text.encode()) for text in batch) for batch in texts)
         medians = [1e3 * statistics.median(seconds) for seconds in least.values()]
-        print(f"{name:24s} {size / 1e6:6.4f} " + "".join(f"{median:15.2f}" for median in medians))
+        rows.append([name, f"{size / 1e3:.1f}", *(f"{median:.2f}" for median in medians)])
+    command = shlex.join(["python", "-m", "benchmarks.original_tokenizer", *sys.argv[1:]])
+    header = ["texts", "kB", *(f"{name}, ms" for name in encoders)]
+    print(f"{describe()}. `{command}`\n\n{table(header, rows)}")
 
 
 def _singly(texts, count):
@@ -110,7 +114,6 @@ def _spacy_words():
     except ImportError:
         return None
     tokenizer = spacy.blank("en").tokenizer
-    print(f"spaCy {spacy.__version__}")
     return lambda text: [
         token.text.lower() for token in tokenizer(text_standardize(ftfy.fix_text(text)))
     ]

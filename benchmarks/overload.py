@@ -56,7 +56,7 @@ def main():
     command = shlex.join(["python", "-m", "benchmarks.overload", *sys.argv[1:]])
     print(
         f"{describe()}. Size {options.size!r}, {options.seconds:g} s each; clients wait "
-        f"{options.patience:g} s. `{command}`\n\n{table(header, rows)}"
+        f"{options.patience:g} s. `{command}`\n\n{table(header, rows, labels=3)}"
     )
 
 

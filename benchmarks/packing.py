@@ -21,6 +21,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import gpt1_keras
+from benchmarks.common.precisions import measured_here
 from benchmarks.common.setting import SIZES, describe, table
 from gpt1_keras.presets.tokenizers import load_tokenizer
 from gpt1_keras.tokenization.padding import bucket_lengths
@@ -48,8 +49,12 @@ def main():
     texts = texts[: options.batches * _BATCH_SIZE]
     batches = [texts[i : i + _BATCH_SIZE] for i in range(0, len(texts), _BATCH_SIZE)]
     tokenizer = load_tokenizer(options.tokenizer)
+    dtypes, left_out = measured_here(options.dtypes)
     with tempfile.TemporaryDirectory() as temporary:
-        servables = _load(options, tokenizer, pathlib.Path(options.exports or temporary))
+        folder = pathlib.Path(options.exports or temporary)
+        servables = _load(options, tokenizer, folder, dtypes)
+        if options.only_export:
+            return
         rows = _compare(servables, batches, options)
     header = ["what", "batches of", "texts/s", "/ by bucket", "ms, median", "first time, ms"]
     lengths = np.array(tokenizer(texts).row_lengths()) + 2
@@ -58,7 +63,8 @@ def main():
     command = shlex.join(["python", "-m", "benchmarks.packing", *sys.argv[1:]])
     print(
         f"{describe()}. Size {options.size!r}; {len(texts)} sentences of {lengths.mean():.1f} "
-        f"tokens, {padded.mean():.1f} by bucket. `{command}`\n\n{table(header, rows)}"
+        f"tokens, {padded.mean():.1f} by bucket. `{command}`\n\n{table(header, rows, labels=2)}\n"
+        + "".join(f"\n{line}" for line in left_out)
     )
 
 
@@ -71,18 +77,26 @@ def _parser():
     parser.add_argument("--tokenizer", required=True, help="folder of the published vocabulary")
     parser.add_argument("--exports", help="folder to keep the exports in, or that holds them")
     parser.add_argument("--size", choices=SIZES, default="paper", help="default: paper")
+    parser.add_argument(
+        "--dtypes",
+        nargs="+",
+        choices=_DTYPES,
+        default=[*_DTYPES],
+        help="default: those that this machine computes",
+    )
     parser.add_argument("--batches", type=int, default=8, help="of 32 sentences (default: 8)")
     parser.add_argument("--rounds", type=int, default=3, help="after the first (default: 3)")
     parser.add_argument("--single", type=int, default=20, help="sentences alone (default: 20)")
+    parser.add_argument("--only-export", action="store_true", help="measure nothing")
     return parser
 
 
-def _load(options, tokenizer, folder):
+def _load(options, tokenizer, folder, dtypes):
     """Exports what the folder does not hold; returns exports in the C++ runtime by dtype, kind."""
     size = {**SIZES[options.size], "vocabulary_size": tokenizer.vocabulary_size()}
     tasks = {"by bucket": BucketClassifier, "packed": gpt1_keras.GPT1TextClassifier}
     servables = {}
-    for dtype in _DTYPES:
+    for dtype in dtypes:
         for kind, task_cls in tasks.items():
             path = folder / f"{options.size} {kind} {dtype}"
             if not path.exists():
@@ -112,7 +126,8 @@ def _compare(servables, batches, options):
             first = seconds[dtype, kind][: len(requests)]
             cells = [f"{kind}, {dtype}", str(len(requests[0]))]
             cells += [f"{len(requests[0]) * len(times) / sum(times):.1f}"]
-            cells += [f"{sum(later[dtype, 'by bucket']) / sum(times):.2f}"]
+            ratios = [b / a for a, b in zip(times, later[dtype, "by bucket"])]
+            cells += [f"{statistics.median(ratios):.2f}"]
             cells += [f"{1e3 * statistics.median(each):.1f}" for each in (times, first)]
             rows.append(cells)
     return rows

@@ -55,16 +55,19 @@ def main():
             loads[f"{name}, REST"] = HttpLoad(rest_port, "/v1/models/model:predict", rows)
             processes |= {f"{name}, gRPC": process, f"{name}, REST": process}
         arguments = [f"--size={options.size}", f"--tokenizer={options.tokenizer}"]
-        process, port = stack.enter_context(peer("benchmarks.peers.fastapi_app", *arguments))
+        process, port = stack.enter_context(
+            peer("benchmarks.peers.fastapi_app", "torch-float32", *arguments)
+        )
         loads[_PEER] = HttpLoad(port, "/predict", [{"texts": [text]} for text in texts])
         processes[_PEER] = process
 
         rows = _compare(loads, processes, options)
         header = ["clients", "what", "requests/s", "/ peer", "p50, ms", "p99, ms", "errors"]
+        header.append("memory, MB")
         command = shlex.join(["python", "-m", "benchmarks.serving", *sys.argv[1:]])
         report = (
             f"{describe()}. Size {options.size!r}, medians of {options.rounds} rounds of "
-            f"{options.seconds:g} s. `{command}`\n\n{table([*header, 'memory, MB'], rows)}"
+            f"{options.seconds:g} s. `{command}`\n\n{table(header, rows, labels=2)}"
         )
         if options.soak:
             name = next(iter(loads))

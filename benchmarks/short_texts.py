@@ -59,7 +59,7 @@ def main():
         for encoder, seconds in times.items():  # the first round warms up
             p50, p90 = 1e3 * np.percentile(seconds[len(batches) :], [50, 90])
             rows.append([name, encoder, f"{p50:.3f}", f"{p90:.3f}"])
-    print(table(["texts", "", "p50, ms", "p90, ms"], rows))
+    print(f"\n{table(['texts', '', 'p50, ms', 'p90, ms'], rows, labels=2)}")
 
     batches = [tuple(books[at : at + _BATCH]) for at in range(0, len(books), _BATCH)]
     size = sum(len(text.encode()) for text in books) / 1e6
@@ -68,7 +68,7 @@ def main():
         for encoder, encode in encoders.items():
             speeds[encoder].append(size / _time(_in_threads, encode, batches))
     rows = [[encoder, f"{np.median(each):.1f}"] for encoder, each in speeds.items()]
-    print(table([f"{size:.1f} MB of books", "MB/s"], rows))
+    print(f"\n{table([f'{size:.1f} MB of books', 'MB/s'], rows)}")
 
 
 def _parser():

@@ -8,13 +8,16 @@ for all lines at once: ours in `tf.data`, with one worker for each processor, be
 
 import argparse
 import os
+import shlex
 import statistics
+import sys
 import time
 
 import tensorflow as tf
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 import gpt1_keras
+from benchmarks.common.setting import describe, table
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 
 _BATCH_SIZES = (1, 32, 256, 4096)
@@ -44,8 +47,7 @@ def main():
     theirs.normalizer = normalizers.BertNormalizer(lowercase=True)
     theirs.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 
-    print(f"{len(lines)} lines, {sum(map(_size, lines)) / 1e6:.2f} MB, {options.rounds} rounds")
-    print("batch   ours MB/s   theirs MB/s   ours ms/batch   theirs ms/batch")
+    rows = []
     for size in _BATCH_SIZES:
         batches = [lines[start : start + size] for start in range(0, len(lines), size)]
         batches = batches[: max(1, 2048 // size)]
@@ -58,10 +60,7 @@ def main():
         medians = [statistics.median(column) for column in zip(*seconds)]
         speeds = [megabytes / median for median in medians]
         latencies = [1e3 * median / len(batches) for median in medians]
-        print(
-            f"{size:5d} {speeds[0]:11.2f} {speeds[1]:13.2f} "
-            f"{latencies[0]:15.2f} {latencies[1]:17.2f}"
-        )
+        rows.append([str(size), *(f"{figure:.2f}" for figure in [*speeds, *latencies])])
 
     workers = len(os.sched_getaffinity(0))
     batches = tf.data.Dataset.from_tensor_slices(lines).batch(_BULK_BATCH)
@@ -71,7 +70,13 @@ def main():
     ][1:]
     megabytes = sum(map(_size, lines)) / 1e6
     speeds = [megabytes / statistics.median(column) for column in zip(*seconds)]
-    print(f"  all {speeds[0]:11.2f} {speeds[1]:13.2f}   on {workers} processors")
+    rows.append(["all", *(f"{speed:.2f}" for speed in speeds), "", ""])
+    header = ["lines a batch", "ours, MB/s", "theirs, MB/s", "ours, ms a batch", "theirs, ms"]
+    command = shlex.join(["python", "-m", "benchmarks.tokenizer", *sys.argv[1:]])
+    print(
+        f"{describe()}. {len(lines)} lines, {megabytes:.2f} MB, medians of {options.rounds} rounds."
+        f" `{command}`\n\n{table(header, rows)}"
+    )
 
 
 def _size(text):

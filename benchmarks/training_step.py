@@ -16,7 +16,8 @@ import shlex
 import statistics
 import sys
 
-from benchmarks.common.setting import SIZES, describe, table
+from benchmarks.common.precisions import measured_here
+from benchmarks.common.setting import SIZES, describe, table, train_by_onednn, why_not
 from benchmarks.common.turns import Worker
 from benchmarks.matrix_product import FRAMEWORKS
 from benchmarks.peers.training_step import COMPETITORS
@@ -71,21 +72,23 @@ class Duel:
 
 def main():
     options = _parse_options()
-    print(describe(), flush=True)
+    train_by_onednn()
+    names, left_out = measured_here(options.only, lambda name: why_not(COMPETITORS[name].dtype))
     duels, failed = [], []
     for batch, length in options.batches:
-        for ours in (name for name in _RIVALS if name in options.only):
-            for rival in (name for name in _RIVALS[ours] if name in options.only):
+        for ours in (name for name in _RIVALS if name in names):
+            for rival in (name for name in _RIVALS[ours] if name in names):
                 heading = f"{batch} x {length}, {ours} beside {rival}"
                 try:
                     duels.append(_fight(batch, length, (ours, rival), options))
                 except RuntimeError as error:  # a long run goes on without it
                     failed.append(f"{heading}: {error}")
-                    print(failed[-1], flush=True)
+                    print(failed[-1], file=sys.stderr, flush=True)
                 else:
-                    print(f"{heading}: {_line(duels[-1], options)}", flush=True)
-    report = _report(duels, options)
-    print(f"\n{report}")
+                    line = f"{heading}: {_line(duels[-1], options)}"
+                    print(line, file=sys.stderr, flush=True)
+    report = "\n".join([_report(duels, options), *([""] if left_out else []), *left_out])
+    print(report)
     if options.output:
         with open(options.output, "w", encoding="utf-8") as file:
             file.write(report + "\n")
@@ -192,7 +195,7 @@ def _speed_table(duels, size):
             ]
         )
     header = ["batch", "dtype", "what", "s/step", "tokens/s", "of product", "peak GB"]
-    return table(header, rows)
+    return table(header, rows, labels=3)
 
 
 def _ratio_table(duels):
@@ -211,7 +214,7 @@ def _ratio_table(duels):
             ]
         )
     header = ["batch", "dtype", "ours / the other", "speed", "peak memory", "less imports"]
-    return table([*header, "best product, GFLOP/s"], rows)
+    return table([*header, "best product, GFLOP/s"], rows, labels=3)
 
 
 def _own_memory(summary):

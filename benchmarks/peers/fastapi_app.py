@@ -1,42 +1,40 @@
-"""The peer of `benchmarks.serving`: Hugging Face's torch model behind a plain FastAPI endpoint.
+"""The peers of served exports, behind a plain FastAPI endpoint.
 
-    python -m benchmarks.peers.fastapi_app --size paper --tokenizer DIR --port 8000
+    python -m benchmarks.peers.fastapi_app torch-float32 --size paper --tokenizer DIR --port 8000
 
-It has random weights, answers POST /predict {"texts": [...]} with labels and scores, and GET / once
-it is ready.
+It answers POST /predict {"texts": [...]} with labels and scores, and GET / once it is ready.
+Without a port it only makes the model's files.
 """
 
 import argparse
+import pathlib
 
-import torch
-import uvicorn
-from fastapi import FastAPI
-from pydantic import BaseModel
-from transformers import OpenAIGPTForSequenceClassification, OpenAIGPTTokenizer
-
-from benchmarks.common.setting import SIZES, cores, hugging_face_config
-
-LABELS = ["negative", "positive"]
+from benchmarks.common.setting import SIZES
+from benchmarks.peers.classifiers import LABELS, PEERS, peer_scores
 
 
-class Texts(BaseModel):
-    texts: list[str]
+def main():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.fastapi_app")
+    parser.add_argument("name", choices=PEERS)
+    parser.add_argument("--size", choices=SIZES, default="paper")
+    parser.add_argument("--tokenizer", required=True, help="folder of both files of the original")
+    parser.add_argument("--folder", help="of a runtime's models, which are made if missing")
+    parser.add_argument("--calibration", help="texts, one a line; for OpenVINO in int8")
+    parser.add_argument("--port", type=int, help="default: make the model, serve nothing")
+    options = parser.parse_args()
+    texts = []
+    if options.calibration:
+        texts = pathlib.Path(options.calibration).read_text(encoding="utf-8").splitlines()
+    scores_of = peer_scores(options.name, options.size, options.tokenizer, options.folder, texts)
+    if options.port is not None:
+        _serve(scores_of, options.port)
 
 
-def load_tokenizer(folder):
-    """Hugging Face's tokenizer of the original files, with a padding token."""
-    tokenizer = OpenAIGPTTokenizer(f"{folder}/encoder_bpe_40000.json", f"{folder}/vocab_40000.bpe")
-    tokenizer.pad_token = tokenizer.unk_token
-    return tokenizer
+def _serve(scores_of, port):
+    """Answers requests until it is stopped."""
+    import uvicorn
+    from fastapi import FastAPI
 
-
-def serve(scores_of, port):
-    """Answers requests until it is stopped.
-
-    Args:
-        scores_of: from texts to their scores, float `[texts, classes]`, an array or a tensor.
-        port: where to listen.
-    """
     app = FastAPI()
 
     @app.get("/")
@@ -44,52 +42,12 @@ def serve(scores_of, port):
         return "ready"
 
     @app.post("/predict")
-    def predict(request: Texts):  # not async, so FastAPI runs it in its pool of threads
-        scores = scores_of(request.texts)
+    def predict(request: dict[str, list[str]]):  # not async, so FastAPI runs it in its threads
+        scores = scores_of(request["texts"])
         labels = [LABELS[number] for number in scores.argmax(-1).tolist()]
         return {"labels": labels, "scores": scores.tolist()}
 
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
-
-
-def torch_scores(size, tokenizer, dtype="float32"):
-    """A function from texts to the scores of torch's model.
-
-    Args:
-        size: dict like those in `SIZES`.
-        tokenizer: Hugging Face tokenizer with a padding token.
-        dtype: name of the torch dtype of weights and activations.
-    """
-    torch.set_num_threads(cores())
-    config = hugging_face_config(size)
-    config.num_labels = len(LABELS)
-    config.pad_token_id = tokenizer.pad_token_id
-    model = OpenAIGPTForSequenceClassification(config).eval().to(getattr(torch, dtype))
-
-    def scores_of(texts):
-        inputs = tokenizer(
-            texts,
-            padding=True,
-            truncation=True,
-            max_length=size["max_sequence_length"],
-            return_tensors="pt",
-        )
-        with torch.inference_mode():
-            return model(**inputs).logits.float().softmax(-1)
-
-    return scores_of
-
-
-def main():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.fastapi_app")
-    parser.add_argument("--size", choices=SIZES, default="paper")
-    parser.add_argument("--tokenizer", required=True, help="folder of both files of the original")
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--port", type=int, required=True)
-    options = parser.parse_args()
-    tokenizer = load_tokenizer(options.tokenizer)
-    size = {**SIZES[options.size], "vocabulary_size": len(tokenizer)}
-    serve(torch_scores(size, tokenizer, options.dtype), options.port)
 
 
 if __name__ == "__main__":

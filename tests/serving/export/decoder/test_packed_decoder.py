@@ -128,6 +128,10 @@ def test_branches_after_a_shared_prefix(backbone, sequences):
     np.testing.assert_allclose(found[ends >= 0], expected[ends >= 0], atol=1e-5, rtol=0)
     # Of 12 + 12 + 12 + 11 tokens, 8, 8 and 11 come after the same as in another story.
     assert blocks[0].rows[0] == 47 - 8 - 8 - 11
+    for row in range(len(STORIES)):
+        alone = decoder.states_at(*(tf.constant(each[row : row + 1]) for each in arguments))
+        is_asked = ends[row] >= 0
+        np.testing.assert_allclose(alone[0][is_asked], expected[row, is_asked], atol=1e-5, rtol=0)
 
 
 def test_only_what_is_needed_is_computed(backbone, sequences):

@@ -1,0 +1,19 @@
+"""The limit of a machine: the least products of an answer, at the speed of the fastest product."""
+
+
+def least_flops(size, tokens):
+    """FLOPs of the products that a classifier cannot do without, for a text of so many tokens.
+
+    Of the last block, tokens before the last need keys and values alone; a token attends to itself
+    and those before it. All else (normalisation, softmax, GELU, the head) counts as nothing.
+
+    Args:
+        size: dict like those in `SIZES`.
+        tokens: int.
+    """
+    width, blocks = size["hidden_dim"], size["num_layers"]
+    of_block = 2 * (4 * width**2 + 2 * width * size["intermediate_dim"])
+    of_keys_and_values = 2 * 2 * width**2
+    attention = 4 * width * (tokens * (tokens + 1) // 2)
+    before_last = (blocks - 1) * (tokens * of_block + attention)
+    return before_last + (tokens - 1) * of_keys_and_values + of_block + 4 * width * tokens

@@ -1,0 +1,79 @@
+"""Draws what an answer costs each peer, against length, batch and clients, beside the limit.
+
+`python -m benchmarks` calls it after `benchmarks.costs` and `benchmarks.int8_serving`, whose tables
+it reads.
+"""
+
+import matplotlib
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+from benchmarks import costs, int8_serving
+from benchmarks.common.page import tables_of
+from training.evaluation.plots import COLORS, new_figure, save
+
+_LIMIT = "limit: the products alone, float32"
+
+
+def plot_costs(machine, reports, path):
+    """Writes the picture of one machine.
+
+    Args:
+        machine: its name, for the title.
+        reports: what the programs printed, by program; of `costs`, and of `int8_serving` if it is
+            there.
+        path: of the picture, .svg or .png.
+    """
+    [rows] = tables_of(reports["costs"])
+    panels = {
+        "tokens of one text": _curves(rows, lambda texts, tokens: tokens if texts == 1 else None),
+        f"texts of {costs.BATCHES_LENGTH} tokens in a batch": _curves(
+            rows, lambda texts, tokens: texts if tokens == costs.BATCHES_LENGTH else None
+        ),
+    }
+    if "int8_serving" in reports:
+        panels["clients, a text of SST-2 or RACE a request"] = _served(reports["int8_serving"])
+    matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text: a tenth of the size
+    figure, all_axes = new_figure(4 * len(panels), 4.2, columns=len(panels))
+    names = dict.fromkeys(name for curves in panels.values() for name in curves)
+    colors = dict(zip((name for name in names if name != _LIMIT), COLORS, strict=False))
+    handles = {}
+    for axes, (label, curves) in zip(all_axes, panels.items(), strict=True):
+        for name, points in curves.items():
+            style = {"color": "0.3", "linestyle": "--"} if name == _LIMIT else {"marker": "o"}
+            style = {"color": colors.get(name), "markersize": 4, **style}
+            [handles[name]] = axes.plot(*zip(*points), **style)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel(label)
+        axes.xaxis.set_major_locator(FixedLocator([x for x, _ in points]))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+    all_axes[0].set_ylabel("ms a text (lower is better)")
+    figure.suptitle(f"What an answer costs: the paper's size, {machine}", fontsize="medium")
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=4, edgecolor="none")
+    save(figure, path)
+
+
+def _curves(rows, x_of):
+    """Points of each name, from rows of `benchmarks.costs`."""
+    curves = {}
+    for labels, figures in rows:
+        x = x_of(*map(int, labels))
+        for name, figure in figures.items() if x is not None else ():
+            curves.setdefault(_name(name, costs.LIMIT), []).append((x, float(figure)))
+    return curves
+
+
+def _served(report):
+    """As `_curves`, milliseconds a request, of all the machine's."""
+    *_, rows = tables_of(report)
+    curves = {}
+    for (clients, name), figures in rows:
+        name = _name(name, int8_serving.LIMIT).removesuffix(", FastAPI")
+        curves.setdefault(name, []).append((int(clients), 1e3 / float(figures["requests/s"])))
+    return curves
+
+
+def _name(name, limit):
+    return _LIMIT if name == limit else name
