@@ -33,6 +33,7 @@ PROGRAMS = [
     "training.corpus",
     "training.evaluate",
     "training.finetune",
+    "training.learning_curve",
     "training.ngrams",
     "training.perplexity",
     "training.plot_pretraining",

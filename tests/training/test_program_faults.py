@@ -333,7 +333,7 @@ def test_runs_of_different_limits_are_not_mixed(changes):
 def test_tables_tell_which_runs_were_limited(tmp_path):
     for name, content in {
         "a": result("sst2", 0, limit_examples=1000),
-        "b": result("qqp", 0),
+        "b": result("rte", 0),
     }.items():
         os.makedirs(tmp_path / name)
         (tmp_path / name / "result.json").write_text(json.dumps(content))
