@@ -6,11 +6,14 @@ First the capacity: answers a second to 32 clients, each of which asks again onc
 Then requests arrive at that rate and at twice that rate, whether earlier ones are answered or not,
 as those of many independent clients do. Goodput is what is answered within the time that a client
 waits. The queue of `serving.server` is bounded (`--max_queued_requests`); with --unbounded, it is
-measured without a bound too. The machine must be idle.
+measured without a bound too. The clients use the server's cores, and at twice the capacity twice as
+much of them; with --apart, each side has half of the cores. The machine must be idle.
 """
 
 import argparse
 import collections
+import contextlib
+import os
 import shlex
 import sys
 import tempfile
@@ -37,7 +40,11 @@ def main():
         if options.unbounded:
             bounds["unbounded"] = [f"--max_queued_requests={_MANY}"]
         for bound, flags in bounds.items():
-            with serving(path, *flags) as (_, port, rest_port):
+            with contextlib.ExitStack() as stack:
+                with _on(0) if options.apart else contextlib.nullcontext():
+                    _, port, rest_port = stack.enter_context(serving(path, *flags))
+                if options.apart:
+                    stack.enter_context(_on(1))
                 documents = [{"instances": [text]} for text in _TEXTS]
                 loads = {
                     "gRPC": GrpcLoad(port, "model", _TEXTS),
@@ -74,7 +81,21 @@ def _parser():
         "--patience", type=float, default=10, help="seconds that a client waits (default: 10)"
     )
     parser.add_argument("--unbounded", action="store_true", help="also without a bounded queue")
+    parser.add_argument(
+        "--apart", action="store_true", help="the server on half of the cores, clients on the other"
+    )
     return parser
+
+
+@contextlib.contextmanager
+def _on(half):
+    """Threads and processes that are started meanwhile are on half of the cores: 0 or 1."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[half::2])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def _open_loop(load, rate, seconds, patience):
