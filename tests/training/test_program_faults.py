@@ -318,6 +318,8 @@ def test_mnli_s_held_out_splits_as_a_configuration_of_their_own(made_up_tfds):
 def result(task, seed, **changes):
     options = {"preset": "p", "config": None, "transfer": "all", "lm_coefficient": 0.5}
     facts = {"best_epoch": 2, "metric": "accuracy", "decoder": "GPT1Backbone", "score": 0.5}
+    history = [dict.fromkeys(TASKS[task].metrics, 0.5)] * 2
+    facts |= {"train_examples": 1000, "history": history}
     return {"task": task, "seed": seed, **options, **facts, "limit_examples": None, **changes}
 
 
@@ -333,7 +335,7 @@ def test_runs_of_different_limits_are_not_mixed(changes):
 def test_tables_tell_which_runs_were_limited(tmp_path):
     for name, content in {
         "a": result("sst2", 0, limit_examples=1000),
-        "b": result("rte", 0),
+        "b": result("qqp", 0),
     }.items():
         os.makedirs(tmp_path / name)
         (tmp_path / name / "result.json").write_text(json.dumps(content))
