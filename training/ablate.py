@@ -16,15 +16,13 @@ import os
 import pathlib
 import sys
 
-import keras
-
 from gpt1_keras.cli import check_at_least_one, option, program
 from gpt1_keras.files import check_writable
 from gpt1_keras.presets import PRESET_HELP
 from training.baselines import score_baselines_of_runs
 from training.datasets.tasks import TASKS
 from training.datasets.tfds_builders import DataOptions
-from training.finetune import finetune
+from training.finetune import finetune_all
 from training.paper.ablations import VARIANTS, make_grid, plot_transfer
 from training.paper.results import Results, gather
 from training.report import report
@@ -77,10 +75,7 @@ def ablate(
     folder = pathlib.Path(output)
     check_writable(folder)
     score_baselines_of_runs(grid.values(), folder / "baselines", data_dir, download)
-    for number, (name, options) in enumerate(grid.items(), start=1):
-        print(f"Run {number} of {len(grid)}: {name}", flush=True)
-        finetune(options, folder / "runs" / name, data_dir, download, verbose)
-        keras.utils.clear_session(free_memory=True)
+    finetune_all(grid, folder / "runs", data_dir, download, verbose)
     blocks = {
         int(options.transfer): f"{options.transfer} blocks"
         for options in grid.values()

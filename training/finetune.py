@@ -20,9 +20,10 @@ DIR/best the best one's preset. With more trials, the same command goes on.
 import dataclasses
 import functools
 import os
+import pathlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -153,6 +154,29 @@ def finetune(
     }
     write_run_card(run, options, facts, licence)
     return run.finish(facts)
+
+
+def finetune_all(
+    runs: Mapping[str, FinetuneOptions],
+    folder: pathlib.Path,
+    data_dir: str | None,
+    download: bool,
+    verbose: str | int,
+    after_each: Callable[[pathlib.Path], None] = lambda path: None,
+) -> None:
+    """Starts or resumes runs, one after the other, on data sets of the paper.
+
+    Args:
+        runs: from a run's path below `folder` to its options.
+        folder: of the runs.
+        data_dir, download, verbose: as in `finetune`.
+        after_each: called with the folder of each run that has ended.
+    """
+    for number, (name, options) in enumerate(runs.items(), start=1):
+        print(f"Run {number} of {len(runs)}: {name}", flush=True)
+        finetune(options, folder / name, data_dir, download, verbose)
+        after_each(folder / name)
+        keras.utils.clear_session(free_memory=True)
 
 
 def _find_task(options: FinetuneOptions) -> Task | UserFileTask:

@@ -17,8 +17,6 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-import keras
-
 from gpt1_keras.cli import check_at_least_one, option, program
 from gpt1_keras.files import atomic_path, check_writable
 from gpt1_keras.presets import PRESET_HELP
@@ -26,13 +24,14 @@ from training.baselines import score_baselines_of_runs
 from training.datasets.labelled_examples import load_examples
 from training.datasets.tasks import TASKS, find_task
 from training.datasets.tfds_builders import DataOptions
-from training.finetune import finetune
+from training.finetune import finetune_all
 from training.paper.evidence import write_predictions, write_scores
 from training.paper.learning_curves import as_markdown, by_size, make_curve, plot_curves
 from training.paper.results import gather
 from training.runs.finetune_options import FinetuneOptions, SharedOptions
 
 _ALL = "all"
+_TABLES = "learning_curve.md"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,30 +81,26 @@ def learning_curve(
     folder = pathlib.Path(output)
     check_writable(folder)
     score_baselines_of_runs(runs.values(), folder / "baselines", data_dir, download)
-    tables = ""
-    for number, (name, options) in enumerate(runs.items(), start=1):
-        print(f"Run {number} of {len(runs)}: {name}", flush=True)
-        finetune(options, folder / "runs" / name, data_dir, download, verbose)
-        shutil.rmtree(
-            folder / "runs" / name / "best", ignore_errors=True
-        )  # lest they fill the disk
-        keras.utils.clear_session(free_memory=True)
-        tables = _report(folder)
-    return tables
+
+    def report_run(run: pathlib.Path) -> None:
+        shutil.rmtree(run / "best", ignore_errors=True)  # lest they fill the disk
+        _report(folder)
+
+    finetune_all(runs, folder / "runs", data_dir, download, verbose, report_run)
+    return (folder / _TABLES).read_text(encoding="utf-8")
 
 
-def _report(folder: pathlib.Path) -> str:
-    """Writes the tables, the plot and the evidence of all runs in a folder; returns the tables."""
+def _report(folder: pathlib.Path) -> None:
+    """Writes the tables, the plot and the evidence of all runs in a folder."""
     results = by_size(gather([folder / "baselines", folder / "runs"]))
     found = {task for each in results.values() for _, task in each.runs}
     tasks = [task for task in TASKS if task in found]
     text = "\n".join(as_markdown(task, results) for task in tasks)
-    with atomic_path(folder / "learning_curve.md") as temporary:
+    with atomic_path(folder / _TABLES) as temporary:
         pathlib.Path(temporary).write_text(text, encoding="utf-8")
     plot_curves(tasks, results, folder / "learning_curve.svg")
     write_scores(list(results.values()), folder)
     write_predictions(list(results.values()), folder)
-    return text
 
 
 def _sizes(

@@ -5,7 +5,6 @@ import json
 import pytest
 
 import gpt1_keras
-from training import ablate as program
 from training.ablate import ablate, main
 from training.datasets.tasks import TASKS
 from training.paper.ablations import make_grid
@@ -56,7 +55,7 @@ def test_it_resumes_and_plots(preset, tfds_dir, tmp_path, monkeypatch, capsys):
         output.mkdir(parents=True)
         (output / "result.json").write_text(json.dumps({**vars(options), **facts}))
 
-    monkeypatch.setattr(program, "finetune", finetune)
+    monkeypatch.setattr("training.finetune.finetune", finetune)
     arguments = ["--tasks", "sst2", "--preset", preset, "--layers", "--seeds", "1"]
     arguments += ["--data-dir", tfds_dir, "--limit-examples", "99"]
     arguments += ["--output", str(tmp_path / "out")]

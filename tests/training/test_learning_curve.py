@@ -8,7 +8,6 @@ import pytest
 
 import gpt1_keras
 from tests.helpers.recomputing import recompute
-from training import learning_curve as program
 from training.datasets.labelled_examples import load_examples
 from training.datasets.tasks import TASKS
 from training.evaluation.predictions import write_predictions
@@ -67,7 +66,7 @@ def fine_tuned(monkeypatch, tfds_dir):
         content = {**vars(options), **facts, "train_examples": size}
         (output / "result.json").write_text(json.dumps(content))
 
-    monkeypatch.setattr(program, "finetune", finetune)
+    monkeypatch.setattr("training.finetune.finetune", finetune)
     return folders
 
 
