@@ -14,7 +14,6 @@ import shlex
 import sys
 import tempfile
 
-import matplotlib
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
@@ -108,7 +107,6 @@ def without(text, answer, words):
 
 def plot(curves, path):
     """Draws the curves; `path` ends in .svg or .png."""
-    matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text: a tenth of the size
     figure, [axes] = new_figure(7, 3.6)
     counts = range(_MOST_DELETED + 1)
     for name, shares in curves.items():

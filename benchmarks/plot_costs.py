@@ -4,7 +4,6 @@
 it reads.
 """
 
-import matplotlib
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
 from benchmarks import costs, int8_serving
@@ -32,7 +31,6 @@ def plot_costs(machine, reports, path):
     }
     if "int8_serving" in reports:
         panels["clients, a text of SST-2 or RACE a request"] = _served(reports["int8_serving"])
-    matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text: a tenth of the size
     figure, all_axes = new_figure(4 * len(panels), 4.2, columns=len(panels))
     names = dict.fromkeys(name for curves in panels.values() for name in curves)
     colors = dict(zip((name for name in names if name != _LIMIT), COLORS, strict=False))

@@ -77,7 +77,7 @@ def test_it_resumes_and_plots(preset, tfds_dir, tmp_path, monkeypatch, capsys):
     assert main([*others, "--output", str(tmp_path / "out")]) == 0
     assert main(arguments) == 0
     figure = (tmp_path / "out" / "transfer.svg").read_text()
-    assert "<!-- sst2 -->" in figure and "<!-- cola -->" not in figure
+    assert ">sst2</text>" in figure and ">cola</text>" not in figure
 
 
 def test_errors_are_one_line(preset, tmp_path, capsys):

@@ -199,7 +199,7 @@ def test_a_series_of_snapshots_and_its_figure(run, pretrained, tfds_dir, tmp_pat
     assert [entry["step"] for entry in result["series"]] == [2, 4, 5]
     assert result["passes_per_update"] == 4 * 128 / pretrained[1]["train_tokens"]
     plot = (tmp_path / "zero_shot.svg").read_text()
-    assert "<!-- passes over the corpus -->" in plot
+    assert ">passes over the corpus</text>" in plot
 
     # The last one is the preset's; each is that of the snapshot's weights.
     lm = gpt1_keras.GPT1CausalLM.from_preset(str(run / "preset"))

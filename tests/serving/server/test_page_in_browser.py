@@ -232,6 +232,16 @@ def test_versions_that_are_served_and_one_that_is_not(open_page):
     expect(headline(page)).to_contain_text("fine & good")
 
 
+def test_what_is_asked_while_a_version_is_looked_up_is_not_lost(open_page):
+    page, held = open_page(), []
+    page.route("**/versions/1/metadata", lambda route: held.append(route))
+    with page.expect_request("**/versions/1/metadata"):
+        page.get_by_label("Version").select_option("1")
+    ask(page)
+    held.pop().continue_()
+    expect(headline(page)).to_have_text("fine & good 0.867 unsure")
+
+
 def test_the_keyboard_is_enough(open_page):
     """In the order of the page; the focus is seen, and stays where it was while one asks."""
     page = open_page()

@@ -6,6 +6,7 @@ const [model, version, signature] = ["model", "version", "signature"].map(byId);
 let signatures = {}; // of the version that is chosen, by name
 let fields = [];
 let round = 0; // of choosing what to ask: what arrives for an earlier choice is late
+let choosing; // a promise: the last choice, which first has to load what there is to ask
 let isAsking = false;
 
 function modelPath() {
@@ -118,6 +119,7 @@ function showRequest() {
 }
 
 async function ask() {
+  for (let chosen; chosen !== choosing; ) await (chosen = choosing);
   if (isAsking || !fields.length) return;
   const now = round;
   const { signature_name: name, inputs } = body();
@@ -186,8 +188,8 @@ async function copy(button) {
   byId("copied").textContent = isCopied ? "Copied." : "The request is selected: copy it with Ctrl + C.";
 }
 
-model.addEventListener("change", chooseModel);
-version.addEventListener("change", chooseVersion);
+model.addEventListener("change", () => (choosing = chooseModel()));
+version.addEventListener("change", () => (choosing = chooseVersion()));
 signature.addEventListener("change", chooseSignature);
 byId("form").addEventListener("input", showRequest);
 byId("form").addEventListener("submit", (event) => {
@@ -198,4 +200,4 @@ byId("form").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("form").requestSubmit();
 });
 for (const button of document.querySelectorAll("[data-copies]")) button.addEventListener("click", () => copy(button));
-chooseModel();
+choosing = chooseModel();
