@@ -8,7 +8,8 @@ flags, and of each machine a picture. What needs data that is not in the folder 
 out, and so is what the machine cannot compute, with a line that says so. Nothing else may run.
 
 Not among them: how good answers are (`benchmarks.embeddings`, `.explanations`,
-`.original_agreement`), half an hour of faults (`.soak`), and where time goes (`.kernels`).
+`.original_agreement`), how soon a decoder learns to copy (`.copying`), half an hour of faults
+(`.soak`), and where time goes (`.kernels`).
 """
 
 import argparse

@@ -109,6 +109,20 @@ def test_weights_are_the_paper_s(corpus):
             assert set(np.unique(value)) <= {0.0, 1.0}
 
 
+def test_positions_that_begin_as_zeros_are_the_only_difference():
+    options = PretrainOptions("gpt1_micro", steps=1)
+    paper, other = (
+        build_model(each, 300).backbone
+        for each in (options, dataclasses.replace(options, initial_positions="zeros"))
+    )
+    for before, after in zip(paper.trainable_variables, other.trainable_variables):
+        is_positions = "positions" in after.path
+        expected = np.zeros(before.shape) if is_positions else np.array(before)
+        np.testing.assert_array_equal(np.array(after), expected)
+        assert not is_positions or np.any(before)
+    assert any("positions" in each.path for each in other.trainable_variables)
+
+
 def cut_short(options, corpus, folder, steps):
     """Goes as far as those steps, and no further."""
     from training.runs.run_folder import Run
@@ -233,6 +247,11 @@ def test_other_options(whole_run, corpus):
         ({"sequence-length": 129}, "sequence_length must be at most 128, the context of gpt1_mi"),
         ({"sequence-length": 0}, "sequence_length must be at least 1. Received: 0."),
         ({"dtype": "int8"}, "Unknown dtype 'int8'; expected one of ['float32', 'mixed_bfloat16'"),
+        ({"initial-positions": "none"}, "Unknown initial_positions 'none'; expected one of ['ran"),
+        (
+            {"config": "lstm_micro", "initial-positions": "zeros"},
+            "lstm_micro has no position embeddings to begin as zeros.",
+        ),
         ({"dropout": 1.5}, "dropout must be at least 0 and below 1. Received: 1.5."),
         ({"learning-rate": 0}, "learning_rate must be above 0. Received: 0.0."),
         ({"clip-norm": -1}, "clip_norm must be above 0. Received: -1.0."),

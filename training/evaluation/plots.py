@@ -43,7 +43,9 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     check_format(path)
     # Text stays text, a tenth of the size. Without the salt, and with the date, each file would
     # differ.
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "gpt1_keras"}
-    with matplotlib.rc_context(settings), atomic_path(path) as temporary:
+    with (
+        matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "gpt1_keras"}),
+        atomic_path(path) as temporary,
+    ):
         metadata = {"Date": None} if pathlib.Path(path).suffix == ".svg" else None
         figure.savefig(temporary, dpi=150, metadata=metadata)

@@ -28,6 +28,9 @@ def build_model(
     for variable in backbone.trainable_variables:
         if len(variable.shape) > 1:
             variable.assign(random.normal(0.0, INITIALIZER_STDDEV, variable.shape))
+    if options.initial_positions == "zeros":
+        positions = backbone.get_layer("embedding").positions.embeddings
+        positions.assign(np.zeros(positions.shape))
     model = GPT1CausalLM(backbone)
     model.compile(
         pretraining_optimizer(

@@ -7,6 +7,7 @@ from gpt1_keras.cli import check_at_least_one, option
 from gpt1_keras.presets import CONFIGURATIONS, configuration
 
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
+INITIAL_POSITIONS = ("random", "zeros")
 _SCHEDULE = "when to save and validate (the model does not depend on it)"  # a group in --help
 
 
@@ -15,7 +16,8 @@ class PretrainOptions:
     """What determines a run; a run resumes only under the same options.
 
     Raises:
-        ValueError: an unknown configuration or dtype, or a number out of its range.
+        ValueError: an unknown configuration or dtype, or a number out of its range; or positions to
+            begin as zeros where the configuration has none.
     """
 
     config: str = option(f"the backbone: one of {', '.join(CONFIGURATIONS)}")
@@ -31,6 +33,11 @@ class PretrainOptions:
     )
     clip_norm: float | None = option("global norm to clip gradients to (default: none)", None)
     dropout: float | None = option("while pre-training (default: the configuration's)", None)
+    initial_positions: str = option(
+        "position embeddings before the first update: random, as all other weights, or zeros, from "
+        "which a small model learns to copy sooner",
+        "random",
+    )
     dtype: str = option(f"one of {', '.join(DTYPES)}", "float32")
     accumulation_steps: int = option("slices of a batch", 1)
     seed: int = option("of weights, windows and dropout", 0)
@@ -64,8 +71,13 @@ class PretrainOptions:
                 f"sequence_length must be at most {context}, the context of {self.config}. "
                 f"Received: {length}."
             )
-        if self.dtype not in DTYPES:
-            raise ValueError(f"Unknown dtype {self.dtype!r}; expected one of {list(DTYPES)}.")
+        for name, known in (("dtype", DTYPES), ("initial_positions", INITIAL_POSITIONS)):
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"Unknown {name} {getattr(self, name)!r}; expected one of {list(known)}."
+                )
+        if self.initial_positions != "random" and self.config.startswith("lstm_"):
+            raise ValueError(f"{self.config} has no position embeddings to begin as zeros.")
 
     @property
     def decay_start(self) -> int | None:
