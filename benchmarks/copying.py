@@ -38,7 +38,7 @@ def main():
     for rate in rates:
         for name, stddev in _BEGINNINGS.items():
             started = time.monotonic()
-            losses = learn(stddev, rate, options)
+            losses = list(learn(stddev, rate, options))
             print(f"{name}, {rate:g}: {time.monotonic() - started:.0f} s", file=sys.stderr)
             rows.append([f"{rate:g}", name, *(f"{loss:.2f}" for loss in losses)])
     updates = range(options.every, options.steps + 1, options.every)
