@@ -34,8 +34,8 @@ class PretrainOptions:
     clip_norm: float | None = option("global norm to clip gradients to (default: none)", None)
     dropout: float | None = option("while pre-training (default: the configuration's)", None)
     initial_positions: str = option(
-        "position embeddings before the first update: random, as all other weights, or zeros, from "
-        "which a small model learns to copy sooner",
+        "position embeddings before the first update: random, as all other weights, or zeros (what "
+        "they do is in docs/results.md)",
         "random",
     )
     dtype: str = option(f"one of {', '.join(DTYPES)}", "float32")
