@@ -109,14 +109,14 @@ def finetune(
         ),
         lm_coefficient=options.lm_coefficient,
     )
-    run.checkpoints.restore(model)
+    step = run.checkpoints.restore(model)
     run.start()
     metric = task.metrics[0]
     for epoch in range(len(run.history), options.epochs):
         if _has_stopped_improving(run.history, metric, options.patience):
             break
         order = batch_order(lengths, options.batch_size, options.seed, epoch)
-        order = order[int(model.optimizer.iterations) - epoch * steps :]
+        order = order[step - epoch * steps :]
         if order:  # else the run was cut off between the epoch's end and its score
             model.fit(
                 make_batches(train, order),
@@ -125,13 +125,14 @@ def finetune(
                 class_weight=class_weight,
                 callbacks=[
                     keras.callbacks.TensorBoard(run.folder / "logs"),
-                    keras.callbacks.LambdaCallback(on_train_batch_end=_saver(run, model)),
+                    keras.callbacks.LambdaCallback(on_train_batch_end=_saver(run, model, step)),
                 ],
                 verbose=verbose,
             )
+        step = (epoch + 1) * steps
         outputs = predict_outputs(model, validation, verbose, validation_order)
         scores = score(validation, answers_of(outputs), task.metrics)
-        _finish_epoch(run, model, scores, outputs, validation, time.monotonic() - started)
+        _finish_epoch(run, model, step, scores, outputs, validation, time.monotonic() - started)
         started = time.monotonic()
         shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
         print(f"Epoch {epoch + 1}: validation {shown}", flush=True)
@@ -212,14 +213,17 @@ def _has_stopped_improving(
     return max(scores[-patience:]) <= max(scores[:-patience])
 
 
-def _saver(run: Run, model: RawTextTask) -> Callable[..., None]:
-    """A callback that saves a checkpoint after a batch, if the last one was some time ago."""
+def _saver(run: Run, model: RawTextTask, step: int) -> Callable[..., None]:
+    """A callback that saves a checkpoint after a batch, if the last one was some time ago.
+
+    Steps are batches: in float16, the optimizer does not count those whose gradients overflow.
+    """
     saved = time.monotonic()
 
     def on_batch_end(batch: int, logs: dict[str, float] | None = None) -> None:
         nonlocal saved
         if time.monotonic() - saved >= _SECONDS_PER_CHECKPOINT:
-            run.checkpoints.save(model, int(model.optimizer.iterations))
+            run.checkpoints.save(model, step + batch + 1)
             saved = time.monotonic()
 
     return on_batch_end
@@ -228,6 +232,7 @@ def _saver(run: Run, model: RawTextTask) -> Callable[..., None]:
 def _finish_epoch(
     run: Run,
     model: RawTextTask,
+    step: int,
     scores: dict[str, float],
     outputs: np.ndarray,
     validation: LabelledExamples,
@@ -237,7 +242,7 @@ def _finish_epoch(
 
     So wherever this is cut off, a resumed run scores the epoch again.
     """
-    run.checkpoints.save(model, int(model.optimizer.iterations))
+    run.checkpoints.save(model, step)
     metric, value = next(iter(scores.items()))
     if value > max((epoch[metric] for epoch in run.history), default=float("-inf")):
         _calibrate(run, model, outputs, validation)

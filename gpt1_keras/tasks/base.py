@@ -214,6 +214,9 @@ class RawTextTask(WeightFiles, NamedInputs, RawTextTrainer):
                 raise ValueError("Give `normalization` or a preprocessor. Received both.")
             tokenizer = GPT1Tokenizer.from_preset(preset, normalization=normalization)
             kwargs["preprocessor"] = cls.preprocessor_cls.from_preset(preset, tokenizer=tokenizer)
+        if kwargs.get("dtype") is None and _has_mixed_policy(loader.config):
+            # As of every other float policy; KerasHub 0.32 means to, and raises "Invalid dtype".
+            kwargs["dtype"] = keras.config.dtype_policy()
         # KerasHub's own `from_preset` requires another task for each class of backbone.
         task = loader.load_task(cls, load_weights, not is_fresh, **kwargs)
         if load_weights and not is_fresh and task.has_task_weights():
@@ -308,3 +311,9 @@ class RawTextTask(WeightFiles, NamedInputs, RawTextTrainer):
     def get_quantization_layer_structure(self, mode: str) -> dict[str, list] | None:
         """As `GPT1Backbone.get_quantization_layer_structure`."""
         return self.backbone.get_quantization_layer_structure(mode)
+
+
+def _has_mixed_policy(config: dict[str, Any]) -> bool:
+    """Whether a preset's config.json is of a backbone in mixed precision."""
+    policy = config.get("config", {}).get("dtype") or {}
+    return str(policy.get("config", {}).get("name")).startswith("mixed_")

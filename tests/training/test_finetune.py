@@ -162,6 +162,55 @@ def test_what_is_transferred(transfer, kept, preset, tiny_backbone):
     assert found.get_config() == tiny_backbone.get_config()
 
 
+@pytest.mark.parametrize("transfer", ["all", "none", "1"])
+def test_the_dtype(transfer, preset, tiny_backbone):
+    options = FinetuneOptions("sst2", preset=preset, transfer=transfer, dtype="mixed_bfloat16")
+    model = build_model(options, TASKS["sst2"], SENTENCES)
+    for layer in (model.backbone, *model.backbone.blocks, model.head):
+        assert layer.compute_dtype == "bfloat16"
+    assert {weight.dtype for weight in model.weights if "seed" not in weight.path} == {"float32"}
+    if transfer == "all":
+        pairs = zip(model.backbone.get_weights(), tiny_backbone.get_weights(), strict=True)
+        assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
+
+
+def test_the_dtype_of_a_fresh_backbone():
+    options = FinetuneOptions("sst2", config="gpt1_micro", num_merges=10, dtype="mixed_float16")
+    assert build_model(options, TASKS["sst2"], SENTENCES).backbone.compute_dtype == "float16"
+
+
+@pytest.mark.slow
+def test_in_float16_an_epoch_has_all_batches(preset, write_file, tmp_path, monkeypatch):
+    """Whatever the optimizer skips: gradients overflow until Keras has found a scale for them."""
+    trained, updates = [], []
+
+    class Count(keras.callbacks.Callback):
+        def __init__(self, *_):
+            super().__init__()
+
+        def on_train_begin(self, logs=None):
+            if not trained:
+                self.model.optimizer.build(self.model.trainable_variables)
+                self.model.optimizer.dynamic_scale.assign(2.0**24)
+
+        def on_train_batch_end(self, batch, logs=None):
+            trained.append(batch)
+            updates.append(int(self.model.optimizer.iterations))
+
+    monkeypatch.setattr(program.keras.callbacks, "TensorBoard", Count)
+    monkeypatch.setattr(program, "_SECONDS_PER_CHECKPOINT", 0.0)
+    path = write_file(32)
+    options = FinetuneOptions(
+        train=path, validation=path, preset=preset, epochs=3, batch_size=4, dtype="mixed_float16"
+    )
+    finetune(options, tmp_path / "run", verbose=0)
+    assert trained == [*range(8)] * 3
+    assert 0 < updates[-1] < 24
+    tuned = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "run" / "best"))
+    assert tuned.backbone.compute_dtype == "float32"  # as all presets are loaded
+    assert all(np.isfinite(weight).all() for weight in tuned.get_weights())
+
+
 def test_more_blocks_than_there_are(preset):
     options = FinetuneOptions("sst2", preset=preset, transfer="3")
     with pytest.raises(ValueError, match=r"has 2 blocks. Received: transfer=3"):
@@ -284,6 +333,8 @@ def run_main(capsys, *arguments):
          "error: class_weight is for labels that are classes, not scores or choices."),
         (["--task", "sst2", "--config", "gpt1_micro", "--patience", "0"],
          "error: patience must be at least 1. Received: 0."),
+        (["--task", "sst2", "--config", "gpt1_micro", "--dtype", "half"],
+         "error: Unknown dtype 'half'; expected one of ['float32', 'mixed_bfloat16',"),
         (["--task", "sst2", "--config", "huge"], "error: Unknown configuration 'huge'"),
         (["--task", "sst2", "--config", "gpt1_micro", "--normalization", "newest"],
          "error: normalization='newest' is unknown; expected one of ['bert', 'original']."),

@@ -44,7 +44,10 @@ def build_model(
         assert options.config is not None  # where there is no preset; see `FinetuneOptions`
         tokenizer = _fresh_tokenizer(options, train)
         backbone = build_backbone(
-            options.config, tokenizer.vocabulary_size(), dropout=options.dropout
+            options.config,
+            tokenizer.vocabulary_size(),
+            dtype=options.dtype,
+            dropout=options.dropout,
         )
     model_cls = MODELS[task.kind]
     labels: dict[str, Any] = {}
@@ -79,7 +82,8 @@ def load_model(path: str | os.PathLike[str]) -> tuple[RawTextTask, str]:
 
 def _load_backbone(options: FinetuneOptions, name: str) -> CausalBackbone:
     """The preset's backbone, with as much of its weights as is transferred (section 5)."""
-    changes: dict[str, Any] = {} if options.dropout is None else {"dropout": options.dropout}
+    given = {"dropout": options.dropout, "dtype": options.dtype}
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     preset = os.fspath(find_preset(name))
     fresh = CausalBackbone.from_preset(preset, load_weights=False, **changes)
     if options.transfer == "none":

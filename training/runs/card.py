@@ -13,7 +13,7 @@ from training.runs.run_folder import Run
 
 _SETTINGS = (
     *("transfer", "epochs", "batch_size", "learning_rate", "layer_decay", "lm_coefficient"),
-    *("class_weight", "lora", "dropout"),
+    *("class_weight", "lora", "dropout", "dtype"),
 )
 
 

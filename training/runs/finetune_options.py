@@ -14,8 +14,10 @@ from gpt1_keras.presets import (
 )
 from gpt1_keras.presets.tokenizers import check_normalization
 from training.datasets.tasks import TASKS, find_task
+from training.runs.pretrain_options import DTYPES
 
 _START = "what to start from (one of --preset and --config)"  # a group in --help
+_DTYPE_HELP = f"to train in: one of {', '.join(DTYPES)} (default: float32)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +75,7 @@ class FinetuneOptions:
         "stop after this many epochs without a better validation score (default: never)", None
     )
     dropout: float | None = option("of the backbone (default: the model's own)", None)
+    dtype: str | None = option(_DTYPE_HELP, None)
     limit_examples: int | None = option(
         "train on this many examples, chosen at random (default: all)", None
     )
@@ -98,6 +101,8 @@ class FinetuneOptions:
             raise ValueError(
                 f"layer_decay must be above 0 and at most 1. Received: {self.layer_decay}."
             )
+        if self.dtype not in (None, *DTYPES):
+            raise ValueError(f"Unknown dtype {self.dtype!r}; expected one of {list(DTYPES)}.")
         if self.class_weight not in (None, "balanced"):
             raise ValueError(f"class_weight must be balanced. Received: {self.class_weight}.")
         if self.lora is not None and (self.preset is None or self.transfer != "all"):
@@ -128,3 +133,4 @@ class SharedOptions:
     epochs: int = option("passes over the training data", FinetuneOptions.epochs)
     batch_size: int = option("examples in an update", FinetuneOptions.batch_size)
     learning_rate: float = option("the schedule's peak", FinetuneOptions.learning_rate)
+    dtype: str | None = option(_DTYPE_HELP, FinetuneOptions.dtype)

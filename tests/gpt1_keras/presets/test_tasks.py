@@ -62,6 +62,28 @@ def test_a_task_and_its_head(save, task_cls, as_preset):
     assert_same(load_task(as_preset(folder), gpt1_keras.GPT1TextClassifier), task)
 
 
+@pytest.mark.parametrize("saved", ["mixed_bfloat16", "mixed_float16"])
+def test_a_task_in_mixed_precision(saved, tiny_backbone, tiny_tokenizer, tmp_path):
+    """It loads in Keras's own policy, as every preset of floats, or in the one that is asked for.
+
+    The control, KerasHub 0.32's GPT2CausalLM, can be saved so, and not loaded.
+    """
+    backbone = type(tiny_backbone).from_config({**tiny_backbone.get_config(), "dtype": saved})
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
+    task = gpt1_keras.GPT1TextClassifier(
+        backbone, class_names=["bad", "good"], preprocessor=preprocessor
+    )
+    task.save_to_preset(str(tmp_path))
+    for asked, expected in ((None, "float32"), (saved, saved), ("float32", "float32")):
+        found = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path), dtype=asked)
+        for layer in (found.backbone, found.head):
+            assert layer.dtype_policy.name == expected
+        for ours, theirs in zip(found.get_weights(), task.get_weights(), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert load_task(tmp_path).backbone.dtype_policy.name == "float32"
+    assert type(tiny_backbone).from_preset(str(tmp_path)).dtype_policy.name == "float32"
+
+
 def test_a_preset_that_ships():
     assert type(load_task(NAME)) is gpt1_keras.GPT1CausalLM
     assert type(load_task(find_preset(NAME))) is gpt1_keras.GPT1CausalLM
