@@ -1,6 +1,11 @@
 """Named configurations of the backbones; presets: those that ship, loading and uploading them."""
 
-from gpt1_keras.presets.configurations import CONFIGURATIONS, build_backbone, configuration
+from gpt1_keras.presets.configurations import (
+    CONFIGURATIONS,
+    backbone_class,
+    build_backbone,
+    configuration,
+)
 from gpt1_keras.presets.pretrained import PRESET_HELP, PRETRAINED, find_preset
 from gpt1_keras.presets.tasks import load_task
 from gpt1_keras.presets.tokenizers import load_tokenizer
@@ -10,6 +15,7 @@ __all__ = [
     "CONFIGURATIONS",
     "PRESET_HELP",
     "PRETRAINED",
+    "backbone_class",
     "build_backbone",
     "configuration",
     "find_preset",

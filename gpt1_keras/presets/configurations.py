@@ -5,7 +5,7 @@ from typing import Any
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.models.lstm_backbone import LSTMBackbone
 
-# Arguments of `GPT1Backbone`, or of `LSTMBackbone` where the name says so.
+# Arguments of the class that `backbone_class` returns.
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     # The paper's (section 4.1): 117 million parameters.
     "gpt1_paper": {},
@@ -54,6 +54,11 @@ def configuration(name: str) -> dict[str, Any]:
     return CONFIGURATIONS[name]
 
 
+def backbone_class(name: str) -> type[GPT1Backbone] | type[LSTMBackbone]:
+    """Returns the class of a configuration. Raises ValueError as `configuration`."""
+    return LSTMBackbone if "units" in configuration(name) else GPT1Backbone
+
+
 def build_backbone(name: str, vocabulary_size: int, **changes: Any) -> GPT1Backbone | LSTMBackbone:
     """Builds a backbone with random weights.
 
@@ -67,5 +72,4 @@ def build_backbone(name: str, vocabulary_size: int, **changes: Any) -> GPT1Backb
     """
     arguments = dict(configuration(name))
     arguments |= {key: value for key, value in changes.items() if value is not None}
-    backbone_cls = LSTMBackbone if name.startswith("lstm_") else GPT1Backbone
-    return backbone_cls(vocabulary_size, **arguments)
+    return backbone_class(name)(vocabulary_size, **arguments)

@@ -4,7 +4,8 @@ import dataclasses
 import math
 
 from gpt1_keras.cli import check_at_least_one, option
-from gpt1_keras.presets import CONFIGURATIONS, configuration
+from gpt1_keras.models.lstm_backbone import LSTMBackbone
+from gpt1_keras.presets import CONFIGURATIONS, backbone_class, configuration
 
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
 INITIAL_POSITIONS = ("random", "zeros")
@@ -76,7 +77,7 @@ class PretrainOptions:
                 raise ValueError(
                     f"Unknown {name} {getattr(self, name)!r}; expected one of {list(known)}."
                 )
-        if self.initial_positions != "random" and self.config.startswith("lstm_"):
+        if self.initial_positions != "random" and backbone_class(self.config) is LSTMBackbone:
             raise ValueError(f"{self.config} has no position embeddings to begin as zeros.")
 
     @property

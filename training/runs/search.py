@@ -17,7 +17,8 @@ import keras
 
 from gpt1_keras.files import atomic_path
 from gpt1_keras.models.causal_backbone import CausalBackbone
-from gpt1_keras.presets import find_preset
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.presets import backbone_class, find_preset
 from training.evaluation.scoring import DivergedError
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.run_folder import Run
@@ -153,7 +154,7 @@ def _has_blocks(options: FinetuneOptions) -> bool:
     """Whether the backbone has blocks, whose rates can differ."""
     if options.preset is None:
         assert options.config is not None  # see `FinetuneOptions`
-        return not options.config.startswith("lstm_")
+        return backbone_class(options.config) is GPT1Backbone
     preset = os.fspath(find_preset(options.preset))
     return hasattr(CausalBackbone.from_preset(preset, load_weights=False), "blocks")
 
