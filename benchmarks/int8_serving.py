@@ -27,7 +27,7 @@ from benchmarks.common.limit import least_flops
 from benchmarks.common.load import GrpcLoad, HttpLoad, measure
 from benchmarks.common.precisions import PRECISIONS, export_missing, make_peers, measured_here
 from benchmarks.common.setting import SIZES, describe, table
-from benchmarks.common.turns import Worker
+from benchmarks.common.turns import REST, Worker
 from benchmarks.matrix_product import FRAMEWORKS
 from benchmarks.peers.classifiers import PEERS, load_tokenizer, peer_scores, why_not_peer
 from benchmarks.serving import mixed_texts, peer, serving
@@ -62,13 +62,15 @@ def main():
             _, port = stack.enter_context(peer(*command))
             documents = [{"texts": [text]} for text in asked]
             loads[f"{PEERS[name]}, FastAPI"] = HttpLoad(port, "/predict", documents)
+        silent = _warm_up(loads, len(asked), options)
+        loads = {name: load for name, load in loads.items() if name not in silent}
         served = _requests(loads, len(asked), options, limit)
     sizes = ", ".join(f"{_megabytes(path / '1'):.0f} MB in {name}" for name, path in paths.items())
     command = shlex.join(["python", "-m", "benchmarks.int8_serving", *sys.argv[1:]])
     print(
         f"{describe()}. Size {options.size!r}; our files have {sizes}. Medians of {options.rounds} "
         f"rounds of {options.seconds:g} s. `{command}`\n\n{alone}\n\n{served}\n"
-        + "".join(f"\n{line}" for line in [*left_out, *lines])
+        + "".join(f"\n{line}" for line in [*left_out, *lines, *silent.values()])
     )
 
 
@@ -134,6 +136,7 @@ def _one_text(paths, peers, texts, options):
     seconds = {name: [] for name in asks}
     for _ in range(options.repetitions):
         for name, ask in asks.items():
+            time.sleep(REST)
             started = time.perf_counter()
             ask()
             seconds[name].append(time.perf_counter() - started)
@@ -147,10 +150,18 @@ def _one_text(paths, peers, texts, options):
     return table([f"one text of {_WORDS} words", "p50, ms", f"/ {first}"], rows)
 
 
+def _warm_up(loads, num_texts, options):
+    """Lets servers compile what is new to them; returns a line on each that answers nothing."""
+    silent = {}
+    for name, load in loads.items():
+        found = measure(load, num_texts, max(options.clients), seconds=options.seconds)
+        if not len(found.latencies):
+            silent[name] = f"- Left out: {name}: none of {len(found.errors)} requests was answered"
+    return silent
+
+
 def _requests(loads, num_texts, options, limit):
     """The table of requests a second of all servers, in turns."""
-    for load in loads.values():  # what is new to a server is compiled before it is measured
-        measure(load, num_texts, max(options.clients), seconds=options.seconds)
     rows, first = [], next(iter(loads))
     for concurrency in options.clients:
         rounds = [

@@ -9,7 +9,7 @@ import argparse
 import time
 
 from benchmarks.common.setting import SIZES, cores
-from benchmarks.common.turns import Turns, tell
+from benchmarks.common.turns import Turns, summarize
 
 
 def shapes(size):
@@ -55,7 +55,7 @@ def main():
     for _ in range(options.turns):
         turns.begin()
         turns.end(gigaflops=max(_speed(product, a, b) for a, b in factors))
-    tell()
+    summarize()
 
 
 def _speed(product, a, b):

@@ -4,13 +4,14 @@
 it reads.
 """
 
-from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+from matplotlib.ticker import FixedLocator, LogFormatter, NullLocator, ScalarFormatter
 
 from benchmarks import costs, int8_serving
 from benchmarks.common.page import tables_of
 from training.evaluation.plots import COLORS, new_figure, save
 
 _LIMIT = "limit: the products alone, float32"
+_LINES = {"float32": "-", "bfloat16": "-.", "int8": ":"}
 
 
 def plot_costs(machine, reports, path):
@@ -33,13 +34,16 @@ def plot_costs(machine, reports, path):
         panels["clients, a text of SST-2 or RACE a request"] = _served(reports["int8_serving"])
     figure, all_axes = new_figure(4 * len(panels), 4.2, columns=len(panels))
     names = dict.fromkeys(name for curves in panels.values() for name in curves)
-    colors = dict(zip((name for name in names if name != _LIMIT), COLORS, strict=False))
+    engines = dict.fromkeys(_engine(name)[0] for name in names if name != _LIMIT)
+    colors = dict(zip(engines, COLORS, strict=False))
     handles = {}
     for axes, (label, curves) in zip(all_axes, panels.items(), strict=True):
         for name, points in curves.items():
-            style = {"color": "0.3", "linestyle": "--"} if name == _LIMIT else {"marker": "o"}
-            style = {"color": colors.get(name), "markersize": 4, **style}
-            [handles[name]] = axes.plot(*zip(*points), **style)
+            style = {"color": "0.3", "linestyle": "--"}
+            if name != _LIMIT:
+                engine, precision = _engine(name)
+                style = {"color": colors[engine], "linestyle": _LINES[precision], "marker": "o"}
+            [handles[name]] = axes.plot(*zip(*points), markersize=4, **style)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xlabel(label)
@@ -47,6 +51,7 @@ def plot_costs(machine, reports, path):
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(ScalarFormatter())
         axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))  # 200, not 2e2
     all_axes[0].set_ylabel("ms a text (lower is better)")
     figure.suptitle(f"What an answer costs: the paper's size, {machine}", fontsize="medium")
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=4, edgecolor="none")
@@ -64,13 +69,20 @@ def _curves(rows, x_of):
 
 
 def _served(report):
-    """As `_curves`, milliseconds a request, of all the machine's."""
+    """As `_curves`, milliseconds a request, of all the machine's; where any was answered."""
     *_, rows = tables_of(report)
     curves = {}
     for (clients, name), figures in rows:
         name = _name(name, int8_serving.LIMIT).removesuffix(", FastAPI")
-        curves.setdefault(name, []).append((int(clients), 1e3 / float(figures["requests/s"])))
+        if rate := float(figures["requests/s"]):
+            curves.setdefault(name, []).append((int(clients), 1e3 / rate))
     return curves
+
+
+def _engine(name):
+    """Who answers, and the precision: of "OpenVINO, int8 (NNCF)", OpenVINO and int8."""
+    engine, precision = name.split(", ")
+    return engine, precision.split()[0]
 
 
 def _name(name, limit):

@@ -1,7 +1,8 @@
 """Processes that take turns, so that a machine's changing speed affects all alike.
 
 Before each turn, a process waits for a line on its standard input; after it, it answers with a line
-of JSON on its standard output. After the last turn comes one more line, its summary.
+of JSON on its standard output. After the last turn comes one more line, its summary; and then it
+waits to be stopped, as a process that ends takes time from those that still work.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import time
 
-_REST = 0.3  # seconds, because threads spin for a while after their work
+REST = 0.3  # seconds between turns, because threads spin for a while after their work
 
 
 class Turns:
@@ -25,11 +26,16 @@ class Turns:
 
     def end(self, **facts):
         """Answers with the facts and the seconds that the turn took."""
-        tell(seconds=time.perf_counter() - self._started, **facts)
+        _tell(seconds=time.perf_counter() - self._started, **facts)
 
 
-def tell(**facts):
-    """Prints a line of JSON at once."""
+def summarize(**facts):
+    """Answers with the process's last facts, and waits to be stopped."""
+    _tell(**facts)
+    sys.stdin.read()
+
+
+def _tell(**facts):
     print(json.dumps(facts), flush=True)
 
 
@@ -57,7 +63,7 @@ class Worker:
 
     def turn(self):
         """Lets the process work, and returns its facts, a dict."""
-        time.sleep(_REST)
+        time.sleep(REST)
         with contextlib.suppress(BrokenPipeError):  # a dead process does not read
             self._process.stdin.write("\n")
             self._process.stdin.flush()

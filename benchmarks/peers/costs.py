@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 
-from benchmarks.common.turns import Turns, tell
+from benchmarks.common.turns import Turns, summarize
 from benchmarks.peers.classifiers import PEERS, peer_scores
 
 OURS = {f"gpt1_keras-{each}": f"gpt1_keras, {each}" for each in ("float32", "bfloat16", "int8")}
@@ -39,7 +39,7 @@ def main():
             answer(texts)
             seconds.append(time.perf_counter() - started)
         turns.end(median=statistics.median(seconds))
-    tell()
+    summarize()
 
 
 def _ours(path):

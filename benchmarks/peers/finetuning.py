@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.setting import cores
-from benchmarks.common.turns import Turns, tell
+from benchmarks.common.turns import Turns, summarize
 
 BATCH_SIZE = 32
 _LEARNING_RATE = 6.25e-5
@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, required=True)
     parser.add_argument("--coefficient", type=float, required=True)
     options = parser.parse_args()
-    tell(padding=ways[options.way](options))
+    summarize(padding=ways[options.way](options))
 
 
 if __name__ == "__main__":

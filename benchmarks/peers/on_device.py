@@ -19,7 +19,7 @@ import sys
 
 import numpy as np
 
-from benchmarks.common.turns import Turns, tell
+from benchmarks.common.turns import Turns, summarize
 
 HEAD_FILE, JOB_FILE = "head.npz", "job.json"
 ONE_THREAD = dict.fromkeys(
@@ -228,7 +228,7 @@ def main():
         turns.begin()
         classes += [int(np.argmax(score(texts))) for texts in block]
         turns.end(texts=len(block))
-    tell(size=size, classes=classes)
+    summarize(size=size, classes=classes)
 
 
 if __name__ == "__main__":

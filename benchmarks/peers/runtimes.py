@@ -5,6 +5,8 @@ quantization with a scale a column, or by NNCF, calibrated on texts, for OpenVIN
 tokenizer is outside of the model. What is in the folder already is not made again.
 """
 
+import threading
+
 import numpy as np
 import torch
 from transformers import OpenAIGPTForSequenceClassification
@@ -119,5 +121,11 @@ def _openvino(path, precision):
     settings = {"PERFORMANCE_HINT": "LATENCY"}
     if precision == "float32":  # where there are bfloat16 instructions, it would use them
         settings["INFERENCE_PRECISION_HINT"] = "f32"
-    model = openvino.compile_model(path, "CPU", settings)
-    return lambda ids: model.create_infer_request().infer([ids])[0]
+    request = openvino.compile_model(path, "CPU", settings).create_infer_request()
+    lock = threading.Lock()
+
+    def run(ids):
+        with lock:  # two threads at once can lock each other out; and it computes one at a time
+            return request.infer([ids])[0]
+
+    return run

@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Callable
 
 from benchmarks.common.setting import SIZES, cores, hugging_face_config
-from benchmarks.common.turns import Turns, tell
+from benchmarks.common.turns import Turns, summarize
 
 _LEARNING_RATE = 2.5e-4
 _WEIGHT_DECAY = 0.01
@@ -189,7 +189,7 @@ def main():
     job = Job(SIZES[options.size], options.batch, options.length, options.steps)
     competitor = COMPETITORS[options.name]
     import_memory = competitor.train(job, competitor.dtype)
-    tell(peak_memory=_peak_memory(), import_memory=import_memory)
+    summarize(peak_memory=_peak_memory(), import_memory=import_memory)
 
 
 if __name__ == "__main__":

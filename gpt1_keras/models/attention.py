@@ -122,9 +122,14 @@ def attention(query: Tensor, key: Tensor, value: Tensor, is_visible: Tensor) -> 
     Returns:
         float `[batch, queries, heads, head_dim]`.
     """
+    return ops.transpose(attention_by_head(query, key, value, is_visible), (0, 2, 1, 3))
+
+
+def attention_by_head(query: Tensor, key: Tensor, value: Tensor, is_visible: Tensor) -> Tensor:
+    """Returns what `attention` does, `[batch, heads, queries, head_dim]`."""
     scores = masked_scores(query * query.shape[-1] ** -0.5, key, is_visible)
     probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
-    return ops.transpose(ops.matmul(probabilities, value), (0, 2, 1, 3))
+    return ops.matmul(probabilities, value)
 
 
 def write_to_cache(cache: Tensor, key: Tensor, value: Tensor, cache_index: int | Tensor) -> Tensor:

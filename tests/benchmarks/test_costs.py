@@ -42,6 +42,7 @@ def test_the_picture_has_all_curves(is_served, tmp_path):
     if is_served:
         names = [int8_serving.LIMIT, "gpt1_keras, float32", "Hugging Face, float32, FastAPI"]
         rows = [[clients, name, "10"] for clients in "18" for name in names]
+        rows.append(["8", "OpenVINO, float32, FastAPI", "0.0"])
         alone = table(["one text", "p50, ms"], [["gpt1_keras, float32", "3"]])
         served = table(["clients", "what", "requests/s"], rows, labels=2)
         reports["int8_serving"] = f"{alone}\n\n{served}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.models.attention import attention
+from gpt1_keras.models.attention import attention, attention_by_head
 from gpt1_keras.models.attention_scores import visible_keys
 from serving.export.decoder.packing import Packing
 
@@ -45,9 +45,9 @@ class PackedAttention:
         width = qkv.shape[1] // 3
 
         def attend(group: tf.Tensor) -> list[tf.Tensor]:
-            query, key, value = split_heads(tf.gather(qkv, self._rows.read(group)), num_heads)
-            found = attention(query, key, value, self._visible.read(group))
-            return [tf.gather(tf.reshape(found, [-1, width]), self._slots.read(group))]
+            query, key, value = heads_of(qkv, self._rows.read(group), num_heads)
+            found = attention_by_head(query, key, value, self._visible.read(group))
+            return [_joined(found, self._slots.read(group))]
 
         return self._concatenate(attend, width, qkv.dtype, padding)
 
@@ -78,8 +78,8 @@ class PackedAttention:
                 of_keys = tf.gather(self._branches, rows)[:, tf.newaxis]
                 of_queries = tf.gather(self._branches, asked_rows[of_group])[:, :, tf.newaxis]
                 is_visible &= (of_keys == 0) | (of_keys == of_queries)
-            _, key, value = split_heads(tf.gather(qkv, rows), num_heads)
-            query, *_ = split_heads(tf.gather(qkv, asked_rows[of_group]), num_heads)
+            _, key, value = heads_of(qkv, rows, num_heads)
+            query, *_ = heads_of(qkv, asked_rows[of_group], num_heads)
             found = attention(query, key, value, is_visible[:, tf.newaxis])
             return [tf.reshape(found, [-1, width])]
 
@@ -104,11 +104,40 @@ class PackedAttention:
         return _map(of_group, count, [tf.TensorSpec([None, width], dtype)], [last])[0].concat()
 
 
-def split_heads(qkv: tf.Tensor, num_heads: int) -> list[tf.Tensor]:
-    """`[n, length, 3 * hidden_dim]` to query, key, value: `[n, heads, length, head_dim]`."""
-    shape, head_dim = tf.shape(qkv), qkv.shape[-1] // (3 * num_heads)
-    qkv = tf.reshape(qkv, [shape[0], shape[1], 3, num_heads, head_dim])
-    return tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))
+def heads_of(qkv: tf.Tensor, rows: tf.Tensor, num_heads: int) -> list[tf.Tensor]:
+    """Queries, keys and values of some rows, by head.
+
+    In one gather: a transposition would pass over the memory once more.
+
+    Args:
+        qkv: float `[all rows, 3 * hidden_dim]`.
+        rows: int32 `[n, length]`.
+        num_heads: number of heads.
+
+    Returns:
+        Three of float `[n, heads, length, head_dim]`.
+    """
+    heads = tf.reshape(tf.range(3 * num_heads), [3, 1, num_heads, 1])
+    flat = tf.reshape(qkv, [-1, qkv.shape[-1] // (3 * num_heads)])
+    return tf.unstack(tf.gather(flat, 3 * num_heads * rows[:, tf.newaxis] + heads))
+
+
+def _joined(by_head: tf.Tensor, slots: tf.Tensor) -> tf.Tensor:
+    """The heads of some slots side by side: the way back from `heads_of`, in one gather too.
+
+    Args:
+        by_head: float `[n, heads, length, head_dim]`.
+        slots: int32 `[rows]`, below `n * length`.
+
+    Returns:
+        float `[rows, heads * head_dim]`.
+    """
+    num_heads, head_dim = by_head.shape[1], by_head.shape[3]
+    length = tf.shape(by_head)[2]
+    sequences, columns = slots // length, slots % length
+    heads = num_heads * sequences[:, tf.newaxis] + tf.range(num_heads)
+    found = tf.gather(tf.reshape(by_head, [-1, head_dim]), heads * length + columns[:, tf.newaxis])
+    return tf.reshape(found, [-1, num_heads * head_dim])
 
 
 def _map(

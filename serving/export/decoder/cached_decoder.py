@@ -5,7 +5,7 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from gpt1_keras.models.attention_scores import masked_scores
-from serving.export.decoder.attention import PackedAttention, split_heads
+from serving.export.decoder.attention import PackedAttention, heads_of
 from serving.export.decoder.packed_decoder import PackedDecoder, padding_for
 from serving.export.decoder.packing import Packing
 
@@ -55,7 +55,7 @@ class CachedDecoder(PackedDecoder):
         rows = packing.row_of(tf.broadcast_to(rank, tf.shape(index)), index)
         cache = []
         for block, qkv in zip(self._blocks, projected):
-            _, key, value = split_heads(tf.gather(qkv, rows), block.num_heads)
+            _, key, value = heads_of(qkv, rows, block.num_heads)
             cache.append((key, value))
         return tf.gather(x, rows[:, -1]), cache
 
@@ -88,9 +88,9 @@ class CachedDecoder(PackedDecoder):
         in_cache = tf.range(tf.shape(cache[0][0])[2]) >= starts[:, tf.newaxis]
         in_cache = in_cache[:, tf.newaxis, tf.newaxis]
         x, windows = self._embed(token_ids, positions, padding), []
+        rows = tf.range(batch)[:, tf.newaxis]
         for block, of_cache, of_window in zip(self._blocks, cache, window):
-            qkv = block.query_key_value(x)[:batch, tf.newaxis]
-            query, *new = split_heads(qkv, block.num_heads)
+            query, *new = heads_of(block.query_key_value(x), rows, block.num_heads)
             key, value = (tf.where(is_new, *pair) for pair in zip(new, of_window))
             windows.append((key, value))
             attended = _attend(query, (*of_cache, in_cache), (key, value, columns <= index))
