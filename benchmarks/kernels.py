@@ -34,6 +34,9 @@ def main():
     parser.add_argument("--size", choices=SIZES, default="paper", help="of a step; default: paper")
     parser.add_argument("--batch", type=int, default=8, help="of a step; default: 8")
     parser.add_argument("--length", type=int, default=128, help="of a step; default: 128")
+    parser.add_argument(
+        "--dtype", default="float32", help="policy of a step (default: %(default)s)"
+    )
     parser.add_argument("--export", help="an export's base path")
     parser.add_argument("--data-dir", help="folder of TensorFlow Datasets with SST-2")
     parser.add_argument("--times", type=int, default=3, help="steps or batches (default: 3)")
@@ -90,7 +93,8 @@ def _step(options):
     from gpt1_keras.optimization.optimizer import GPT1Adam
 
     size = SIZES[options.size]
-    model = gpt1_keras.GPT1CausalLM(gpt1_keras.GPT1Backbone(**size, dropout=0.1))
+    backbone = gpt1_keras.GPT1Backbone(**size, dropout=0.1, dtype=options.dtype)
+    model = gpt1_keras.GPT1CausalLM(backbone)
     model.compile(optimizer=GPT1Adam(2.5e-4, global_clipnorm=1.0), jit_compile=False)
     shape = (options.batch, options.length + 1)
     ids = np.random.default_rng(0).integers(0, size["vocabulary_size"], shape, dtype="int32")
