@@ -41,7 +41,7 @@ from training.corpus.windows import Windows
 from training.evaluation.throughput import flops_per_token, measure_peak
 from training.runs.compilation import JIT_COMPILE, MEASURED, CompilationTrial, can_try
 from training.runs.legs import find_leg
-from training.runs.pretrain_model import build_model, make_preset
+from training.runs.pretrain_model import build_model, load_initial_weights, make_preset
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.runs.pretrain_validation import Validation, plot_context_use
 from training.runs.run_folder import Run
@@ -79,10 +79,12 @@ def pretrain(
         The content of `result.json`.
 
     Raises:
-        FileNotFoundError: the corpus, or the run to resume from, does not exist.
+        FileNotFoundError: the corpus, the run to resume from, or the preset to begin with does not
+            exist.
         ValueError: `output` holds a run with other options or on another corpus, or a damaged
             checkpoint; or it lies within the corpus; or the run to resume from does not fit, see
-            `find_leg`; or the loss is no longer a number.
+            `find_leg`, or the preset, see `load_initial_weights`; or the loss is no longer a
+            number.
         OSError: the run's files cannot be written.
     """
     checkpoint_schedule = checkpoint_schedule or CheckpointSchedule()
@@ -98,7 +100,9 @@ def pretrain(
     if is_chief:
         run.prepare(corpus, *([] if resume_from is None else [resume_from]))
     length = options.sequence_length or 0
-    train = Windows(data.split("train"), length, options.batch_size, options.seed)
+    train = Windows(
+        data.split("train"), length, options.batch_size, options.seed, options.repeat_share
+    )
     is_tried = jit_compile == MEASURED and can_try(strategy)
     if jit_compile == MEASURED:
         jit_compile = False if is_tried else "auto"
@@ -108,6 +112,8 @@ def pretrain(
         is_new_leg = leg is not None and not step
         if leg and is_new_leg:
             step = leg.restore(model)
+        elif options.initial_weights is not None and not step:
+            load_initial_weights(model.backbone, options.initial_weights, data)
     if is_chief:
         run.start()
         if leg and is_new_leg:

@@ -123,6 +123,41 @@ def test_positions_that_begin_as_zeros_are_the_only_difference():
     assert any("positions" in each.path for each in other.trainable_variables)
 
 
+def test_a_run_goes_on_from_a_preset(whole_run, corpus, tmp_path):
+    """At a rate too small to change a weight, it ends as what it began with."""
+    preset = whole_run[0] / "preset"
+    options = dataclasses.replace(
+        SMALL,
+        steps=2,
+        learning_rate=1e-30,
+        initial_weights=str(preset),
+        repeat_share=0.5,
+        dropout=0.0,
+    )
+    result = pretrain(options, corpus, tmp_path / "run", checkpoint_schedule=SCHEDULE, verbose=0)
+    assert result["initial_weights"] == str(preset) and result["repeat_share"] == 0.5
+    before, after = (
+        gpt1_keras.GPT1CausalLM.from_preset(str(each)) for each in (preset, tmp_path / "run/preset")
+    )
+    for ours, theirs in zip(after.get_weights(), before.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert after.backbone.dropout == 0.1
+
+
+def test_a_preset_that_does_not_fit(whole_run, corpus, tmp_path):
+    own = str(whole_run[0] / "preset")
+    for changes, message in (
+        ({"config": "gpt1_tiny", "initial_weights": own}, "num_layers was 2, not 4"),
+        ({"config": "lstm_micro", "initial_weights": own}, "another configuration: units was None"),
+        ({"config": "gpt1_tiny", "initial_weights": "gpt1_tiny_books"}, "another tokenizer"),
+        ({"initial_weights": "nowhere"}, "nowhere is not a preset"),
+    ):
+        options = dataclasses.replace(SMALL, **changes)
+        with pytest.raises((ValueError, FileNotFoundError), match=message):
+            pretrain(options, corpus, tmp_path / "run", verbose=0)
+        assert not (tmp_path / "run" / "options.json").exists()
+
+
 def cut_short(options, corpus, folder, steps):
     """Goes as far as those steps, and no further."""
     from training.runs.run_folder import Run
@@ -252,6 +287,11 @@ def test_other_options(whole_run, corpus):
             {"config": "lstm_micro", "initial-positions": "zeros"},
             "lstm_micro has no position embeddings to begin as zeros.",
         ),
+        (
+            {"initial-weights": "gpt1_tiny_books", "initial-positions": "zeros"},
+            "initial_weights=gpt1_tiny_books holds positions that are trained, which cannot begin",
+        ),
+        ({"repeat-share": 1.5}, "repeat_share must be from 0 to 1. Received: 1.5."),
         ({"dropout": 1.5}, "dropout must be at least 0 and below 1. Received: 1.5."),
         ({"learning-rate": 0}, "learning_rate must be above 0. Received: 0.0."),
         ({"clip-norm": -1}, "clip_norm must be above 0. Received: -1.0."),

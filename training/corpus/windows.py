@@ -18,16 +18,29 @@ class Windows:
         length: tokens that are predicted in a window.
         batch_size: windows in a batch, of all workers together.
         seed: from 0 to 2^64 - 1.
+        repeat_share: from 0 to 1, the share of windows in which a passage is repeated further on,
+            over what was there. It takes from a sixteenth to a half of the window, and neither its
+            length nor its two places can be told from what lies before it.
 
     Raises:
         ValueError: a number is out of its range, or no shard has `length + 1` tokens.
     """
 
-    def __init__(self, split: Split, length: int, batch_size: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        split: Split,
+        length: int,
+        batch_size: int,
+        seed: int = 0,
+        repeat_share: float = 0.0,
+    ) -> None:
         _check_positive(length=length, batch_size=batch_size)
         if not 0 <= seed < 2**64:
             raise ValueError(f"`seed` must be in [0, 2^64). Received: {seed}.")
+        if not 0 <= repeat_share <= 1:
+            raise ValueError(f"`repeat_share` must be from 0 to 1. Received: {repeat_share}.")
         self.split, self.length, self.batch_size, self.seed = split, length, batch_size, seed
+        self.repeat_share = repeat_share
         starts = [max(0, len(shard) - length) for shard in split.shards]
         self._ends = np.cumsum([0, *starts])
         if not self._ends[-1]:
@@ -59,21 +72,48 @@ class Windows:
             )
         if not 0 <= worker < workers:
             raise ValueError(f"`worker` must be in [0, {workers}). Received: {worker}.")
-        share = self.batch_size // workers
-        positions = self._positions(step)[worker * share : (worker + 1) * share]
+        share = slice(
+            worker * self.batch_size // workers, (worker + 1) * self.batch_size // workers
+        )
+        raw = self._random(step)[:, share]
+        positions = _below(raw[0], self._ends[-1])
         shards = np.searchsorted(self._ends, positions, side="right") - 1
-        tokens = np.empty((share, self.length + 1), np.int32)
+        tokens = np.empty((len(positions), self.length + 1), np.int32)
         for row, shard, start in zip(tokens, shards, positions - self._ends[shards]):
             row[:] = self.split.shards[shard][start : start + self.length + 1]
+        is_chosen = raw[1] < self.repeat_share * 2.0**64
+        _repeat_passages(tokens, is_chosen, raw[2:])
         return tokens
 
-    def _positions(self, step: int) -> np.ndarray:
-        """Where the windows of a step start, among all positions, int64 `[batch_size]`."""
-        # Raw numbers are the same in every version of numpy, which those of a Generator need not
-        # be. A remainder prefers no position by more than one part in 2^64 / positions.
+    def _random(self, step: int) -> np.ndarray:
+        """The numbers that decide a step, the first row the positions: uint64 `[5, batch_size]`."""
+        # Raw, as those of a Generator need not be the same in every version of numpy.
         random = np.random.Philox(key=np.array([self.seed, step], np.uint64))
-        raw = random.random_raw(self.batch_size)
-        return (raw % np.uint64(self._ends[-1])).astype(np.int64)
+        return random.random_raw(5 * self.batch_size).reshape(5, self.batch_size)
+
+
+def _repeat_passages(tokens: np.ndarray, is_chosen: np.ndarray, raw: np.ndarray) -> None:
+    """Writes a passage of each chosen window over a later part of it, in place.
+
+    Args:
+        tokens: int32 `[batch, tokens]`.
+        is_chosen: bool `[batch]`.
+        raw: uint64 `[3, batch]`, which decide the passage's length, and its two places.
+    """
+    length = tokens.shape[1]
+    shortest, longest = max(1, length // 16), length // 2
+    sizes = shortest + _below(raw[0], longest - shortest + 1)
+    firsts = _below(raw[1], length - 2 * sizes + 1)
+    seconds = firsts + sizes + _below(raw[2], length - firsts - 2 * sizes + 1)
+    for row in np.flatnonzero(is_chosen):
+        size, first, second = sizes[row], firsts[row], seconds[row]
+        tokens[row, second : second + size] = tokens[row, first : first + size]
+
+
+def _below(raw: np.ndarray, limit: int | np.ndarray) -> np.ndarray:
+    """Raw numbers as int64 from 0 to below a limit."""
+    # A remainder prefers none by more than one part in 2^64 / limit.
+    return (raw % np.asarray(limit, np.uint64)).astype(np.int64)
 
 
 def sequential_windows(

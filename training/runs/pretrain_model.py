@@ -10,7 +10,12 @@ from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.layers import INITIALIZER_STDDEV
 from gpt1_keras.optimization.optimizer import pretraining_optimizer
 from gpt1_keras.presets import build_backbone, load_tokenizer
+from training.corpus.corpus_format import Corpus
+from training.evaluation.language_models import load_for_corpus
 from training.runs.pretrain_options import PretrainOptions
+from training.runs.run_folder import changed_options
+
+_FREE_ARGUMENTS = ("name", "dtype", "dropout")  # of a backbone, on which no weight depends
 
 
 def build_model(
@@ -44,6 +49,24 @@ def build_model(
         accumulation_steps=options.accumulation_steps,
     )
     return model
+
+
+def load_initial_weights(
+    backbone: CausalBackbone, preset: str | os.PathLike[str], corpus: Corpus
+) -> None:
+    """Gives a backbone the weights of a preset. Needs TensorFlow.
+
+    Raises:
+        FileNotFoundError: there is no preset.
+        ValueError: it has another configuration, or another tokenizer than the corpus.
+    """
+    source = load_for_corpus(preset, corpus).backbone
+    config, expected = source.get_config(), backbone.get_config()
+    ours = {name: value for name, value in expected.items() if name not in _FREE_ARGUMENTS}
+    changed = changed_options(config, ours)
+    if changed:
+        raise ValueError(f"{preset} has another configuration: {changed}.")
+    backbone.set_weights(source.get_weights())
 
 
 def make_preset(

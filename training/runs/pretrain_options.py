@@ -18,7 +18,7 @@ class PretrainOptions:
 
     Raises:
         ValueError: an unknown configuration or dtype, or a number out of its range; or positions to
-            begin as zeros where the configuration has none.
+            begin as zeros where the configuration has none, or a preset brings its own.
     """
 
     config: str = option(f"the backbone: one of {', '.join(CONFIGURATIONS)}")
@@ -34,10 +34,21 @@ class PretrainOptions:
     )
     clip_norm: float | None = option("global norm to clip gradients to (default: none)", None)
     dropout: float | None = option("while pre-training (default: the configuration's)", None)
+    initial_weights: str | None = option(
+        "to go on from those of a preset, which has this configuration and the corpus's tokenizer "
+        "(default: random weights)",
+        None,
+        metavar="PRESET",
+    )
     initial_positions: str = option(
         "position embeddings before the first update: random, as all other weights, or zeros (what "
         "they do is in docs/results.md)",
         "random",
+    )
+    repeat_share: float = option(
+        "share of the windows in which a passage is repeated further on; a model that has learned "
+        "to predict words then learns to copy (docs/results.md)",
+        0.0,
     )
     dtype: str = option(f"one of {', '.join(DTYPES)}", "float32")
     accumulation_steps: int = option("slices of a batch", 1)
@@ -59,6 +70,7 @@ class PretrainOptions:
                 self.decay_steps is None or self.decay_steps <= self.steps,
                 f"at most steps={self.steps}",
             ),
+            ("repeat_share", 0 <= self.repeat_share <= 1, "from 0 to 1"),
             (
                 "dropout",
                 self.dropout is None or 0 <= self.dropout < 1,
@@ -79,6 +91,11 @@ class PretrainOptions:
                 )
         if self.initial_positions != "random" and backbone_class(self.config) is LSTMBackbone:
             raise ValueError(f"{self.config} has no position embeddings to begin as zeros.")
+        if self.initial_positions != "random" and self.initial_weights is not None:
+            raise ValueError(
+                f"initial_weights={self.initial_weights} holds positions that are trained, which "
+                f"cannot begin as {self.initial_positions}."
+            )
 
     @property
     def decay_start(self) -> int | None:

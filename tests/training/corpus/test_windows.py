@@ -175,6 +175,36 @@ def test_every_place_is_equally_likely():
     assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
 
+def test_a_share_of_the_windows_repeats_a_passage():
+    split = make_split(500, 300)
+    plain = Windows(split, length=31, batch_size=2000, seed=2).batch(1)
+    windows = Windows(split, length=31, batch_size=2000, seed=2, repeat_share=0.25)
+    tokens = windows.batch(1)
+    found = []
+    for row, before in zip(tokens, plain):
+        changed = np.flatnonzero(row != before)
+        if len(changed):
+            again, size = changed[0], len(changed)
+            [start] = np.flatnonzero(before == row[again])
+            np.testing.assert_array_equal(changed, np.arange(again, again + size))
+            np.testing.assert_array_equal(row[changed], before[start : start + size])
+            assert start + size <= again
+            found.append((size, start, again))
+    assert scipy.stats.binomtest(len(found), 2000, 0.25).pvalue > 1e-3
+    sizes, starts, _ = zip(*found)
+    assert set(sizes) == set(range(2, 17)), "from a sixteenth of 32 tokens to a half"
+    assert scipy.stats.chisquare(np.bincount(sizes)[2:]).pvalue > 1e-3
+    assert min(starts) == 0 and max(again + size for size, _, again in found) == 32
+    shares = [windows.batch(1, worker, 4) for worker in range(4)]
+    np.testing.assert_array_equal(np.concatenate(shares), tokens)
+
+
+def test_even_the_smallest_window_can_repeat_a_passage():
+    for length in (1, 2, 3):
+        tokens = Windows(make_split(50), length, batch_size=64, repeat_share=1.0).batch(0)
+        assert all(len(set(row)) < len(row) for row in tokens)
+
+
 def test_impossible_windows_are_refused():
     split = make_split(40, 8)
     with pytest.raises(ValueError, match="takes 41 tokens, and the longest shard .* has 40"):
@@ -184,6 +214,8 @@ def test_impossible_windows_are_refused():
         Windows(split, length=0, batch_size=2)
     with pytest.raises(ValueError, match="`seed` must be in .* Received: -1"):
         Windows(split, length=3, batch_size=2, seed=-1)
+    with pytest.raises(ValueError, match="`repeat_share` must be from 0 to 1. Received: 1.5"):
+        Windows(split, length=3, batch_size=2, repeat_share=1.5)
     windows = Windows(split, length=3, batch_size=4)
     with pytest.raises(ValueError, match="A batch of 4 windows cannot be shared by 3 workers"):
         windows.batch(0, 0, 3)
