@@ -36,8 +36,11 @@ class CrossingMerges:
         starts = _edges(vocabulary, right, vocabulary.left, vocabulary.right, or_equal=True)
         by_id = np.zeros((self._tokens, *starts.shape[1:]), np.int32)
         by_id[right] = starts
-        self._ends = tf.constant(ends[..., :, None], tf.int32)
-        self._starts = tf.constant(by_id[..., None, :], tf.int32)
+        # In 16 bits where they fit, as every export holds these.
+        is_small = max(self._tokens, len(pairs)) < 2**16
+        dtype = tf.uint16 if is_small else tf.int32
+        self._ends = tf.constant(ends[..., :, None], dtype)
+        self._starts = tf.constant(by_id[..., None, :], dtype)
 
     def __call__(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
         """Whether merging joins symbols of two tokens.

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
 
-ABSENT = np.int32(2**31 - 1)
+ABSENT = np.int32(2**31 - 1)  # what a table of int32 returns for a pair that it does not hold
 _MAX_ROUNDS = 500
 
 
@@ -21,12 +21,22 @@ class PairTable:
     Args:
         left: int array `[pairs]`, the ids of the left symbols, not negative.
         right: int array `[pairs]`, the ids of the right symbols. No pair occurs twice.
-        values: int array `[pairs]` or `[pairs, n]`, values below `ABSENT`.
+        values: int array `[pairs]` or `[pairs, n]`, of numbers of this dtype up to `absent`.
+        dtype: in which symbols and values are kept, int32 or, in half the space where all are
+            below 2^16 - 1, uint16. LiteRT cannot look up the latter.
+
+    Attributes:
+        absent: the dtype's largest number, which is the value of a pair that the table lacks.
     """
 
     def __init__(
-        self, left: np.ndarray, right: np.ndarray, values: np.ndarray | Sequence[int]
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        values: np.ndarray | Sequence[int],
+        dtype: type[np.int32] | type[np.uint16] = np.int32,
     ) -> None:
+        self.absent = np.int32(np.iinfo(dtype).max)
         rows = np.column_stack([left, right, values]).astype(np.int32)
         # A cuckoo table must be less than half full. An odd length also separates pairs of equal
         # symbols, whose products with the sum of two odd factors are all even.
@@ -38,7 +48,7 @@ class PairTable:
             slots = _assign_slots(self._slots(rows[:, 0], rows[:, 1]), 2 * self._half)
         table = np.full((2 * self._half, rows.shape[1]), -1, np.int32)
         table[slots >= 0] = rows[slots[slots >= 0]]
-        self._rows = tf.constant(table)
+        self._rows = tf.constant(table.astype(dtype))
 
     def _slots(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
         """The two slots of each pair, one in each half of the table: int32 `[2, n]`."""
@@ -53,12 +63,13 @@ class PairTable:
             right: int32 `[n]`, ids of right symbols.
 
         Returns:
-            int32 `[n]`: each pair's value, or `ABSENT`; of several, a list.
+            int32 `[n]`: each pair's value, or `absent`; of several, a list.
         """
         rows = tf.gather(self._rows, self._slots(left, right))  # (2, n, 2 + values)
+        rows = tf.cast(rows, tf.int32)
         lefts, rights, *columns = tf.unstack(rows, axis=-1)
         found = (lefts == left) & (rights == right)
-        absent = tf.constant(ABSENT)
+        absent = tf.constant(self.absent)
         values = [tf.reduce_min(tf.where(found, column, absent), axis=0) for column in columns]
         return values[0] if len(values) == 1 else values
 

@@ -71,6 +71,18 @@ def test_runs_inside_words():
     assert_merges_as_the_textbook(vocabulary, words)
 
 
+def test_more_tokens_than_16_bits_number():
+    letters = [chr(code) for code in range(0x4E00, 0x4E00 + 260)]
+    pairs = [f"{left} {right}" for left in letters for right in letters]
+    merges = [*pairs, f"{letters[-2] * 2} {letters[-1] * 2}"]
+    vocabulary = make_vocabulary(merges, letters)
+    assert len(vocabulary.tokens) > 2**16 and len(vocabulary.merges) > 2**16
+    rng = random.Random(0)
+    words = ["".join(rng.choices(letters, k=7)) for _ in range(9)]
+    words += ["".join(rng.choices(letters[-2:], k=7)) for _ in range(9)]
+    assert_merges_as_the_textbook(vocabulary, words)
+
+
 def test_same_product_twice():
     vocabulary = make_vocabulary(["a b", "ab c", "abc d", "b c", "a bc", "d e"])
     assert not vocabulary.merges_are_ordered

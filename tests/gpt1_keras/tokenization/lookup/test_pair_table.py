@@ -10,24 +10,24 @@ LARGEST_ID = 2**31 - 1
 pytestmark = pytest.mark.usefixtures("time_limit")  # a table is searched for until one fits
 
 
-def random_pairs(size, limit, seed=0):
-    """A dict from distinct random pairs of ids up to `limit` to random values."""
+def random_pairs(size, limit, seed=0, absent=ABSENT):
+    """A dict from distinct random pairs of ids up to `limit` to random values below `absent`."""
     random = np.random.default_rng(seed)
     pairs = {}
     while len(pairs) < size:
         left, right = random.integers(0, limit, 2, endpoint=True).tolist()
-        pairs[left, right] = int(random.integers(0, ABSENT))
+        pairs[left, right] = int(random.integers(0, absent))
     return pairs
 
 
-def make_table(pairs):
+def make_table(pairs, dtype=np.int32):
     left, right = np.array(list(pairs), np.int64).reshape(-1, 2).T
-    return PairTable(left, right, list(pairs.values()))
+    return PairTable(left, right, list(pairs.values()), dtype)
 
 
-def assert_finds(table, pairs, queries):
+def assert_finds(table, pairs, queries, absent=ABSENT):
     left, right = np.array(queries, np.int32).reshape(-1, 2).T
-    expected = [pairs.get(query, int(ABSENT)) for query in queries]
+    expected = [pairs.get(query, int(absent)) for query in queries]
     assert table(tf.constant(left), tf.constant(right)).numpy().tolist() == expected
 
 
@@ -60,6 +60,16 @@ def test_pairs_of_equal_symbols(step):
 def test_smallest_and_largest_values():
     pairs = {(1, 2): 0, (2, 1): int(ABSENT) - 1, (3, 3): -5}
     assert_finds(make_table(pairs), pairs, [(1, 2), (2, 1), (3, 3), (1, 1)])
+
+
+@pytest.mark.parametrize("size", [0, 1, 50_000])
+def test_in_16_bits(size):
+    """Among the queries are symbols that have more bits, and the same lower ones."""
+    limit, absent = 2**16 - 2, 2**16 - 1
+    pairs = random_pairs(size, limit, absent=absent)
+    queries = [*pairs, *((left + 2**16, right) for left, right in pairs), *random_pairs(99, limit)]
+    queries += [(0, 0), (limit, limit), (absent, absent), (-1, -1)]
+    assert_finds(make_table(pairs, np.uint16), pairs, queries, absent)
 
 
 @pytest.mark.parametrize("size", [0, 3])
