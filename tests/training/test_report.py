@@ -252,6 +252,9 @@ def test_what_cannot_be_told_apart(write, tmp_path):
     mixed = write(result("sst2", 0, 0.9), result("sst2", 1, 0.8, preset="q"))
     with pytest.raises(ValueError, match="The runs of full began from several models"):
         report([mixed], tmp_path / "out")
+    mixed = write(result("sst2", 0, 0.9), result("sst2", 0, 0.8, transfer="none", dropout=0.1))
+    with pytest.raises(ValueError, match="sst2 differ in dropout: None in .*, and 0.1 in "):
+        report([mixed], tmp_path / "out")
 
 
 def test_nothing_to_report(tmp_path, capsys):

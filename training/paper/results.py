@@ -14,7 +14,7 @@ from training.paper.published_results import FULL
 # Options of `training.finetune` that all runs on a task must share for their scores to compare.
 _SHARED = (
     *("limit_examples", "epochs", "batch_size", "learning_rate"),
-    *("layer_decay", "class_weight", "lora", "dtype"),
+    *("layer_decay", "class_weight", "lora", "dropout", "dtype"),
 )
 
 

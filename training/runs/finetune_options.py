@@ -17,6 +17,7 @@ from training.datasets.tasks import TASKS, find_task
 from training.runs.pretrain_options import DTYPES
 
 _START = "what to start from (one of --preset and --config)"  # a group in --help
+_DROPOUT_HELP = "of the backbone (default: the model's own)"
 _DTYPE_HELP = f"to train in: one of {', '.join(DTYPES)} (default: float32)"
 
 
@@ -74,7 +75,7 @@ class FinetuneOptions:
     patience: int | None = option(
         "stop after this many epochs without a better validation score (default: never)", None
     )
-    dropout: float | None = option("of the backbone (default: the model's own)", None)
+    dropout: float | None = option(_DROPOUT_HELP, None)
     dtype: str | None = option(_DTYPE_HELP, None)
     limit_examples: int | None = option(
         "train on this many examples, chosen at random (default: all)", None
@@ -133,4 +134,5 @@ class SharedOptions:
     epochs: int = option("passes over the training data", FinetuneOptions.epochs)
     batch_size: int = option("examples in an update", FinetuneOptions.batch_size)
     learning_rate: float = option("the schedule's peak", FinetuneOptions.learning_rate)
+    dropout: float | None = option(_DROPOUT_HELP, FinetuneOptions.dropout)
     dtype: str | None = option(_DTYPE_HELP, FinetuneOptions.dtype)

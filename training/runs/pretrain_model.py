@@ -74,6 +74,9 @@ def make_preset(
 ) -> GPT1CausalLM:
     """Returns the model to keep: trained weights with the corpus's tokenizer. Needs TensorFlow.
 
+    Fine-tuning finds the dropout that the run had: a model that was trained without has learned
+    features that dropout destroys (docs/results.md).
+
     Args:
         backbone: trained.
         tokenizer_folder: of the corpus.
@@ -82,7 +85,4 @@ def make_preset(
     tokenizer = load_tokenizer(tokenizer_folder)
     assert options.sequence_length is not None  # set by `PretrainOptions`
     preprocessor = GPT1CausalLMPreprocessor(tokenizer, options.sequence_length)
-    # The run's dropout suits so much text; fine-tuning, on little, wants the configuration's.
-    kept = build_backbone(options.config, tokenizer.vocabulary_size(), dtype=options.dtype)
-    kept.set_weights(backbone.get_weights())
-    return GPT1CausalLM(kept, preprocessor)
+    return GPT1CausalLM(backbone, preprocessor)
