@@ -38,10 +38,11 @@ from gpt1_keras.cli import option, program
 from training.corpus.batches import training_batches
 from training.corpus.corpus_format import Corpus
 from training.corpus.windows import Windows
+from training.evaluation.language_models import load_for_corpus
 from training.evaluation.throughput import flops_per_token, measure_peak
 from training.runs.compilation import JIT_COMPILE, MEASURED, CompilationTrial, can_try
 from training.runs.legs import find_leg
-from training.runs.pretrain_model import build_model, load_initial_weights, make_preset
+from training.runs.pretrain_model import build_model, make_preset
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.runs.pretrain_validation import Validation, plot_context_use
 from training.runs.run_folder import Run
@@ -83,8 +84,8 @@ def pretrain(
             exist.
         ValueError: `output` holds a run with other options or on another corpus, or a damaged
             checkpoint; or it lies within the corpus; or the run to resume from does not fit, see
-            `find_leg`, or the preset, see `load_initial_weights`; or the loss is no longer a
-            number.
+            `find_leg`, or the preset has another configuration or tokenizer; or the loss is no
+            longer a number.
         OSError: the run's files cannot be written.
     """
     checkpoint_schedule = checkpoint_schedule or CheckpointSchedule()
@@ -103,17 +104,17 @@ def pretrain(
     train = Windows(
         data.split("train"), length, options.batch_size, options.seed, options.repeat_share
     )
+    preset = options.initial_weights
+    initial = None if preset is None else load_for_corpus(preset, data).backbone
     is_tried = jit_compile == MEASURED and can_try(strategy)
     if jit_compile == MEASURED:
         jit_compile = False if is_tried else "auto"
     with distribution.scope() if distribution else contextlib.nullcontext():
-        model = build_model(options, data.vocabulary_size, jit_compile)
+        model = build_model(options, data.vocabulary_size, jit_compile, initial)
         step = run.checkpoints.restore(model)
         is_new_leg = leg is not None and not step
         if leg and is_new_leg:
             step = leg.restore(model)
-        elif options.initial_weights is not None and not step:
-            load_initial_weights(model.backbone, options.initial_weights, data)
     if is_chief:
         run.start()
         if leg and is_new_leg:

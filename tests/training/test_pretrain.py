@@ -127,21 +127,20 @@ def test_a_run_goes_on_from_a_preset(whole_run, corpus, tmp_path):
     """At a rate too small to change a weight, it ends as what it began with."""
     preset = whole_run[0] / "preset"
     options = dataclasses.replace(
-        SMALL,
-        steps=2,
-        learning_rate=1e-30,
-        initial_weights=str(preset),
-        repeat_share=0.5,
-        dropout=0.0,
+        SMALL, steps=2, learning_rate=1e-30, initial_weights=str(preset), repeat_share=0.5
     )
-    result = pretrain(options, corpus, tmp_path / "run", checkpoint_schedule=SCHEDULE, verbose=0)
-    assert result["initial_weights"] == str(preset) and result["repeat_share"] == 0.5
-    before, after = (
-        gpt1_keras.GPT1CausalLM.from_preset(str(each)) for each in (preset, tmp_path / "run/preset")
-    )
-    for ours, theirs in zip(after.get_weights(), before.get_weights(), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    assert (before.backbone.dropout, after.backbone.dropout) == (0.1, 0.0)
+    before = gpt1_keras.GPT1CausalLM.from_preset(str(preset))
+    for name, changes, dropout in (("own", {}, 0.1), ("other", {"dropout": 0.0}, 0.0)):
+        run = dataclasses.replace(options, **changes)
+        result = pretrain(run, corpus, tmp_path / name, checkpoint_schedule=SCHEDULE, verbose=0)
+        assert result["initial_weights"] == str(preset) and result["repeat_share"] == 0.5
+        after = gpt1_keras.GPT1CausalLM.from_preset(str(tmp_path / name / "preset"))
+        for ours, theirs in zip(after.get_weights(), before.get_weights(), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        assert after.backbone.dropout == dropout
+    # Of what comes without dropout, not the configuration's.
+    again = build_model(options, before.backbone.vocabulary_size, initial=after.backbone)
+    assert again.backbone.dropout == 0.0
 
 
 def test_a_preset_that_does_not_fit(whole_run, corpus, tmp_path):

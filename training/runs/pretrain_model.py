@@ -10,8 +10,6 @@ from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.layers import INITIALIZER_STDDEV
 from gpt1_keras.optimization.optimizer import pretraining_optimizer
 from gpt1_keras.presets import build_backbone, load_tokenizer
-from training.corpus.corpus_format import Corpus
-from training.evaluation.language_models import load_for_corpus
 from training.runs.pretrain_options import PretrainOptions
 from training.runs.run_folder import changed_options
 
@@ -19,16 +17,29 @@ _FREE_ARGUMENTS = ("name", "dtype", "dropout")  # of a backbone, on which no wei
 
 
 def build_model(
-    options: PretrainOptions, vocabulary_size: int, jit_compile: str | bool = "auto"
+    options: PretrainOptions,
+    vocabulary_size: int,
+    jit_compile: str | bool = "auto",
+    initial: CausalBackbone | None = None,
 ) -> GPT1CausalLM:
-    """Builds and compiles a model with fresh weights.
+    """Builds and compiles a model: with fresh weights, or with those of another backbone.
 
     numpy samples the weights, so they are the same on every backend and under every strategy.
+
+    Args:
+        options: of the run.
+        vocabulary_size: of the corpus.
+        jit_compile: as in `keras.Model.compile`.
+        initial: what `options.initial_weights` holds.
+
+    Raises:
+        ValueError: `initial` has another configuration.
     """
     keras.utils.set_random_seed(options.seed)  # dropout's
-    backbone = build_backbone(
-        options.config, vocabulary_size, dtype=options.dtype, dropout=options.dropout
-    )
+    dropout = options.dropout
+    if dropout is None and initial is not None:
+        dropout = initial.dropout
+    backbone = build_backbone(options.config, vocabulary_size, dtype=options.dtype, dropout=dropout)
     random = np.random.default_rng(options.seed)
     for variable in backbone.trainable_variables:
         if len(variable.shape) > 1:
@@ -36,6 +47,9 @@ def build_model(
     if options.initial_positions == "zeros":
         positions = backbone.get_layer("embedding").positions.embeddings
         positions.assign(np.zeros(positions.shape))
+    if initial is not None:
+        _check_alike(initial, backbone, options.initial_weights)
+        backbone.set_weights(initial.get_weights())
     model = GPT1CausalLM(backbone)
     model.compile(
         pretraining_optimizer(
@@ -49,24 +63,6 @@ def build_model(
         accumulation_steps=options.accumulation_steps,
     )
     return model
-
-
-def load_initial_weights(
-    backbone: CausalBackbone, preset: str | os.PathLike[str], corpus: Corpus
-) -> None:
-    """Gives a backbone the weights of a preset. Needs TensorFlow.
-
-    Raises:
-        FileNotFoundError: there is no preset.
-        ValueError: it has another configuration, or another tokenizer than the corpus.
-    """
-    source = load_for_corpus(preset, corpus).backbone
-    config, expected = source.get_config(), backbone.get_config()
-    ours = {name: value for name, value in expected.items() if name not in _FREE_ARGUMENTS}
-    changed = changed_options(config, ours)
-    if changed:
-        raise ValueError(f"{preset} has another configuration: {changed}.")
-    backbone.set_weights(source.get_weights())
 
 
 def make_preset(
@@ -86,3 +82,12 @@ def make_preset(
     assert options.sequence_length is not None  # set by `PretrainOptions`
     preprocessor = GPT1CausalLMPreprocessor(tokenizer, options.sequence_length)
     return GPT1CausalLM(backbone, preprocessor)
+
+
+def _check_alike(initial: CausalBackbone, backbone: CausalBackbone, preset: str | None) -> None:
+    """Raises ValueError if a preset's backbone has other weights than the one to train."""
+    expected = backbone.get_config()
+    ours = {name: value for name, value in expected.items() if name not in _FREE_ARGUMENTS}
+    changed = changed_options(initial.get_config(), ours)
+    if changed:
+        raise ValueError(f"{preset} has another configuration: {changed}.")

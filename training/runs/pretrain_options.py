@@ -33,7 +33,10 @@ class PretrainOptions:
         None,
     )
     clip_norm: float | None = option("global norm to clip gradients to (default: none)", None)
-    dropout: float | None = option("while pre-training (default: the configuration's)", None)
+    dropout: float | None = option(
+        "while pre-training (default: that of the initial weights, or else of the configuration)",
+        None,
+    )
     initial_weights: str | None = option(
         "to go on from those of a preset, which has this configuration and the corpus's tokenizer "
         "(default: random weights)",
