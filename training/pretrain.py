@@ -99,7 +99,7 @@ def pretrain(
         return run.result
     leg = None if resume_from is None else find_leg(resume_from, facts, decay_start)
     if is_chief:
-        run.prepare(corpus, *([] if resume_from is None else [resume_from]))
+        run.prepare(corpus, *([] if resume_from is None else [resume_from]), *options.sources)
     length = options.sequence_length or 0
     train = Windows(
         data.split("train"), length, options.batch_size, options.seed, options.repeat_share

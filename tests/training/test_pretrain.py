@@ -157,6 +157,13 @@ def test_a_preset_that_does_not_fit(whole_run, corpus, tmp_path):
         assert not (tmp_path / "run" / "options.json").exists()
 
 
+def test_a_preset_is_not_written_over(whole_run, corpus, tmp_path):
+    shutil.copytree(whole_run[0] / "preset", tmp_path / "preset")
+    options = dataclasses.replace(SMALL, initial_weights=str(tmp_path / "preset"))
+    with pytest.raises(ValueError, match="preset is read, and the output would replace"):
+        pretrain(options, corpus, tmp_path, verbose=0)
+
+
 def cut_short(options, corpus, folder, steps):
     """Goes as far as those steps, and no further."""
     from training.runs.run_folder import Run
