@@ -45,7 +45,7 @@ from training.runs.legs import find_leg
 from training.runs.pretrain_model import build_model, make_preset
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.runs.pretrain_validation import Validation, plot_context_use
-from training.runs.run_folder import Run
+from training.runs.run_folder import Run, preset_folders
 from training.runs.strategies import STRATEGIES, find_strategy
 
 _HOW_TO_RUN = "how to run (the model does not depend on it)"  # a group in --help
@@ -99,7 +99,8 @@ def pretrain(
         return run.result
     leg = None if resume_from is None else find_leg(resume_from, facts, decay_start)
     if is_chief:
-        run.prepare(corpus, *([] if resume_from is None else [resume_from]), *options.sources)
+        legs = [] if resume_from is None else [resume_from]
+        run.prepare(corpus, *legs, *preset_folders(options.initial_weights))
     length = options.sequence_length or 0
     train = Windows(
         data.split("train"), length, options.batch_size, options.seed, options.repeat_share
@@ -111,6 +112,7 @@ def pretrain(
         jit_compile = False if is_tried else "auto"
     with distribution.scope() if distribution else contextlib.nullcontext():
         model = build_model(options, data.vocabulary_size, jit_compile, initial)
+        del initial  # whose weights need not stay in memory
         step = run.checkpoints.restore(model)
         is_new_leg = leg is not None and not step
         if leg and is_new_leg:

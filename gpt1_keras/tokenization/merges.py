@@ -34,8 +34,8 @@ class Merger:
         left, right = np.array(list(bounds), np.int32).reshape(-1, 2).T
         is_small = max(len(vocabulary.tokens), len(vocabulary.merges)) < np.iinfo(np.uint16).max
         dtype = np.uint16 if is_small else np.int32
-        self._absent = np.iinfo(dtype).max  # above all ranks
-        values = [(ranks.get(pair, self._absent), bound) for pair, bound in bounds.items()]
+        absent = np.iinfo(dtype).max  # above all ranks
+        values = [(ranks.get(pair, absent), bound) for pair, bound in bounds.items()]
         # For each pair of symbols, its rank, and the lowest of those of all merges that may ever
         # join the two, which other merges may have made part of longer symbols by then.
         self._rank_and_bound = PairTable(
@@ -57,7 +57,7 @@ class Merger:
         """
         following = tf.concat([symbols[1:], symbols[:1]], 0)
         return tf.while_loop(
-            lambda symbols, words, rank, bound: tf.reduce_any(rank != self._absent),
+            lambda symbols, words, rank, bound: tf.reduce_any(rank != self._rank_and_bound.absent),
             self._round,
             [symbols, words, *self._rank_and_bound(symbols, following)],
             shape_invariants=[tf.TensorShape([None])] * 4,
@@ -84,7 +84,7 @@ class Merger:
         self, rank: tf.Tensor, bound: tf.Tensor, zero: tf.Tensor, right: tf.Tensor, left: tf.Tensor
     ) -> tf.Tensor:
         """Which pairs to merge in this round: bool `[n]`."""
-        absent = tf.constant(self._absent)
+        absent = tf.constant(self._rank_and_bound.absent)
         piece = tf.raw_ops.Cumsum(x=tf.cast(bound == absent, tf.int32), axis=zero)
         lowest = tf.math.unsorted_segment_min(rank, piece, tf.size(rank) + tf.constant(1))
         hit = (rank != absent) & (rank == tf.raw_ops.Gather(params=lowest, indices=piece))

@@ -4,17 +4,16 @@ import dataclasses
 import math
 
 from gpt1_keras.cli import check_at_least_one, option
-from gpt1_keras.handles import is_handle
 from gpt1_keras.presets import (
     CONFIGURATIONS,
     PRESET_HELP,
-    PRETRAINED,
     configuration,
     find_preset,
 )
 from gpt1_keras.presets.tokenizers import check_normalization
 from training.datasets.tasks import TASKS, find_task
 from training.runs.pretrain_options import DTYPES
+from training.runs.run_folder import preset_folders
 
 _START = "what to start from (one of --preset and --config)"  # a group in --help
 _DROPOUT_HELP = "of the backbone (default: the model's own)"
@@ -122,9 +121,8 @@ class FinetuneOptions:
 
     @property
     def sources(self) -> list[str]:
-        """The folders that a run reads; presets that ship, or are downloaded, are elsewhere."""
-        named = [name for name in (self.preset, self.tokenizer) if name is not None]
-        return [name for name in named if name not in PRETRAINED and not is_handle(name)]
+        """The folders that a run reads."""
+        return preset_folders(self.preset, self.tokenizer)
 
 
 @dataclasses.dataclass(frozen=True)

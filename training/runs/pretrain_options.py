@@ -4,9 +4,8 @@ import dataclasses
 import math
 
 from gpt1_keras.cli import check_at_least_one, option
-from gpt1_keras.handles import is_handle
 from gpt1_keras.models.lstm_backbone import LSTMBackbone
-from gpt1_keras.presets import CONFIGURATIONS, PRETRAINED, backbone_class, configuration
+from gpt1_keras.presets import CONFIGURATIONS, backbone_class, configuration
 
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
 INITIAL_POSITIONS = ("random", "zeros")
@@ -100,12 +99,6 @@ class PretrainOptions:
                 f"initial_weights={self.initial_weights} holds positions that are trained, which "
                 f"cannot begin as {self.initial_positions}."
             )
-
-    @property
-    def sources(self) -> list[str]:
-        """The folders that a run reads; presets that ship, or are downloaded, are elsewhere."""
-        preset = self.initial_weights
-        return [] if preset is None or preset in PRETRAINED or is_handle(preset) else [preset]
 
     @property
     def decay_start(self) -> int | None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import gpt1_keras
 from gpt1_keras.files import atomic_path, check_writable, read_json, remove_leftovers
+from gpt1_keras.handles import is_handle
 from gpt1_keras.models.causal_backbone import CausalBackbone
+from gpt1_keras.presets import PRETRAINED
 from gpt1_keras.tasks.base import RawTextTask
 from training.runs.checkpoints import Checkpoints
 
@@ -131,6 +133,12 @@ class Run:
         with atomic_path(self.folder / name) as temporary:
             text = json.dumps(content, indent=2, allow_nan=False)
             pathlib.Path(temporary).write_text(text + "\n")
+
+
+def preset_folders(*presets: str | None) -> list[str]:
+    """Those of some presets that are a user's folders; others ship, or are downloaded elsewhere."""
+    named = [preset for preset in presets if preset is not None]
+    return [preset for preset in named if preset not in PRETRAINED and not is_handle(preset)]
 
 
 def changed_options(
