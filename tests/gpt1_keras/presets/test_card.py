@@ -14,6 +14,7 @@ LESS = {
     "--input": "books",
     "--num-merges": "200",
     "--steps": "4",
+    "--decay-steps": "1",
     "--batch-size": "2",
     "--warmup-steps": "2",
     "--checkpoint-every": "2",
@@ -36,6 +37,8 @@ def test_the_commands_that_made_it(books_dir, tmp_path, monkeypatch, capsys):
     commands = [shlex.split(line) for line in block.replace("\\\n", " ").splitlines()]
     assert [command[2] for command in commands] == [
         "training.corpus",
+        "training.pretrain",
+        "training.pretrain",
         "training.pretrain",
         "training.compress_preset",
     ]
