@@ -52,6 +52,7 @@ from training.evaluation.scoring import (
 from training.runs.calibration_files import read_calibration, write_calibration
 from training.runs.card import write_run_card
 from training.runs.finetune_options import FinetuneOptions
+from training.runs.memory import memory_freed
 from training.runs.run_folder import Run
 from training.runs.search import search
 
@@ -175,9 +176,9 @@ def finetune_all(
     """
     for number, (name, options) in enumerate(runs.items(), start=1):
         print(f"Run {number} of {len(runs)}: {name}", flush=True)
-        finetune(options, folder / name, data_dir, download, verbose)
+        with memory_freed():
+            finetune(options, folder / name, data_dir, download, verbose)
         after_each(folder / name)
-        keras.utils.clear_session(free_memory=True)
 
 
 def _find_task(options: FinetuneOptions) -> Task | UserFileTask:

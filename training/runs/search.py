@@ -13,14 +13,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import keras
-
 from gpt1_keras.files import atomic_path
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.presets import backbone_class, find_preset
 from training.evaluation.scoring import DivergedError
 from training.runs.finetune_options import FinetuneOptions
+from training.runs.memory import memory_freed
 from training.runs.run_folder import Run
 from training.runs.search_report import write_report
 
@@ -74,12 +73,11 @@ def search(
         for seed in range(options.seed, options.seed + seeds):
             changed = dataclasses.replace(options, seed=seed, **chosen)
             try:
-                results.append(finetune(changed, folder / f"seed_{seed}"))
+                with memory_freed():
+                    results.append(finetune(changed, folder / f"seed_{seed}"))
             except DivergedError as error:
                 print(f"Seed {seed}: {error}", flush=True)
                 break
-            finally:
-                keras.utils.clear_session(free_memory=True)
         scores = [result["score"] for result in results] if len(results) == seeds else None
         run.start()  # the options are known to be good
         run.add(

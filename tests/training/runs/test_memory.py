@@ -1,0 +1,66 @@
+"""Memory does not grow with the number of models that a process has trained."""
+
+import contextlib
+import gc
+
+import pytest
+from tensorflow.python.framework.func_graph import FuncGraph
+
+import gpt1_keras
+from training.runs.memory import memory_freed
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def count_new_graphs(tiny_tokenizer):
+    """Counts the graphs that are left of a fine-tuning in a block."""
+
+    def count_graphs():
+        gc.collect()
+        return sum(isinstance(item, FuncGraph) for item in gc.get_objects())
+
+    def train():
+        backbone = gpt1_keras.GPT1Backbone(
+            tiny_tokenizer.vocabulary_size(),
+            num_layers=1,
+            num_heads=2,
+            hidden_dim=8,
+            intermediate_dim=16,
+            max_sequence_length=16,
+        )
+        preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, sequence_length=16)
+        classifier = gpt1_keras.GPT1TextClassifier(
+            backbone, preprocessor=preprocessor, class_names=["bad", "good"]
+        )
+        classifier.fit(["a good film", "a bad film"], ["good", "bad"], verbose=0)
+
+    def count_new_graphs(block):
+        before = count_graphs()
+        with block:
+            train()
+        return count_graphs() - before
+
+    return count_new_graphs
+
+
+def test_no_graph_is_left(count_new_graphs):
+    count_new_graphs(memory_freed())  # what is made once in a process
+    assert count_new_graphs(memory_freed()) == 0
+
+
+def test_tensorflow_leaves_them_by_itself(count_new_graphs):
+    """Once this fails, `memory_freed` need only clear Keras's session."""
+    assert count_new_graphs(contextlib.nullcontext()) > 0
+
+
+def test_it_frees_after_an_error(count_new_graphs):
+    count_new_graphs(memory_freed())
+
+    @contextlib.contextmanager
+    def failing():
+        with pytest.raises(RuntimeError), memory_freed():
+            yield
+            raise RuntimeError
+
+    assert count_new_graphs(failing()) == 0
