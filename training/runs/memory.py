@@ -22,4 +22,5 @@ def memory_freed() -> Iterator[None]:
     finally:
         keras.utils.clear_session(free_memory=True)
         for name in registry.keys() - before:
-            del registry[name]
+            if "-" in name:  # a traced one's, CustomGradient-123; an op's may be registered late
+                del registry[name]

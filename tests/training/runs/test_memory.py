@@ -4,6 +4,7 @@ import contextlib
 import gc
 
 import pytest
+from tensorflow.python.framework import ops
 from tensorflow.python.framework.func_graph import FuncGraph
 
 import gpt1_keras
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def count_new_graphs(tiny_tokenizer):
+def count_new_graphs(tiny_tokenizer, tiny_backbone):
     """Counts the graphs that are left of a fine-tuning in a block."""
 
     def count_graphs():
@@ -21,17 +22,9 @@ def count_new_graphs(tiny_tokenizer):
         return sum(isinstance(item, FuncGraph) for item in gc.get_objects())
 
     def train():
-        backbone = gpt1_keras.GPT1Backbone(
-            tiny_tokenizer.vocabulary_size(),
-            num_layers=1,
-            num_heads=2,
-            hidden_dim=8,
-            intermediate_dim=16,
-            max_sequence_length=16,
-        )
         preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, sequence_length=16)
         classifier = gpt1_keras.GPT1TextClassifier(
-            backbone, preprocessor=preprocessor, class_names=["bad", "good"]
+            tiny_backbone, preprocessor=preprocessor, class_names=["bad", "good"]
         )
         classifier.fit(["a good film", "a bad film"], ["good", "bad"], verbose=0)
 
@@ -64,3 +57,10 @@ def test_it_frees_after_an_error(count_new_graphs):
             raise RuntimeError
 
     assert count_new_graphs(failing()) == 0
+
+
+def test_gradients_of_ops_stay():
+    """An import in the block may register them."""
+    with memory_freed():
+        ops.RegisterGradient("RegisteredLate")(lambda op, gradient: gradient)
+    assert ops.gradient_registry.lookup("RegisteredLate")
