@@ -1,19 +1,22 @@
-"""Tokenization in the C++ runtime, of one short text and in bulk, beside Hugging Face's.
+"""Tokenization in the C++ runtime, of one short text and in bulk, beside the peers'.
 
     python -m benchmarks.short_texts --vocabulary FILE --merges FILE --data-dir DIR
 
 DIR holds books/ and tfds/. Ours is a SavedModel from strings to ids for each normalization, run in
 TensorFlow's C++ runtime, by its threads or in the thread that asks (an inter-op parallelism of -1).
 All take turns on texts of 18 to 22 words; figures are percentiles over texts and rounds. An empty
-graph shows what a run costs that computes nothing. In bulk, two threads read books in batches of
-1,024 lines. With --save, the SavedModels are kept; another version of this code measures them, too,
-by --beside.
+graph shows what a run costs that computes nothing. The peers are Hugging Face's `tokenizers` for
+`bert`, and the Python pipeline for `original`, which remembers the words that it has seen. In bulk,
+two threads read books in batches of 1,024 lines, or one for the pipeline, since it is all Python.
+With --save, the SavedModels are kept; another version of this code measures them, too, by --beside.
 """
 
 import argparse
 import functools
 import itertools
 import os
+import shlex
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +30,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 import gpt1_keras
 from benchmarks.common.setting import describe, table
-from benchmarks.original_agreement import book_paragraphs, data_set_texts
+from benchmarks.original_agreement import Reference, book_paragraphs, data_set_texts
 from gpt1_keras.tokenization.normalization import NORMALIZATIONS
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 from serving.runtime.c_api import Runtime
@@ -35,18 +38,22 @@ from serving.runtime.session import Session
 
 _WORDS = range(18, 23)
 _BATCH, _THREADS = 1024, 2
+_PIPELINE = "the Python pipeline"
 _IN_CALLER = ConfigProto(inter_op_parallelism_threads=-1).SerializeToString()
 
 
 def main():
     options = _parser().parse_args()
-    print(describe())
+    command = shlex.join(["python", "-m", "benchmarks.short_texts", *sys.argv[1:]])
+    print(f"{describe()}. `{command}`")
     books = list(book_paragraphs(os.path.join(options.data_dir, "books", "valid")))
     sentences = data_set_texts("glue/sst2", os.path.join(options.data_dir, "tfds"))
     tokenizers = _hugging_face(options.vocabulary, options.merges)
     with tempfile.TemporaryDirectory() as folder:
         encoders = _sessions(_saved_models(options, options.save or folder))
     encoders["tokenizers"] = tokenizers.encode_batch
+    pipeline = Reference(options.vocabulary, options.merges)
+    encoders[_PIPELINE] = lambda texts: list(map(pipeline, texts))
 
     rows = []
     for name, texts in (("SST-2", sentences), ("books", books)):
@@ -66,8 +73,9 @@ def main():
     speeds = {encoder: [] for encoder in encoders}
     for _ in range(options.rounds):
         for encoder, encode in encoders.items():
-            speeds[encoder].append(size / _time(_in_threads, encode, batches))
-    rows = [[encoder, f"{np.median(each):.1f}"] for encoder, each in speeds.items()]
+            threads = 1 if encoder == _PIPELINE else _THREADS  # it would only wait for itself
+            speeds[encoder].append(size / _time(_in_threads, threads, encode, batches))
+    rows = [[encoder, f"{np.median(each):.2f}"] for encoder, each in speeds.items()]
     print(f"\n{table([f'{size:.1f} MB of books', 'MB/s'], rows)}")
 
 
@@ -150,8 +158,8 @@ def _hugging_face(vocabulary, merges):
     return tokenizer
 
 
-def _in_threads(encode, batches):
-    with ThreadPoolExecutor(_THREADS) as pool:
+def _in_threads(threads, encode, batches):
+    with ThreadPoolExecutor(threads) as pool:
         list(pool.map(encode, batches))
 
 

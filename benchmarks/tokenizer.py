@@ -2,12 +2,11 @@
 
     python -m benchmarks.tokenizer --vocabulary FILE --merges FILE --text FILE
 
-Both see the same batches of lines, in turns; figures are medians over the rounds. The last line is
-for all lines at once: ours in `tf.data`, with one worker for each processor, beside `encode_batch`.
+Both see the same batches of lines, in turns, called from Python; figures are medians over the
+rounds. `benchmarks.short_texts` is the one for the C++ runtime, and for megabytes of text.
 """
 
 import argparse
-import os
 import shlex
 import statistics
 import sys
@@ -21,7 +20,6 @@ from benchmarks.common.setting import describe, table
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 
 _BATCH_SIZES = (1, 32, 256, 4096)
-_BULK_BATCH = 1024
 
 
 def main():
@@ -62,15 +60,7 @@ def main():
         latencies = [1e3 * median / len(batches) for median in medians]
         rows.append([str(size), *(f"{figure:.2f}" for figure in [*speeds, *latencies])])
 
-    workers = len(os.sched_getaffinity(0))
-    batches = tf.data.Dataset.from_tensor_slices(lines).batch(_BULK_BATCH)
-    ids = batches.map(ours, num_parallel_calls=workers)
-    seconds = [
-        (_time(list, [ids]), _time(theirs.encode_batch, [lines])) for _ in range(options.rounds + 1)
-    ][1:]
     megabytes = sum(map(_size, lines)) / 1e6
-    speeds = [megabytes / statistics.median(column) for column in zip(*seconds)]
-    rows.append(["all", *(f"{speed:.2f}" for speed in speeds), "", ""])
     header = ["lines a batch", "ours, MB/s", "theirs, MB/s", "ours, ms a batch", "theirs, ms"]
     command = shlex.join(["python", "-m", "benchmarks.tokenizer", *sys.argv[1:]])
     print(
