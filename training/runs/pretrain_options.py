@@ -45,12 +45,12 @@ class PretrainOptions:
     )
     initial_positions: str = option(
         "position embeddings before the first update: random, as all other weights, or zeros (what "
-        "they do is in docs/results.md)",
+        "they do is in docs/pretraining.md)",
         "random",
     )
     repeat_share: float = option(
         "share of the windows in which a passage is repeated further on; a model that has learned "
-        "to predict words then learns to copy (docs/results.md)",
+        "to predict words then learns to copy (docs/pretraining.md)",
         0.0,
     )
     dtype: str = option(f"one of {', '.join(DTYPES)}", "float32")
