@@ -85,7 +85,7 @@ def finetune(
             cannot be scored.
         OSError: the run's files cannot be written.
     """
-    run = Run(output, dataclasses.asdict(options), keep=1)
+    run = Run(output, options.as_facts(), keep=1)
     if run.result:
         return run.result
     run.prepare(*options.sources)

@@ -92,7 +92,7 @@ def pretrain(
     distribution, is_chief = find_strategy(strategy)
     data = Corpus(corpus)
     data.verify()
-    facts = {**dataclasses.asdict(options), "corpus_fingerprint": data.fingerprint}
+    facts = {**options.as_facts(), "corpus_fingerprint": data.fingerprint}
     decay_start = options.decay_start
     run = Run(output, facts, checkpoint_schedule.keep, keep_step=decay_start)
     if run.result:

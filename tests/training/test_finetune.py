@@ -1,7 +1,7 @@
 """The fine-tuning program on genuine data, its interruptions and its errors."""
 
-import dataclasses
 import json
+import re
 import resource
 
 import keras
@@ -398,12 +398,28 @@ def test_a_run_goes_on_when_there_is_room_again(write_file, tmp_path, monkeypatc
 
 def test_a_run_with_other_options_is_refused(tmp_path, capsys):
     options = FinetuneOptions("rte", config="gpt1_micro", num_merges=200)
-    run_module.Run(tmp_path, dataclasses.asdict(options)).start()
+    run_module.Run(tmp_path, options.as_facts()).start()
     status, error = run_main(
         capsys, "--task", "rte", "--config", "gpt1_micro", "--output", str(tmp_path)
     )
     assert status == 1
     assert "holds a run with other options: num_merges was 200, not 8000" in error
+
+
+def test_other_weights_of_the_same_name_are_refused(preset, tmp_path, capsys):
+    arguments = ["--task", "rte", "--preset", preset, "--output", str(tmp_path / "run")]
+    run_module.Run(tmp_path / "run", FinetuneOptions("rte", preset=preset).as_facts()).start()
+    lm = gpt1_keras.GPT1CausalLM.from_preset(preset)
+    lm.set_weights([2 * weights for weights in lm.get_weights()])
+    lm.save_to_preset(preset)
+    status, error = run_main(capsys, *arguments)
+    assert status == 1
+    assert re.search("other options: preset_fingerprint was [0-9a-f]{16}, not [0-9a-f]{16}", error)
+    afresh = [
+        FinetuneOptions("rte", preset=preset, transfer="none").as_facts(),
+        FinetuneOptions("rte", config="gpt1_micro").as_facts(),
+    ]
+    assert [facts["preset_fingerprint"] for facts in afresh] == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,11 @@ def test_what_cannot_be_told_apart(write, tmp_path):
     with pytest.raises(ValueError, match=r"Two results of full, sst2, seed 0: .*0/result.*1/resul"):
         report([twice], tmp_path / "out")
     mixed = write(result("sst2", 0, 0.9), result("sst2", 1, 0.8, preset="q"))
-    with pytest.raises(ValueError, match="The runs of full began from several models"):
+    with pytest.raises(ValueError, match="The runs of full began from several models: p, q"):
+        report([mixed], tmp_path / "out")
+    weights = [{"preset_fingerprint": each} for each in "ab"]
+    mixed = write(result("sst2", 0, 0.9, **weights[0]), result("sst2", 1, 0.8, **weights[1]))
+    with pytest.raises(ValueError, match=r"several models: p \(weights a\), p \(weights b\)"):
         report([mixed], tmp_path / "out")
     mixed = write(result("sst2", 0, 0.9), result("sst2", 0, 0.8, transfer="none", dropout=0.1))
     with pytest.raises(ValueError, match="sst2 differ in dropout: None in .*, and 0.1 in "):

@@ -37,7 +37,7 @@ class Results:
     def __init__(self, results: Iterable[tuple[Any, dict[str, Any]]]) -> None:
         self.runs: dict[tuple[str, str], dict[int, tuple[Any, dict[str, Any]]]] = {}
         self.limits: dict[str, int] = {}
-        presets: dict[str, set[str]] = {}
+        models: dict[str, set[str]] = {}
         trained_with: dict[str, tuple[Any, dict[str, Any]]] = {}
         baselines = []
         for path, result in results:
@@ -55,13 +55,15 @@ class Results:
                 baselines.append((path, result))
                 continue
             _check_alike(trained_with.setdefault(task, (path, result)), (path, result))
-            presets.setdefault(variant, set()).add(result["preset"] or result["config"])
+            models.setdefault(variant, set()).add(_began_from(result))
         for path, result in baselines:
             first = trained_with.get(result["task"], (path, result))
             _check_alike(first, (path, result), ("limit_examples",))
-        for variant, found in presets.items():
+        for variant, found in models.items():
             if len(found) > 1:
-                raise ValueError(f"The runs of {variant} began from several models: {found}.")
+                raise ValueError(
+                    f"The runs of {variant} began from several models: {', '.join(sorted(found))}."
+                )
 
     def scores(self, variant: str, task: str, metric: str | None = None) -> dict[int, float]:
         """Returns the scores by seed, in percent.
@@ -110,6 +112,13 @@ def _score(result: dict[str, Any], metric: str | None) -> float:
     if metric is None or metric == result["metric"]:
         return result["score"]
     return metrics_of(result)[metric]
+
+
+def _began_from(result: dict[str, Any]) -> str:
+    """Names the model that a fine-tuning began from; weights of one name may differ."""
+    if not result.get("preset_fingerprint"):
+        return result["preset"] or result["config"]
+    return f"{result['preset']} (weights {result['preset_fingerprint']})"
 
 
 def metrics_of(result: dict[str, Any]) -> dict[str, float]:

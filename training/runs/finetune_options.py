@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 from gpt1_keras.cli import check_at_least_one, option
 from gpt1_keras.presets import (
@@ -12,6 +13,7 @@ from gpt1_keras.presets import (
 )
 from gpt1_keras.presets.tokenizers import check_normalization
 from training.datasets.tasks import TASKS, find_task
+from training.runs.preset_fingerprint import preset_fingerprint
 from training.runs.pretrain_options import DTYPES
 from training.runs.run_folder import preset_folders
 
@@ -118,6 +120,15 @@ class FinetuneOptions:
             configuration(self.config)
         else:
             raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")
+
+    def as_facts(self) -> dict[str, Any]:
+        """What a run's folder keeps: the options, and which weights the preset had, if any.
+
+        So no run goes on from other weights of the same name, and no table mixes the two.
+        """
+        preset = None if self.transfer == "none" else self.preset
+        fingerprint = None if preset is None else preset_fingerprint(preset)
+        return {**dataclasses.asdict(self), "preset_fingerprint": fingerprint}
 
     @property
     def sources(self) -> list[str]:

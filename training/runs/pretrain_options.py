@@ -2,10 +2,12 @@
 
 import dataclasses
 import math
+from typing import Any
 
 from gpt1_keras.cli import check_at_least_one, option
 from gpt1_keras.models.lstm_backbone import LSTMBackbone
 from gpt1_keras.presets import CONFIGURATIONS, backbone_class, configuration
+from training.runs.preset_fingerprint import preset_fingerprint
 
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
 INITIAL_POSITIONS = ("random", "zeros")
@@ -99,6 +101,12 @@ class PretrainOptions:
                 f"initial_weights={self.initial_weights} holds positions that are trained, which "
                 f"cannot begin as {self.initial_positions}."
             )
+
+    def as_facts(self) -> dict[str, Any]:
+        """What a run's folder keeps: the options, and which weights the preset had, if any."""
+        preset = self.initial_weights
+        fingerprint = None if preset is None else preset_fingerprint(preset)
+        return {**dataclasses.asdict(self), "preset_fingerprint": fingerprint}
 
     @property
     def decay_start(self) -> int | None:

@@ -61,7 +61,7 @@ def search(
         ImportError: Optuna is not installed.
         OSError: the files cannot be written.
     """
-    run = Run(output, {**dataclasses.asdict(options), "seeds": seeds})
+    run = Run(output, {**options.as_facts(), "seeds": seeds})
     run.prepare(*options.sources)
     space = _Space(options)
     for number in range(len(run.history), trials):
