@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from gpt1_keras.lazy import has_tensorflow
 from gpt1_keras.lazy import tensorflow as tf
 
 
@@ -79,6 +80,21 @@ def _any_size(tensor: Any) -> Any:
     if isinstance(tensor, tf.RaggedTensor):
         return tf.RaggedTensorSpec(shape, tensor.dtype)
     return tf.TensorSpec(shape, tensor.dtype)
+
+
+def without_autotuning(x: Any) -> Any:
+    """Turns off what tunes a `tf.data.Dataset` while it is read, unless its options say otherwise.
+
+    TensorFlow 2.21 tunes in a thread that sleeps for up to a minute at a time, and the end of an
+    epoch often waits until it wakes.
+    """
+    if not has_tensorflow() or not isinstance(x, tf.data.Dataset):
+        return x
+    if x.options().autotune.enabled is not None:
+        return x
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return x.with_options(options)
 
 
 def cardinality(dataset: Any) -> int:

@@ -22,6 +22,7 @@ from gpt1_keras.tasks.data import (
     holds_ids,
     is_generator,
     pack,
+    without_autotuning,
 )
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.heads import Head
@@ -173,6 +174,7 @@ class RawTextTrainer(TrainingStep):
             if shuffle:
                 data = data.shuffle(count, reshuffle_each_iteration=True)
             x, y, sample_weight = data.batch(batch_size or 32), None, None
+        x = without_autotuning(x)
         if validation_data is not None:
             texts, labels, weights = keras.utils.unpack_x_y_sample_weight(validation_data)
             validation_data, *_ = self._batches(texts, labels, weights, batch_size)
@@ -196,10 +198,11 @@ class RawTextTrainer(TrainingStep):
         if is_generator(x):
             x = from_generator(x, self.texts_as_tensors)
         elif not has_tensorflow():
-            x = self.texts_as_tensors(x)
+            return self.texts_as_tensors(x), y, batch_size, sample_weight
         elif not holds_batches(x):
-            return self._sliced(x, y, sample_weight).batch(batch_size or 32), None, None, None
-        return x, y, batch_size, sample_weight
+            x = self._sliced(x, y, sample_weight).batch(batch_size or 32)
+            y = batch_size = sample_weight = None
+        return without_autotuning(x), y, batch_size, sample_weight
 
     def evaluate(
         self,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from gpt1_keras.tasks.data import without_autotuning
 from training.corpus.corpus_format import Split
 from training.corpus.windows import Windows, sequential_windows
 
@@ -99,7 +100,7 @@ def _batches(
 
         elements = tf.data.Dataset.from_generator(generate, output_signature=signature)
         elements = elements.apply(tf.data.experimental.assert_cardinality(len(steps) * local))
-        return elements.prefetch(2 * local)
+        return without_autotuning(elements.prefetch(2 * local))
 
     return strategy.distribute_datasets_from_function(dataset) if strategy else dataset()
 

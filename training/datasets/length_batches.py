@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpt1_keras.cli import progress
+from gpt1_keras.tasks.data import without_autotuning
 from training.datasets.labelled_examples import LabelledExamples
 
 _POOL = 64  # batches whose examples are sorted by length together
@@ -24,7 +25,7 @@ def count_tokens(examples: LabelledExamples, preprocessor: Any) -> np.ndarray:
         return preprocessor.count_tokens(preprocessor(batch, to_bucket=True))
 
     batches = tf.data.Dataset.from_tensor_slices(examples.tensors()).batch(_COUNTED_AT_ONCE)
-    counts = batches.map(count).as_numpy_iterator()
+    counts = without_autotuning(batches.map(count)).as_numpy_iterator()
     return np.concatenate(list(progress(counts, "Counting tokens", len(batches))))
 
 
