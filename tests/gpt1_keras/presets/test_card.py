@@ -40,6 +40,7 @@ def test_the_commands_that_made_it(books_dir, tmp_path, monkeypatch, capsys):
         "training.pretrain",
         "training.pretrain",
         "training.pretrain",
+        "training.pretrain",
         "training.compress_preset",
     ]
     for _, _, module, *arguments in commands:
