@@ -12,7 +12,7 @@ import huggingface_hub
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from gpt1_keras.files import read_json
-from gpt1_keras.optimization.keras_internals import (
+from gpt1_keras.upstream import (
     CONFIG_FILE,
     METADATA_FILE,
     PREPROCESSOR_CONFIG_FILE,

@@ -22,11 +22,11 @@ from gpt1_keras.convert.weights import (
 )
 from gpt1_keras.handles import local_preset
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.optimization.keras_internals import PresetLoader, register_transformers_loader
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
 from gpt1_keras.tasks.text_classifier import GPT1TextClassifier
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from gpt1_keras.upstream import PresetLoader, register_transformers_loader
 
 
 class OpenAIGPTLoader(PresetLoader):

@@ -6,9 +6,9 @@ import jax
 import keras
 from keras import ops, tree
 
-from gpt1_keras.optimization.keras_internals import JaxTrainerInternals
 from gpt1_keras.optimization.stateless_loss import StatelessLoss, map_tensors
 from gpt1_keras.types import Tensor
+from gpt1_keras.upstream import JaxTrainerInternals
 
 
 class JaxStep(StatelessLoss, JaxTrainerInternals):

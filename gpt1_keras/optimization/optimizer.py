@@ -9,13 +9,13 @@ from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.custom_gradients.execution_order import after
-from gpt1_keras.optimization.keras_internals import AdamInternals
 from gpt1_keras.optimization.schedules import (
     FinetuningSchedule,
     PretrainingSchedule,
     WarmupStableDecaySchedule,
 )
 from gpt1_keras.types import Tensor
+from gpt1_keras.upstream import AdamInternals
 
 __all__ = [
     "FinetuningSchedule",

@@ -7,8 +7,8 @@ import keras
 from keras import ops, tree
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.optimization.keras_internals import TrainerInternals
 from gpt1_keras.types import Tensor
+from gpt1_keras.upstream import TrainerInternals
 
 
 class StatelessLoss(TrainerInternals):

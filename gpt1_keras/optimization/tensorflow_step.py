@@ -10,9 +10,9 @@ import keras
 from keras import tree
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.optimization.keras_internals import TensorFlowTrainerInternals
 from gpt1_keras.optimization.stateless_loss import StatelessLoss, map_tensors
 from gpt1_keras.types import Tensor
+from gpt1_keras.upstream import TensorFlowTrainerInternals
 
 _SEED_STRIDE = 0x9E3779B9  # odd and irregular, so that no replica repeats another's dropout
 

@@ -8,7 +8,7 @@ import pathlib
 
 from gpt1_keras.handles import HANDLES, is_handle, local_preset
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.optimization.keras_internals import register_presets
+from gpt1_keras.upstream import register_presets
 
 PRETRAINED = {
     "gpt1_tiny_books": "GPT-1 of 5 million parameters, pre-trained on books in the public domain.",

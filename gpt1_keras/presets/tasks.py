@@ -8,9 +8,9 @@ import keras
 
 from gpt1_keras.convert.loader import OpenAIGPTLoader
 from gpt1_keras.files import read_json
-from gpt1_keras.optimization.keras_internals import get_preset_loader
 from gpt1_keras.presets.pretrained import find_preset
 from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.upstream import get_preset_loader
 
 _Task = TypeVar("_Task", bound=RawTextTask)
 

@@ -13,12 +13,6 @@ from gpt1_keras.files import reading_weights, writing_weights
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.named_inputs import NamedInputs
 from gpt1_keras.models.weight_files import WeightFiles
-from gpt1_keras.optimization.keras_internals import (
-    get_preset_loader,
-    is_selected,
-    layers_of,
-    list_subclasses,
-)
 from gpt1_keras.optimization.objective import AuxiliaryLanguageModeling, sequence_weights
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.tasks.calibration import Calibration
@@ -28,6 +22,12 @@ from gpt1_keras.tasks.preset_checks import check_head_is_saved, check_trained_wi
 from gpt1_keras.tasks.trainer import RawTextTrainer
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.types import Tensor
+from gpt1_keras.upstream import (
+    get_preset_loader,
+    is_selected,
+    layers_of,
+    list_subclasses,
+)
 
 
 class RawTextTask(WeightFiles, NamedInputs, RawTextTrainer):

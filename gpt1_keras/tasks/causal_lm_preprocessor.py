@@ -11,9 +11,9 @@ import numpy as np
 
 from gpt1_keras.handles import FromHandle
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.optimization.keras_internals import to_backend_tensors
 from gpt1_keras.tokenization.backend import batch_of_one, is_single, text_backend
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from gpt1_keras.upstream import to_backend_tensors
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")

@@ -11,9 +11,9 @@ import keras_hub
 from gpt1_keras.handles import FromHandle
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.optimization.keras_internals import take_tuples_for_texts, to_backend_tensors
 from gpt1_keras.tokenization.backend import batch_of_one, is_single, text_backend
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from gpt1_keras.upstream import take_tuples_for_texts, to_backend_tensors
 
 
 class FieldsPreprocessor(FromHandle, keras_hub.models.Preprocessor):

@@ -5,7 +5,8 @@ import os
 import pathlib
 from collections.abc import Iterable
 
-from gpt1_keras.optimization.keras_internals import (
+from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from gpt1_keras.upstream import (
     METADATA_FILE,
     TASK_CONFIG_FILE,
     TASK_WEIGHTS_FILE,
@@ -13,7 +14,6 @@ from gpt1_keras.optimization.keras_internals import (
     check_file_exists,
     load_json,
 )
-from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
 def check_head_is_saved(class_name: str, preset: str | os.PathLike[str]) -> None:

@@ -12,7 +12,6 @@ import keras
 from gpt1_keras.lazy import has_tensorflow
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.causal_backbone import CausalBackbone
-from gpt1_keras.optimization.keras_internals import in_grain_data_pipeline, schedule_of
 from gpt1_keras.optimization.optimizer import finetuning_optimizer
 from gpt1_keras.optimization.training_step import TrainingStep
 from gpt1_keras.tasks.data import (
@@ -27,6 +26,7 @@ from gpt1_keras.tasks.data import (
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.heads import Head
 from gpt1_keras.types import Tensor
+from gpt1_keras.upstream import in_grain_data_pipeline, schedule_of
 
 
 class RawTextTrainer(TrainingStep):

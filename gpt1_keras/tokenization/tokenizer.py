@@ -13,16 +13,16 @@ import keras_hub
 
 from gpt1_keras.handles import FromHandle
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.optimization.keras_internals import (
-    add_special_token,
-    to_grain_types,
-    update_special_token_ids,
-)
 from gpt1_keras.tokenization.backend import batch_of_one, is_single, text_backend
 from gpt1_keras.tokenization.fingerprint import check_fingerprint, fingerprint
 from gpt1_keras.tokenization.learning import learn_merges
 from gpt1_keras.tokenization.normalization import find_normalizer
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
+from gpt1_keras.upstream import (
+    add_special_token,
+    to_grain_types,
+    update_special_token_ids,
+)
 
 VOCABULARY_FILE = "vocabulary.json"
 MERGES_FILE = "merges.txt"

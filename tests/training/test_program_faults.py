@@ -15,16 +15,16 @@ import gpt1_keras
 from gpt1_keras import files
 from serving.export.__main__ import main as export_main
 from tests.helpers.small_disk import fill, small_disk
-from training import evaluate, finetune, pretrain, zero_shot
+from training import evaluate, finetune, pretrain
 from training.corpus.corpus_format import Corpus
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.tasks import TASKS
 from training.datasets.user_files import find_user_file_task
 from training.evaluation.metrics import METRICS
 from training.evaluation.scoring import check_scorable
-from training.paper import zero_shot_runs
+from training.paper import zero_shot, zero_shot_runs
+from training.paper.report import report
 from training.paper.results import Results
-from training.report import report
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.run_folder import Run
 

@@ -169,7 +169,7 @@ def variant_of(result: dict[str, Any]) -> str:
 def gather(
     folders: Iterable[str | os.PathLike[str]],
 ) -> list[tuple[pathlib.Path, dict[str, Any]]]:
-    """Finds all results of `training.finetune` and `training.baselines` below some folders.
+    """Finds all results of `training.finetune` and `training.paper.baselines` below some folders.
 
     Of fine-tuning, those on the paper's data sets.
 
@@ -188,7 +188,7 @@ def gather(
                 found.append((path, result))
     if not found:
         raise FileNotFoundError(
-            f"No results of training.finetune or training.baselines in "
+            f"No results of training.finetune or training.paper.baselines in "
             f"{', '.join(map(str, folders))}."
         )
     return found

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.optimization.keras_internals import layers_of
 from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.upstream import layers_of
 from serving.export.decoder.attention import PackedAttention
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.float_block import FloatBlock

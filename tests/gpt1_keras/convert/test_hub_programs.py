@@ -40,12 +40,12 @@ ARGUMENTS = {
     "serving.export": ["--model", HANDLE, "--output", "out"],
     "serving.generate": ["--model", HANDLE, "a good film"],
     "serving.tflite": ["--model", HANDLE, "--output", "out"],
-    "training.ablate": ["--tasks", "cola", "--preset", HANDLE, "--output", "out"],
+    "training.paper.ablate": ["--tasks", "cola", "--preset", HANDLE, "--output", "out"],
     "training.compress_preset": ["--preset", HANDLE, "--output", "out"],
     "training.corpus": ["--input", "texts", "--tokenizer", HANDLE, "--output", "out"],
     "training.evaluate": ["--task", "cola", "--model", HANDLE, "--output", "out"],
     "training.finetune": ["--task", "cola", "--preset", HANDLE, "--output", "out"],
-    "training.zero_shot": ["--preset", HANDLE, "--output", "out"],
+    "training.paper.zero_shot": ["--preset", HANDLE, "--output", "out"],
 }
 
 

@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 
-from gpt1_keras.optimization.keras_internals import schedule_of
 from gpt1_keras.optimization.optimizer import (
     FinetuningSchedule,
     GPT1Adam,
@@ -13,6 +12,7 @@ from gpt1_keras.optimization.optimizer import (
     finetuning_optimizer,
     pretraining_optimizer,
 )
+from gpt1_keras.upstream import schedule_of
 
 SHAPES = {"embedding": (7, 4), "kernel": (4, 5), "bias": (5,), "gamma": (4,)}
 

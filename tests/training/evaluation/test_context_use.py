@@ -9,9 +9,9 @@ from keras import ops
 
 import gpt1_keras
 from gpt1_keras.models.causal_backbone import CausalBackbone, token_inputs
-from training.context_use import main
 from training.evaluation.context_plots import plot_series
 from training.evaluation.context_use import ContextUse, spread_windows
+from training.paper.context_use import main
 
 TOKENS, LENGTH = 40, 24
 CONFIDENCE = 7.0  # the logit of the token that is copied, where all others are 0

@@ -9,7 +9,6 @@ import math
 import numpy as np
 import pytest
 
-from training import ngrams
 from training.corpus.corpus_format import Corpus, Split
 from training.corpus.windows import count_sequential_tokens, sequential_windows
 from training.evaluation.ngram_models import (
@@ -18,6 +17,7 @@ from training.evaluation.ngram_models import (
     estimate_discounts,
     perplexity,
 )
+from training.paper import ngrams
 
 VOCABULARY = 9
 

@@ -1,7 +1,7 @@
 """Tests what a language model knows without fine-tuning (section 5 of the paper).
 
-    python -m training.zero_shot --preset gpt1_tiny_books --data-dir DIR --output DIR
-    python -m training.zero_shot --run RUN --data-dir DIR --output DIR
+    python -m training.paper.zero_shot --preset gpt1_tiny_books --data-dir DIR --output DIR
+    python -m training.paper.zero_shot --run RUN --data-dir DIR --output DIR
 
 Each probe asks which text the model finds likelier. DIR/result.json has the scores, and each as a
 share of the way from guessing (0) to the best single model before the paper (1). RUN is a finished
@@ -70,13 +70,13 @@ def _read_beside(path: str, names: Sequence[str]) -> dict[str, Any]:
     missing = [name for name in names if name not in result.get("names", ())]
     if missing or "passes_per_update" not in result:
         raise ValueError(
-            f"{path} is no result of training.zero_shot --run with the probes {list(names)}."
+            f"{path} is no result of training.paper.zero_shot --run with the probes {list(names)}."
         )
     return result
 
 
 @program(
-    "training.zero_shot",
+    "training.paper.zero_shot",
     interrupted="Interrupted; the same command goes on from the last probe or snapshot.",
 )
 def main(options: _Options, data: DataOptions) -> None:

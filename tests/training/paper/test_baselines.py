@@ -8,11 +8,11 @@ import sklearn.feature_extraction.text as text
 import sklearn.linear_model
 import sklearn.pipeline
 
-from training.baselines import main
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.tasks import TASKS
 from training.evaluation.baselines import MAJORITY, OVERLAP, TFIDF, baselines_of
-from training.report import main as report
+from training.paper.baselines import main
+from training.paper.report import main as report
 
 
 def examples(texts, labels, class_names=None):

@@ -1,7 +1,7 @@
 """Measures how a language model uses its context.
 
-    python -m training.context_use --preset gpt1_tiny_books --corpus DIR --output DIR
-    python -m training.context_use --preset gpt1_tiny_books --text FILE --output DIR
+    python -m training.paper.context_use --preset gpt1_tiny_books --corpus DIR --output DIR
+    python -m training.paper.context_use --preset gpt1_tiny_books --text FILE --output DIR
 
 DIR/context_use.json has the loss by position in the context, and the loss of a passage where it is
 read first and where it follows itself; DIR/context_use.svg plots both. Of a model that uses its
@@ -99,7 +99,7 @@ def context_use(
     return result
 
 
-@program("training.context_use")
+@program("training.paper.context_use")
 def main(options: _Options) -> None:
     """Measure how a language model uses its context."""
     result = context_use(**vars(options))

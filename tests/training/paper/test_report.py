@@ -13,9 +13,9 @@ from training.datasets.tasks import TASKS
 from training.evaluation.predictions import write_predictions
 from training.evaluation.scoring import score
 from training.paper.published_results import TABLES
+from training.paper.report import main, report
 from training.paper.results import Results, variant_of
 from training.paper.tables import fill
-from training.report import main, report
 
 
 def result(task, seed, value, **changes):
@@ -263,4 +263,6 @@ def test_what_cannot_be_told_apart(write, tmp_path):
 
 def test_nothing_to_report(tmp_path, capsys):
     assert main(["--runs", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
-    assert "No results of training.finetune or training.baselines in" in capsys.readouterr().err
+    assert (
+        "No results of training.finetune or training.paper.baselines in" in capsys.readouterr().err
+    )

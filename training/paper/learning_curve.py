@@ -1,13 +1,13 @@
 """Shows what pre-training is worth by the number of labels: the paper's point, plotted.
 
-    python -m training.learning_curve --tasks sst2 --preset NAME --data-dir DIR --output DIR
+    python -m training.paper.learning_curve --tasks sst2 --preset NAME --data-dir DIR --output DIR
 
 It fine-tunes on 100, 300, ... and all labels of each data set, from the preset and from random
 weights, with several seeds, and scores the trivial baselines on the same samples. DIR gets
 learning_curve.svg and learning_curve.md: medians and ranges. Each run is a folder of DIR/runs, as
 `training.finetune` writes it, but for its preset. Interrupted, the same command goes on, also with
 more labels, tasks or seeds. As evidence, DIR gets scores.csv and predictions/, as of
-`training.report`.
+`training.paper.report`.
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from gpt1_keras.cli import check_at_least_one, option, program
 from gpt1_keras.files import atomic_path, check_writable
 from gpt1_keras.presets import PRESET_HELP
-from training.baselines import score_baselines_of_runs
 from training.datasets.labelled_examples import load_examples
 from training.datasets.tasks import TASKS, find_task
 from training.datasets.tfds_builders import DataOptions
 from training.finetune import finetune_all
+from training.paper.baselines import score_baselines_of_runs
 from training.paper.evidence import write_predictions, write_scores
 from training.paper.learning_curves import as_markdown, by_size, make_curve, plot_curves
 from training.paper.results import gather
@@ -124,7 +124,7 @@ def _sizes(
     return sizes
 
 
-@program("training.learning_curve", resumable=True)
+@program("training.paper.learning_curve", resumable=True)
 def main(options: _Options, shared: SharedOptions, data: DataOptions) -> None:
     """Fine-tune on more and more labels, with and without pre-training, and plot the scores."""
     runs: dict[str, FinetuneOptions] = {}

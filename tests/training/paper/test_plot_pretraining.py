@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from training import plot_pretraining
+from training.paper import plot_pretraining
 
 HISTORY = [
     {"step": 200, "loss": 6.0, "validation_loss": 5.0, "validation_perplexity": 148.4},

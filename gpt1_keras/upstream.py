@@ -1,6 +1,6 @@
 """All private names of Keras 3.15 and KerasHub 0.32 that this package depends on.
 
-Any release may rename them. So they are used here alone, and test_keras_internals.py fails where
+Any release may rename them. So they are used here alone, and test_upstream.py fails where
 one is gone, or where Keras no longer calls what is overridden here.
 """
 

@@ -1,6 +1,6 @@
 """Runs the paper's ablations: its table 5, and the left of its figure 2.
 
-    python -m training.ablate --tasks sst2,cola --preset gpt1_tiny_books --data-dir DIR --output DIR
+    python -m training.paper.ablate --tasks sst2,cola --preset gpt1_tiny_books --data-dir DIR --output DIR
 
 It fine-tunes on each data set with each seed from each start: in full, without the auxiliary loss,
 without pre-training (`--variants` picks some); with `--lstm PRESET`, from an LSTM that was
@@ -8,7 +8,7 @@ pre-trained alike; with `--layers`, from the embeddings and the first 0, 1, ... 
 weights in the others.
 Each run is a folder of DIR/runs, as `training.finetune` writes it; DIR/baselines are the trivial
 baselines on the same examples. Interrupted, the same command goes on. DIR gets the tables of
-`training.report` and what it keeps, and DIR/transfer.svg.
+`training.paper.report` and what it keeps, and DIR/transfer.svg.
 """
 
 import dataclasses
@@ -19,13 +19,13 @@ import sys
 from gpt1_keras.cli import check_at_least_one, option, program
 from gpt1_keras.files import check_writable
 from gpt1_keras.presets import PRESET_HELP
-from training.baselines import score_baselines_of_runs
 from training.datasets.tasks import TASKS
 from training.datasets.tfds_builders import DataOptions
 from training.finetune import finetune_all
 from training.paper.ablations import VARIANTS, make_grid, plot_transfer
+from training.paper.baselines import score_baselines_of_runs
+from training.paper.report import report
 from training.paper.results import Results, gather
-from training.report import report
 from training.runs.finetune_options import FinetuneOptions, SharedOptions
 
 
@@ -86,7 +86,7 @@ def ablate(
     return report([folder / "runs", folder / "baselines"], folder)
 
 
-@program("training.ablate", resumable=True)
+@program("training.paper.ablate", resumable=True)
 def main(options: _Options, shared: SharedOptions, data: DataOptions) -> None:
     """Run the paper's ablations, and put them into its tables and figure."""
     grid = make_grid(

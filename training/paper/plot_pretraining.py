@@ -1,9 +1,9 @@
 """Plots the perplexity of a pre-training run against its updates.
 
-    python -m training.plot_pretraining --run DIR --ngrams FILE.json --output FILE.svg
+    python -m training.paper.plot_pretraining --run DIR --ngrams FILE.json --output FILE.svg
 
 DIR is the folder of `training.pretrain`, finished or still running, and FILE.json what
-`training.ngrams` writes. The same version of matplotlib plots the same files to the same bytes.
+`training.paper.ngrams` writes. The same version of matplotlib plots the same files to the same bytes.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from training.evaluation.plots import BLUE, GREEN, ORANGE, check_format, new_fig
 class _Options:
     run: str = option("folder of a run of training.pretrain")
     output: str = option("the plot: FILE.svg or FILE.png")
-    ngrams: str | None = option("scores of training.ngrams, to plot as lines", None)
+    ngrams: str | None = option("scores of training.paper.ngrams, to plot as lines", None)
 
 
 def plot_pretraining(
@@ -122,14 +122,14 @@ def _read_ngrams(path: str | os.PathLike[str], expected: dict[str, Any]) -> dict
     scores = read_json(path)
     names = {"unigram_perplexity": "unigram", "trigram_perplexity": "trigram, Kneser-Ney"}
     if not {*expected, *names} <= scores.keys():
-        raise ValueError(f"{path} holds no scores of n-grams, as training.ngrams writes.")
+        raise ValueError(f"{path} holds no scores of n-grams, as training.paper.ngrams writes.")
     for key, value in expected.items():
         if scores[key] != value:
             raise ValueError(f"{path} has the {key} {scores[key]}, and the run has {value}.")
     return {name: scores[key] for key, name in names.items()}
 
 
-@program("training.plot_pretraining")
+@program("training.paper.plot_pretraining")
 def main(options: _Options) -> None:
     """Plot the perplexity of a pre-training run against its updates."""
     plot_pretraining(**vars(options))

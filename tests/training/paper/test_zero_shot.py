@@ -12,10 +12,10 @@ import gpt1_keras
 from tests.helpers.eager import eagerly
 from training.evaluation.likelihood import Scorer
 from training.paper.probes import PROBES, find_probe
+from training.paper.zero_shot import main
 from training.paper.zero_shot_runs import best_threshold, run_probe, zero_shot_series
 from training.pretrain import pretrain
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
-from training.zero_shot import main
 
 ASKED = 12
 
@@ -267,7 +267,10 @@ def test_errors_are_one_line(run, corpus, tmp_path, capsys):
         (["--run", str(run), "--probes", "dprd,x"], "Unknown probe 'x'; expected one of ['cola'"),
         (["--run", str(run), "--limit", "0"], "limit must be at least 1. Received: 0"),
         (["--run", str(run), "--data-dir", str(tmp_path)], "glue/cola is not in"),
-        (["--run", str(run), "--beside", str(beside)], "is no result of training.zero_shot --run"),
+        (
+            ["--run", str(run), "--beside", str(beside)],
+            "is no result of training.paper.zero_shot --run",
+        ),
     ):
         assert main([*arguments, "--output", str(tmp_path / "out")]) == 1
         error = capsys.readouterr().err

@@ -1,8 +1,8 @@
 """Puts fine-tuned results into the paper's tables 2 to 5, beside the published ones.
 
-    python -m training.report --runs DIR --output DIR
+    python -m training.paper.report --runs DIR --output DIR
 
-It gathers every result.json of `training.finetune` and `training.baselines` below `--runs`.
+It gathers every result.json of `training.finetune` and `training.paper.baselines` below `--runs`.
 `--output` gets tables.md, and for each table a .csv and a .svg. Ours are medians and ranges over
 seeds, of validation splits; the published ones, also of small models of others, are of test splits.
 As evidence it gets scores.csv, of all runs, and predictions/TASK.csv, the answers of one seed, from
@@ -65,7 +65,7 @@ def _write(path: pathlib.Path, text: str) -> None:
         pathlib.Path(temporary).write_text(text, encoding="utf-8")
 
 
-@program("training.report")
+@program("training.paper.report")
 def main(options: _Options) -> None:
     """Put fine-tuned results into the paper's tables, beside the published ones."""
     print(report(options.runs, options.output))

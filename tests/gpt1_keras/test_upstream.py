@@ -14,14 +14,14 @@ import pytest
 from keras_hub.src.utils.transformers import preset_loader
 
 import gpt1_keras
+from gpt1_keras import upstream
 from gpt1_keras.convert.loader import OpenAIGPTLoader
-from gpt1_keras.optimization import keras_internals
-from gpt1_keras.optimization.keras_internals import AdamInternals
+from gpt1_keras.upstream import AdamInternals
 
 if keras.backend.backend() == "jax":
-    from gpt1_keras.optimization.keras_internals import JaxTrainerInternals as TrainerInternals
+    from gpt1_keras.upstream import JaxTrainerInternals as TrainerInternals
 else:
-    from gpt1_keras.optimization.keras_internals import (
+    from gpt1_keras.upstream import (
         TensorFlowTrainerInternals as TrainerInternals,
     )
 
@@ -129,7 +129,7 @@ def test_the_metric_of_the_loss(trained):
 
 def test_the_schedule():
     schedule = gpt1_keras.optimizer.FinetuningSchedule(total_steps=10)
-    assert keras_internals.schedule_of(keras.optimizers.Adam(schedule)) is schedule
+    assert upstream.schedule_of(keras.optimizers.Adam(schedule)) is schedule
 
 
 def test_names_that_texts_need():
@@ -142,10 +142,10 @@ def test_names_that_texts_need():
 
 
 def test_functions_of_presets():
-    assert keras_internals.TOKENIZER_CONFIG_FILE == "tokenizer.json"
+    assert upstream.TOKENIZER_CONFIG_FILE == "tokenizer.json"
     for name in ("check_file_exists", "get_file", "get_preset_loader", "load_json"):
-        assert callable(getattr(keras_internals, name))
-    assert callable(keras_internals.register_presets)
+        assert callable(getattr(upstream, name))
+    assert callable(upstream.register_presets)
 
 
 @pytest.mark.parametrize(("model_type", "is_ours"), [("openai-gpt", True), ("gpt2", False)])
@@ -153,8 +153,8 @@ def test_the_loader_of_a_model_type(model_type, is_ours, tmp_path):
     """KerasHub asks for ours, and only for our type."""
     sizes = {"n_layer": 1, "n_head": 1, "n_embd": 4, "n_positions": 4}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type, **sizes}))
-    loader = keras_internals.get_preset_loader(str(tmp_path))
-    assert isinstance(loader, keras_internals.PresetLoader)
+    loader = upstream.get_preset_loader(str(tmp_path))
+    assert isinstance(loader, upstream.PresetLoader)
     assert isinstance(loader, OpenAIGPTLoader) == is_ours
     if not is_ours:
         assert isinstance(loader, preset_loader.TransformersPresetLoader)

@@ -5,8 +5,8 @@ import json
 import pytest
 
 import gpt1_keras
-from training.ablate import ablate, main
 from training.datasets.tasks import TASKS
+from training.paper.ablate import ablate, main
 from training.paper.ablations import make_grid
 
 

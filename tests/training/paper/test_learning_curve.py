@@ -12,7 +12,7 @@ from training.datasets.labelled_examples import load_examples
 from training.datasets.tasks import TASKS
 from training.evaluation.predictions import write_predictions
 from training.evaluation.scoring import score
-from training.learning_curve import main
+from training.paper.learning_curve import main
 from training.paper.learning_curves import by_size, make_curve
 
 

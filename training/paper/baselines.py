@@ -1,11 +1,11 @@
 """Scores trivial baselines on the paper's data sets: what a model must beat to show anything.
 
-    python -m training.baselines --tasks sst2,mrpc --data-dir DIR --output DIR
+    python -m training.paper.baselines --tasks sst2,mrpc --data-dir DIR --output DIR
 
 They are the most frequent label, a linear model on the words (tf-idf), and of several texts the
 share of the words that they have in common. They learn from the train split, or with
 `--limit-examples` from what `training.finetune` samples by each seed, and are scored on the
-validation split by the same metrics. `training.report --runs DIR ...` puts them into the tables.
+validation split by the same metrics. `training.paper.report --runs DIR ...` puts them into the tables.
 Each result.json has its predictions beside it, predictions.jsonl.
 """
 
@@ -128,7 +128,7 @@ def score_baselines_of_runs(
             score_baselines(name, folder, limit, count, data_dir, download)
 
 
-@program("training.baselines")
+@program("training.paper.baselines")
 def main(options: _Options, data: DataOptions) -> None:
     """Score trivial baselines on the paper's data sets."""
     names = options.tasks.split(",")

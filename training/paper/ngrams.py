@@ -1,6 +1,6 @@
 """Scores n-gram models on a corpus: how far counting alone gets, to compare a model with.
 
-    python -m training.ngrams --corpus DIR --output FILE.json
+    python -m training.paper.ngrams --corpus DIR --output FILE.json
 
 It counts the train split and scores every token of the validation split except the first of each
 shard, exactly those that `training.corpus.windows.sequential_windows` predicts; or with `--tokens`
@@ -27,7 +27,7 @@ from training.evaluation.ngram_models import KneserNey, Unigram, perplexity
 class _Options:
     corpus: str = option("folder that training.corpus wrote")
     output: str | None = option(
-        "JSON file for the scores, as training.plot_pretraining takes it", None
+        "JSON file for the scores, as training.paper.plot_pretraining takes it", None
     )
     tokens: int | None = option("score only this many, from the first (default: all)", None)
 
@@ -72,7 +72,7 @@ def _first(split: Split, tokens: int | None) -> Split:
     return Split(split.name, tuple(shards))
 
 
-@program("training.ngrams")
+@program("training.paper.ngrams")
 def main(options: _Options) -> None:
     """Score a corpus's validation split by a unigram and a trigram model."""
     started = time.monotonic()
