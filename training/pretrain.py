@@ -5,8 +5,8 @@
 Interrupted or killed, the same command goes on from the last checkpoint as if nothing had happened:
 batches are a function of the seed and the step. DIR/preset is the model, DIR/history.json its
 losses and perplexities, DIR/result.json all there is to know, DIR/context_use.svg how the model
-uses its context (see `training.paper.context_use`). DIR/snapshots are the backbone's weights on the way,
-for `training.paper.zero_shot`.
+uses its context (see `training.paper.context_use`). DIR/snapshots are the backbone's weights on the
+way, for `training.paper.zero_shot`.
 
 With `--decay-steps` a pre-training can be run in legs, as long as one likes:
 

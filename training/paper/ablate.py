@@ -1,6 +1,6 @@
 """Runs the paper's ablations: its table 5, and the left of its figure 2.
 
-    python -m training.paper.ablate --tasks sst2,cola --preset gpt1_tiny_books --data-dir DIR --output DIR
+    python -m training.paper.ablate --tasks sst2,cola --preset NAME --data-dir DIR --output DIR
 
 It fine-tunes on each data set with each seed from each start: in full, without the auxiliary loss,
 without pre-training (`--variants` picks some); with `--lstm PRESET`, from an LSTM that was

@@ -5,8 +5,8 @@
 They are the most frequent label, a linear model on the words (tf-idf), and of several texts the
 share of the words that they have in common. They learn from the train split, or with
 `--limit-examples` from what `training.finetune` samples by each seed, and are scored on the
-validation split by the same metrics. `training.paper.report --runs DIR ...` puts them into the tables.
-Each result.json has its predictions beside it, predictions.jsonl.
+validation split by the same metrics. `training.paper.report --runs DIR ...` puts them into the
+tables. Each result.json has its predictions beside it, predictions.jsonl.
 """
 
 import dataclasses

@@ -3,7 +3,8 @@
     python -m training.paper.plot_pretraining --run DIR --ngrams FILE.json --output FILE.svg
 
 DIR is the folder of `training.pretrain`, finished or still running, and FILE.json what
-`training.paper.ngrams` writes. The same version of matplotlib plots the same files to the same bytes.
+`training.paper.ngrams` writes. The same version of matplotlib plots the same files to the same
+bytes.
 """
 
 import dataclasses
