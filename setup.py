@@ -19,6 +19,8 @@ setup(
     packages=find_packages(include=["gpt1_keras*", "training*", "serving*"]),
     package_data={
         "gpt1_keras": [
+            "*.pyi",
+            "*/*.pyi",
             "tokenization/normalization/*.npz",
             "tokenization/normalization/original/resources.json",
             "tokenization/normalization/original/NOTICE",
@@ -26,6 +28,7 @@ setup(
             "presets/*/assets/*/*",
         ],
         "serving": [
+            "*/*.pyi",
             "deploy/*",
             "deploy/grafana/*",
             "server/rest/page/*.html",
@@ -52,6 +55,8 @@ setup(
         "tokenizers",
         "tensorboard",
         "rich",  # which Keras brings too
+        "cyclopts>=5.5,<6",
+        "lazy-loader>=0.5,<1",
         "tqdm",
         "matplotlib",
     ],

@@ -16,27 +16,34 @@ class Options:
 @program("training.example")
 def main(options: Options) -> None:
     '''Do something with a corpus.'''
+    from training.corpus.corpus_format import Corpus
+
+    print(Corpus(options.corpus))
 
 if __name__ == "__main__":
     sys.exit(main())
 ```
+
+`--help`, and arguments that are wrong by themselves, are answered within half a second. So the
+module of a program, and those that define its options, import neither Keras nor TensorFlow nor what
+imports them; `main` imports the work, as above. Keras itself is imported before `main` runs, and
+what libraries print then is not shown. `tests/test_light_programs.py` looks.
 """
 
-import argparse
-import contextlib
 import dataclasses
 import functools
+import importlib
 import inspect
-import logging
 import os
 import re
 import sys
-import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, NoReturn, TypeVar
 
-from tqdm import tqdm
+import cyclopts
+
+from gpt1_keras.quiet import let_libraries_speak
 
 # The names of nodes and operations that TensorFlow puts before and after its messages.
 _NODE = re.compile(r"\{\{[^{}]*\}\} ?| ?\[Op:\w+\]( name:.*)?$")
@@ -46,17 +53,18 @@ RESUMABLE = "Interrupted; the same command goes on from the last checkpoint."
 _Item = TypeVar("_Item")
 
 
-class Main(Protocol):
-    """A program: takes its arguments (default: those of the process), returns its exit status."""
-
-    def __call__(self, arguments: Sequence[str] | None = None) -> int: ...
-
-
 class UsageError(ValueError):
     """Arguments that do not go together: the program prints its usage and exits with 2."""
 
 
-def option(help: str, default: Any = dataclasses.MISSING, **settings: Any) -> Any:
+def option(
+    help: str,
+    default: Any = dataclasses.MISSING,
+    *,
+    name: str | None = None,
+    parse: Callable[[str], Any] | None = None,
+    **settings: Any,
+) -> Any:
     """A dataclass field that is an option of a program: `data_dir` becomes `--data-dir`.
 
     Its annotation says how it is given: `bool` is a flag, `tuple[X, ...]` takes several values, and
@@ -65,72 +73,137 @@ def option(help: str, default: Any = dataclasses.MISSING, **settings: Any) -> An
     Args:
         help: its text in `--help`, to which the default is added.
         default: without one, the option is required.
-        **settings: `group`, a heading of `--help`; `name`, such as `"--max-queue"`, or without
-            dashes for a positional argument; `parse`, a function from str, where the annotation is
-            not enough; and any argument of `argparse.ArgumentParser.add_argument`, such as
-            `choices`.
+        name: another name, such as `"--max-queue"`; without dashes, for a positional argument.
+        parse: makes a value of a str, where the annotation is not enough. If it raises ValueError,
+            the argument is wrong.
+        **settings: any argument of `cyclopts.Parameter`, such as `group`, a heading of `--help`;
+            `choices`; and `metavar`.
     """
-    return dataclasses.field(default=default, metadata={"help": help, **settings})
+    if parse is not None:
+        settings["converter"] = lambda hint, tokens: parse(tokens[0].value)
+    metadata = {"name": name, "settings": {"help": help, **settings}}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-def program(
-    name: str,
-    *,
-    resumable: bool = False,
-    interrupted: str = "Interrupted.",
-    takes_more: bool = False,
-    foreseen: tuple[type[Exception], ...] = (),
-) -> Callable[[Callable[..., int | None]], Main]:
+def program(name: str, **settings: Any) -> Callable[[Callable[..., int | None]], "Program"]:
     """Turns a function whose parameters are dataclasses of `option`s into a program.
 
     The first paragraph of the function's docstring becomes the program's description.
 
     Args:
         name: what follows `python -m`.
+        **settings: see `Program`.
+    """
+    return lambda function: Program(function, name, **settings)
+
+
+@dataclasses.dataclass(eq=False)
+class Program:
+    """A program: called with its arguments (default: the process's), it returns its exit status.
+
+    The status is the function's result, or that of `exit_status`. Wrong arguments end the process
+    with status 2, and `--help` with 0.
+
+    Args:
+        function: does the work.
+        name: what follows `python -m`.
         resumable: whether an interrupted run can be resumed, which users are told.
         interrupted: the message after Ctrl-C, of a program that is not resumable.
         takes_more: whether the function gets, as its last argument, the list of all arguments that
             are not options of this program.
+        needs_keras: whether the work needs Keras, which is then imported before it, in silence.
+        underscores: whether options are named as TensorFlow Serving's flags, `--data_dir`.
         foreseen: further classes of errors to report in one line.
-
-    Returns:
-        A decorator that returns a `Main`, whose exit status is the function's result, or that of
-        `exit_status`.
     """
 
-    def decorate(function: Callable[..., int | None]) -> Main:
-        hints = typing.get_type_hints(function)
-        parameters = inspect.signature(function).parameters
-        classes = [hints[each] for each in parameters if dataclasses.is_dataclass(hints[each])]
+    function: Callable[..., int | None]
+    name: str
+    resumable: bool = False
+    interrupted: str = "Interrupted."
+    takes_more: bool = False
+    needs_keras: bool = True
+    underscores: bool = False
+    foreseen: tuple[type[Exception], ...] = ()
 
+    def __post_init__(self) -> None:
         # `inspect` and documentation tools should see `arguments`, not the dataclasses.
-        @functools.wraps(function, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-        def main(arguments: Sequence[str] | None = None) -> int:
-            parser = argparse.ArgumentParser(
-                prog=f"python -m {name}",
-                description=inspect.cleandoc(function.__doc__ or "").split("\n\n")[0],
-                epilog=RESUMABLE if resumable else None,
-                allow_abbrev=not takes_more,  # another program's option may look like a short one
+        functools.update_wrapper(self, self.function)
+        del self.__dict__["__wrapped__"]
+
+    def __call__(self, arguments: Sequence[str] | None = None) -> int:
+        values, more = self.parse(arguments)
+
+        def run() -> int | None:
+            options = [_read_options(values, options_cls) for options_cls in self._classes]
+            if self.needs_keras:
+                importlib.import_module("keras")
+            let_libraries_speak()
+            return self.function(*options, more) if self.takes_more else self.function(*options)
+
+        try:
+            return exit_status(
+                run, RESUMABLE if self.resumable else self.interrupted, self.foreseen
             )
-            for options_cls in classes:
-                _add_options(parser, options_cls)
-            namespace, more = parser.parse_known_args(arguments)
-            if more and not takes_more:
-                parser.error(f"unrecognized arguments: {' '.join(more)}")
+        except UsageError as error:
+            self._refuse(error)
 
-            def run() -> int | None:
-                options = [_read_options(namespace, options_cls) for options_cls in classes]
-                return function(*options, more) if takes_more else function(*options)
+    def parse(self, arguments: Sequence[str] | None = None) -> tuple[dict[str, Any], list[str]]:
+        """Reads arguments.
 
-            try:
-                return exit_status(run, RESUMABLE if resumable else interrupted, foreseen)
-            except UsageError as error:
-                parser.error(str(error))
+        Returns:
+            The values by the fields' names, and the arguments that are no options of this program.
 
-        del main.__wrapped__
-        return main
+        Raises:
+            SystemExit: the arguments are wrong, or ask for the help; what is to be said is printed.
+        """
 
-    return decorate
+        def work() -> None:
+            """Has all options as its parameters, where the function has dataclasses."""
+
+        parameters = [each for cls in self._classes for each in _parameters(cls, self.underscores)]
+        parameters.sort(key=lambda parameter: parameter.kind)  # positional arguments come first
+        work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        app = cyclopts.App(
+            name=f"python -m {self.name}",
+            help=inspect.cleandoc(self.function.__doc__ or "").split("\n\n")[0],
+            help_epilogue=RESUMABLE if self.resumable else None,
+            help_format="plaintext",
+            version_flags=(),
+            default_parameter=_DEFAULTS,
+            print_error=False,
+            exit_on_error=False,
+        )
+        app.default(work)
+        app["--help"].show = False  # it would come first, as a command
+        given = sys.argv[1:] if arguments is None else arguments
+        more: list[str] = []
+        try:
+            if self.takes_more:
+                command, bound, more, _ = app.parse_known_args(given)
+            else:
+                command, bound, _ = app.parse_args(given)
+        except cyclopts.CycloptsError as error:
+            error.verbose = False
+            self._refuse(error)
+        if command is not work:
+            command(*bound.args, **bound.kwargs)  # prints the help
+            sys.exit(0)
+        bound.apply_defaults()
+        return bound.arguments, more
+
+    @property
+    def _classes(self) -> list[type]:
+        """The dataclasses of options that the function takes."""
+        hints = typing.get_type_hints(self.function)
+        names = inspect.signature(self.function).parameters
+        return [hints[each] for each in names if dataclasses.is_dataclass(hints[each])]
+
+    def _refuse(self, error: Exception) -> NoReturn:
+        """Ends the process for wrong arguments."""
+        name = f"python -m {self.name}"
+        print(f"Usage: {name} [OPTIONS], see --help", file=sys.stderr)
+        print(f"{name}: error: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def exit_status(
@@ -150,11 +223,6 @@ def exit_status(
         `ImportError`, `tf.errors.OpError`), 130 after Ctrl-C. Other errors are faults of this
         package, and keep their traceback.
     """
-    # Undoes what `training` and `serving` do while TensorFlow is imported.
-    with contextlib.suppress(OSError):
-        os.dup2(sys.stderr.fileno(), 2)
-    for library in ("absl", "tensorflow"):
-        logging.getLogger(library).setLevel(logging.ERROR)
     try:
         status = run() or 0
         sys.stdout.flush()
@@ -177,6 +245,8 @@ def exit_status(
 
 def progress(items: Iterable[_Item], description: str, total: int | None = None) -> Iterable[_Item]:
     """Iterates over the items, with a progress bar on a terminal."""
+    from tqdm import tqdm  # here, as it takes longer than all else in this file
+
     return tqdm(items, description, total, disable=None, leave=False)
 
 
@@ -193,59 +263,47 @@ def check_at_least_one(options: Any, *names: str) -> None:
             raise ValueError(f"{name} must be at least 1. Received: {value}.")
 
 
-def _add_options(parser: argparse.ArgumentParser, options_cls: type) -> None:
-    """Adds a dataclass's fields to a parser."""
+def _convert(hint: Any, tokens: Sequence[cyclopts.Token]) -> Any:
+    """The value of an option. On its own, cyclopts rounds 3.7 where an int is expected."""
+    return cyclopts.convert(hint, tokens, converter=lambda kind, text: kind(text))
+
+
+# Of all options. Given twice, an option has its last value, as where scripts pass theirs on.
+_DEFAULTS = cyclopts.Parameter(
+    converter=_convert, negative=(), consume_multiple=True, allow_repeating=True
+)
+
+
+def _parameters(options_cls: type, underscores: bool) -> Iterator[inspect.Parameter]:
+    """A dataclass's fields as parameters of a function, as cyclopts reads them."""
     hints = typing.get_type_hints(options_cls)
-    groups: dict[str | None, Any] = {None: parser}
     for field in dataclasses.fields(options_cls):
-        settings = dict(field.metadata)
-        name = settings.pop("name", f"--{field.name.replace('_', '-')}")
-        group = settings.pop("group", None)
-        if group not in groups:
-            groups[group] = parser.add_argument_group(group)
-        kind, is_several = _kind(hints[field.name])
-        required = field.default is dataclasses.MISSING
-        default: Any = None if required else field.default
-        settings["help"] = (settings["help"] + _describe_default(default)).replace("%", "%%")
-        parse = settings.pop("parse", kind)
-        if kind is bool:
-            settings["action"] = "store_true"
+        default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+        if isinstance(default, tuple):
+            shown: str | bool = " ".join(map(str, default))
         else:
-            settings["type"] = parse
-        if is_several:
-            settings.setdefault("nargs", "+" if required else "*")
-        if name.startswith("-"):
-            settings |= {"dest": field.name, "required": required}
-        else:
-            settings.setdefault("metavar", name.upper())
-            if not required:
-                settings.setdefault("nargs", "?")
-            name = field.name
-        groups[group].add_argument(name, default=default, **settings)
+            shown = default is not False and default not in (None, "")
+        name = field.metadata["name"]
+        if name is None:
+            name = f"--{field.name if underscores else field.name.replace('_', '-')}"
+        is_named = name.startswith("-")
+        described = cyclopts.Parameter(
+            name=name if is_named else name.upper(),
+            show_default=shown or False,
+            **field.metadata["settings"],
+        )
+        yield inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY if is_named else inspect.Parameter.POSITIONAL_ONLY,
+            default=default,
+            annotation=Annotated[hints[field.name], described],
+        )
 
 
-def _kind(hint: Any) -> tuple[type, bool]:
-    """The type of an option's values, and whether it takes several."""
-    if isinstance(hint, types.UnionType):
-        [hint] = [each for each in typing.get_args(hint) if each is not types.NoneType]
-    if typing.get_origin(hint) is tuple:
-        return typing.get_args(hint)[0], True
-    return hint, False
-
-
-def _describe_default(default: Any) -> str:
-    """What `--help` adds for a default, if it says anything."""
-    if default is None or default is False or default in ("", ()):
-        return ""
-    values = default if isinstance(default, tuple) else (default,)
-    return f" (default: {' '.join(map(str, values))})"
-
-
-def _read_options(namespace: argparse.Namespace, options_cls: type) -> Any:
-    """Makes a dataclass of the parsed arguments."""
+def _read_options(values: Mapping[str, Any], options_cls: type) -> Any:
+    """Makes a dataclass of its fields' values."""
     names = [field.name for field in dataclasses.fields(options_cls)]
-    values = {name: getattr(namespace, name) for name in names}
-    return options_cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    return options_cls(**{name: values[name] for name in names})
 
 
 def _is_foreseen(error: Exception) -> bool:

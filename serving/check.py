@@ -16,15 +16,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import tensorflow as tf
-
 from gpt1_keras.cli import option, program
-from serving.export_check.graph import composite_outputs, foreign_ops, foreign_paths, read_graph
-from serving.export_check.requests import requests_for
-from serving.export_check.runs import failures, run_in
 from serving.layout import METADATA_FILE
-from serving.server.errors import ServingError
-from serving.server.models.warmup import read_warmup
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +27,7 @@ class _CheckOptions:
         "folder of an installed tensorflow package whose libraries to run it in; may be given "
         "several times (default: that of this Python)",
         None,
-        action="extend",
-        nargs=1,
+        consume_multiple=False,
         metavar="DIR",
     )
 
@@ -45,6 +37,14 @@ def main(options: _CheckOptions) -> int:
     """Run every signature of an export in TensorFlow's C++ runtime, as TensorFlow Serving does, and
     print what the export is. The exit status is 1 if there are problems.
     """
+    import tensorflow as tf
+
+    from serving.export_check.graph import composite_outputs, foreign_ops, foreign_paths, read_graph
+    from serving.export_check.requests import requests_for
+    from serving.export_check.runs import failures, run_in
+    from serving.server.errors import ServingError
+    from serving.server.models.warmup import read_warmup
+
     path = Path(options.model)
     try:
         graph = read_graph(path)

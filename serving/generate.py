@@ -11,10 +11,8 @@ import dataclasses
 import os
 import sys
 
-from gpt1_keras import GPT1CausalLM
 from gpt1_keras.cli import option, program
-from gpt1_keras.presets import PRESET_HELP, load_task
-from serving.generation.continuations import continuations
+from gpt1_keras.presets import PRESET_HELP
 from serving.generation.samplers import SamplerOptions
 
 
@@ -34,6 +32,10 @@ class _GenerateOptions:
 @program("serving.generate")
 def main(options: _GenerateOptions, sampler: SamplerOptions) -> None:
     """Continue texts with a language model."""
+    from gpt1_keras import GPT1CausalLM
+    from gpt1_keras.presets import load_task
+    from serving.generation.continuations import continuations
+
     # As they were typed, also where they are not valid UTF-8: the tokenizer replaces what is not.
     prompts = [os.fsencode(text) for text in options.texts] or sys.stdin.buffer.read().splitlines()
     made = sampler.make()

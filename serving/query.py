@@ -12,41 +12,62 @@ score and the text, or with --json all outputs; with --explain, which words the 
 A target that begins with http:// is asked over REST, any other over gRPC.
 """
 
-import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gpt1_keras.cli import UsageError, option, program
 from serving.client.connection import connect
 from serving.client.protocol import QueryError
 from serving.client.questions import Row, answers, rows_of_arguments, rows_of_lines, rows_of_texts
 from serving.layout import DEFAULT_SIGNATURE, EXPLAIN
 
 
-# Not on `gpt1_keras.cli`: a question over REST takes 0.1 s, importing that takes 10 s.
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Asks and prints; returns the exit status."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+@dataclasses.dataclass(frozen=True)
+class _QueryOptions:
+    model: str = option("name of the model", metavar="NAME")
+    texts: tuple[str, ...] = option("text for a model that takes one text", (), name="text")
+    target: str = option(
+        "address of the server, for REST with http:// in front",
+        "localhost:8500",
+        metavar="HOST:PORT",
+    )
+    signature: str | None = option(
+        f"default: {DEFAULT_SIGNATURE}, or with --explain {EXPLAIN}", None, metavar="NAME"
+    )
+    input: tuple[str, ...] = option(
+        "value for the input NAME: a text, or JSON where it takes a list or a number; once for "
+        "each input that differs between questions, and again for each further question",
+        (),
+        metavar="NAME=VALUE",
+        consume_multiple=False,
+    )
+    file: str | None = option(
+        "a text in each line, or for a model of several inputs a JSON object (default, without "
+        "texts: the standard input)",
+        None,
+        metavar="PATH",
+    )
+    json: bool = option("print all outputs, as a JSON object for each text", False)
+    explain: bool = option(
+        "colour words by their share in the answer; where that cannot be, list them (for exports "
+        f"with the signature {EXPLAIN})",
+        False,
+    )
+
+
+@program("serving.query", foreseen=(QueryError,), needs_keras=False)
+def main(options: _QueryOptions) -> None:
+    """Ask a running server about texts and print the label and score of each."""
     if options.texts and options.file:
-        parser.error("expected either texts or --file")
+        raise UsageError("expected either texts or --file")
     if options.explain and options.signature:
-        parser.error("expected either --explain or --signature")
-    try:
-        _query(options)
-    except BrokenPipeError:  # the reader of the output has left, such as `head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (OSError, QueryError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nInterrupted.", file=sys.stderr)
-        return 130
-    return 0
+        raise UsageError("expected either --explain or --signature")
+    _query(options, [_named_value(argument) for argument in options.input])
 
 
 def ask(
@@ -71,69 +92,21 @@ def ask(
         return [answer for _, answer in answers(client, rows, {})]
 
 
-def _parser() -> argparse.ArgumentParser:
-    """Returns the program's parser."""
-    parser = argparse.ArgumentParser(
-        prog="python -m serving.query",
-        description="Ask a running server about texts and print the label and score of each.",
-    )
-    parser.add_argument(
-        "texts", nargs="*", metavar="TEXT", help="text for a model that takes one text"
-    )
-    parser.add_argument(
-        "--target",
-        default="localhost:8500",
-        metavar="HOST:PORT",
-        help="address of the server, for REST with http:// in front (default: localhost:8500)",
-    )
-    parser.add_argument("--model", required=True, metavar="NAME", help="name of the model")
-    parser.add_argument(
-        "--signature",
-        metavar="NAME",
-        help=f"default: {DEFAULT_SIGNATURE}, or with --explain {EXPLAIN}",
-    )
-    parser.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        type=_named_text,
-        metavar="NAME=VALUE",
-        help="value for the input NAME: a text, or JSON where it takes a list or a number; once "
-        "for each input that differs between questions, and again for each further question",
-    )
-    parser.add_argument(
-        "--file",
-        metavar="PATH",
-        help="a text in each line, or for a model of several inputs a JSON object (default, "
-        "without texts: the standard input)",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print all outputs, as a JSON object for each text"
-    )
-    parser.add_argument(
-        "--explain",
-        action="store_true",
-        help="colour words by their share in the answer; where that cannot be, list them (for "
-        f"exports with the signature {EXPLAIN})",
-    )
-    return parser
-
-
-def _named_text(argument: str) -> tuple[str, str]:
-    """Parses a value of `--input`."""
+def _named_value(argument: str) -> tuple[str, str]:
+    """The name and the value of an `--input`."""
     name, equals, text = argument.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, received {argument!r}")
+        raise UsageError(f"--input: expected NAME=VALUE, received {argument!r}")
     return name, text
 
 
-def _query(options: argparse.Namespace) -> None:
+def _query(options: _QueryOptions, named_values: Sequence[tuple[str, str]]) -> None:
     """Asks what the options say, and prints the answers."""
     signature = options.signature or (EXPLAIN if options.explain else DEFAULT_SIGNATURE)
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(connect(options.target, options.model, signature))
         inputs = client.signature().inputs
-        named, shared = rows_of_arguments(options.input, inputs)
+        named, shared = rows_of_arguments(named_values, inputs)
         if options.texts:
             rows = rows_of_texts(map(os.fsencode, options.texts), inputs)
         elif named:

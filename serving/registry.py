@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from gpt1_keras.tasks.base import RawTextTask
 
 if TYPE_CHECKING:
-    from serving.export.batching import Batching
     from serving.export.decoder.base import ServedBlock
+    from serving.export.export_options import Batching
     from serving.export.metrics import Metric
     from serving.export.signatures import Signatures
     from serving.tflite.device_graph import DeviceGraph

@@ -1,25 +1,6 @@
 """Named configurations of the backbones; presets: those that ship, loading and uploading them."""
 
-from gpt1_keras.presets.configurations import (
-    CONFIGURATIONS,
-    backbone_class,
-    build_backbone,
-    configuration,
-)
-from gpt1_keras.presets.pretrained import PRESET_HELP, PRETRAINED, find_preset
-from gpt1_keras.presets.tasks import load_task
-from gpt1_keras.presets.tokenizers import load_tokenizer
-from gpt1_keras.presets.upload import upload_preset
+import lazy_loader
 
-__all__ = [
-    "CONFIGURATIONS",
-    "PRESET_HELP",
-    "PRETRAINED",
-    "backbone_class",
-    "build_backbone",
-    "configuration",
-    "find_preset",
-    "load_task",
-    "load_tokenizer",
-    "upload_preset",
-]
+# What __init__.pyi names is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,9 +1,15 @@
-"""Named configurations of the backbones."""
+"""Named configurations of the backbones.
 
-from typing import Any
+The classes are imported where they are used, as programs name configurations in their `--help`.
+"""
 
-from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.models.lstm_backbone import LSTMBackbone
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+    from gpt1_keras.models.lstm_backbone import LSTMBackbone
 
 # Arguments of the class that `backbone_class` returns.
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
@@ -56,6 +62,9 @@ def configuration(name: str) -> dict[str, Any]:
 
 def backbone_class(name: str) -> type[GPT1Backbone] | type[LSTMBackbone]:
     """Returns the class of a configuration. Raises ValueError as `configuration`."""
+    from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+    from gpt1_keras.models.lstm_backbone import LSTMBackbone
+
     return LSTMBackbone if "units" in configuration(name) else GPT1Backbone
 
 

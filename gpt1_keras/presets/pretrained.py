@@ -1,25 +1,12 @@
-"""The pre-trained models that ship with the package.
-
-Each is a folder beside this file, as `save_to_preset` writes it, with a model card, README.md.
-"""
+"""The folders of presets: of those that ship, and of all others."""
 
 import os
 import pathlib
 
 from gpt1_keras.handles import HANDLES, is_handle, local_preset
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.presets.shipped import PRETRAINED
 from gpt1_keras.upstream import register_presets
-
-PRETRAINED = {
-    "gpt1_tiny_books": "GPT-1 of 5 million parameters, pre-trained on books in the public domain.",
-}
-
-
-# What programs say of an option that names a preset.
-PRESET_HELP = (
-    f"{', '.join(PRETRAINED)}, a preset's folder, or a handle such as "
-    "hf://openai-community/openai-gpt, which is downloaded"
-)
 
 
 def find_preset(preset: str | os.PathLike[str], weights: bool = True) -> pathlib.Path:

@@ -1,5 +1,6 @@
 """Fine-tuned tasks and language models as SavedModels that take raw text."""
 
-from serving.export.exporter import export
+import lazy_loader
 
-__all__ = ["export"]
+# What __init__.pyi names is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -11,11 +11,9 @@ import sys
 from gpt1_keras.cli import option, program
 from gpt1_keras.files import check_writable
 from gpt1_keras.labelled_files import read_rows
-from gpt1_keras.presets import PRESET_HELP, load_task
-from serving.export.batching import GROUP, Batching
-from serving.export.embedding import POOLINGS, Embedding
+from gpt1_keras.presets import PRESET_HELP
 from serving.export.explanations.options import METHODS, Explanation
-from serving.export.exporter import export
+from serving.export.export_options import GROUP, POOLINGS, Batching, Embedding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +72,9 @@ class _ExportOptions:
 @program("serving.export")
 def main(options: _ExportOptions, batching: Batching) -> None:
     """Export a model as the next version of a SavedModel for TF Serving."""
+    from gpt1_keras.presets import load_task
+    from serving.export.exporter import export
+
     check_writable(options.output)
     path = export(
         load_task(options.model),

@@ -7,10 +7,10 @@ import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.input_transformations import segment_limit
-from serving.export.batching import Batching
 from serving.export.confidence import calibrated_logits, confidence_of
 from serving.export.decoder.base import ServedBlock
 from serving.export.explanations.log_odds import log_odds
+from serving.export.export_options import Batching
 from serving.export.signatures import Condition, at_most, checked, in_range, same_shapes, words
 from serving.export.task_signatures import TaskSignatures, Tensors
 from serving.layout import CLASSIFY

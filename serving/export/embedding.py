@@ -1,6 +1,5 @@
 """The signature `embed`: texts to hidden states, for search and clustering."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,39 +9,8 @@ from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.padding import pad
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.packed_decoder import PackedDecoder, is_packable
+from serving.export.export_options import LAST, MEAN, Embedding
 from serving.export.signatures import ConcreteFunction, Signatures, compiled
-
-MEAN, LAST, TOKENS = "mean", "last", "tokens"
-POOLINGS = (MEAN, LAST, TOKENS)
-
-
-@dataclasses.dataclass(frozen=True)
-class Embedding:
-    """What `embed` returns of a text.
-
-    Args:
-        pooling: `"mean"` of the hidden states of all tokens, `"last"` for that of the last token,
-            `"tokens"` for all of them.
-        normalize: whether vectors are scaled to a length of 1, so that products are cosines.
-
-    Raises:
-        ValueError: another pooling.
-    """
-
-    pooling: str
-    normalize: bool = False
-
-    def __post_init__(self) -> None:
-        if self.pooling not in POOLINGS:
-            raise ValueError(
-                f"`pooling` must be one of {list(POOLINGS)}. Received: {self.pooling!r}."
-            )
-
-    def scaled(self, vectors: tf.Tensor) -> tf.Tensor:
-        """Vectors on the last axis, of a length of 1 if that is asked for; 0 stays 0."""
-        if not self.normalize:
-            return vectors
-        return tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=-1, keepdims=True))
 
 
 def embed_function(
@@ -79,15 +47,15 @@ def embed_function(
             last = tf.maximum(num_tokens - 1, 0)[:, tf.newaxis]
             states = tf.cast(backbone.states_at(inputs["token_ids"], last)[:, 0], tf.float32)
             found = tf.where(num_tokens[:, tf.newaxis] > 0, states, 0.0)
-            return {"embedding": embedding.scaled(found), **outputs}
+            return {"embedding": _scaled(found, embedding), **outputs}
         states = tf.cast(_states_of(backbone, **inputs), tf.float32)
         if embedding.pooling == MEAN:
             rows = tf.where(inputs["padding_mask"] > 0)[:, 0]
             found = tf.math.unsorted_segment_mean(states, rows, tf.size(num_tokens))
-            return {"embedding": embedding.scaled(found), **outputs}
+            return {"embedding": _scaled(found, embedding), **outputs}
         shape = tf.stack([*tf.unstack(tf.shape(inputs["token_ids"])), states.shape[1]])
         of_texts = tf.RaggedTensor.from_row_lengths(
-            embedding.scaled(states), num_tokens, validate=False
+            _scaled(states, embedding), num_tokens, validate=False
         )
         return {**inputs, "embedding": of_texts.to_tensor(0.0, shape=shape), **outputs}
 
@@ -100,3 +68,10 @@ def _states_of(backbone: Any, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> 
         return backbone.states_of(token_ids, padding_mask)
     states = backbone({"token_ids": token_ids}, training=False)
     return tf.boolean_mask(states, padding_mask > 0)
+
+
+def _scaled(vectors: tf.Tensor, embedding: Embedding) -> tf.Tensor:
+    """Vectors on the last axis, of a length of 1 if that is asked for; 0 stays 0."""
+    if not embedding.normalize:
+        return vectors
+    return tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=-1, keepdims=True))

@@ -8,13 +8,14 @@ import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.class_heads import is_softmax
-from serving.export.batching import Batching, by_bucket, merged
+from serving.export.batching import by_bucket, merged
 from serving.export.confidence import calibrated_logits, confidence_of
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.packed_decoder import packed_outputs
 from serving.export.explanations.explainer import Explainer
 from serving.export.explanations.log_odds import log_odds
 from serving.export.explanations.options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT, Explanation
+from serving.export.export_options import Batching
 from serving.export.offsets import framed_offsets, has_offsets, tokenize_each_with_offsets
 from serving.export.signatures import (
     ConcreteFunction,

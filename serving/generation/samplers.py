@@ -1,21 +1,25 @@
 """KerasHub's samplers, by options of a program."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 from collections.abc import Callable
-
-import keras_hub
+from typing import TYPE_CHECKING
 
 from gpt1_keras.cli import option
 
+if TYPE_CHECKING:
+    import keras_hub
+
 _DEFAULTS = {"temperature": 1.0, "k": 5, "p": 0.9, "beams": 5}
-# Each sampler, and the options that it takes.
+# Each sampler: KerasHub's class, and the options that it takes.
 _SAMPLERS = {
-    "greedy": (keras_hub.samplers.GreedySampler, ()),
-    "random": (keras_hub.samplers.RandomSampler, ("temperature", "seed")),
-    "top_k": (keras_hub.samplers.TopKSampler, ("k", "temperature", "seed")),
-    "top_p": (keras_hub.samplers.TopPSampler, ("p", "temperature", "seed")),
-    "beam": (keras_hub.samplers.BeamSampler, ("beams",)),
+    "greedy": ("GreedySampler", ()),
+    "random": ("RandomSampler", ("temperature", "seed")),
+    "top_k": ("TopKSampler", ("k", "temperature", "seed")),
+    "top_p": ("TopPSampler", ("p", "temperature", "seed")),
+    "beam": ("BeamSampler", ("beams",)),
 }
 _RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
     "temperature": ("above 0", lambda value: 0 < value < math.inf),
@@ -52,12 +56,14 @@ class SamplerOptions:
         Raises:
             ValueError: the sampler is unknown, or an option is out of range or not the sampler's.
         """
+        import keras_hub  # here, as `--help` shows these options without it
+
         if self.sampler not in _SAMPLERS:
             raise ValueError(
                 f"Unknown sampler {self.sampler!r}; expected one of {list(_SAMPLERS)}."
             )
         given = {name: value for name, value in vars(self).items() if value is not None}
-        sampler_cls, names = _SAMPLERS[given.pop("sampler")]
+        class_name, names = _SAMPLERS[given.pop("sampler")]
         for name, value in given.items():
             if name not in names:
                 raise ValueError(
@@ -70,4 +76,4 @@ class SamplerOptions:
                 raise ValueError(f"{name} must be {expected}. Received: {value}.")
         if "beams" in values:
             values["num_beams"] = values.pop("beams")
-        return sampler_cls(**values)
+        return getattr(keras_hub.samplers, class_name)(**values)

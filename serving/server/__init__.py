@@ -1,5 +1,6 @@
 """A model server for one machine that speaks TensorFlow Serving's gRPC and REST."""
 
-from serving.server.server import Server
+import lazy_loader
 
-__all__ = ["Server"]
+# What __init__.pyi names is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -11,32 +11,39 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-import tensorflow as tf
-
-from gpt1_keras.cli import exit_status
+from gpt1_keras.cli import UsageError, program
 from gpt1_keras.version import __version__
-from serving.server import flags, listening
-from serving.server.errors import ServingError
-from serving.server.models.loading import runtime
-from serving.server.server import Server
+from serving.server.flags import IgnoredFlags, ProcessFlags
+from serving.server.options import Options
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves until SIGINT or SIGTERM; returns the exit status."""
-    parser = flags.parser()
-    parsed = parser.parse_args(arguments)
-    if parsed.version:
+@program("serving.server", underscores=True)
+def main(options: Options, process: ProcessFlags, ignored: IgnoredFlags) -> None:
+    """Serve exported models over gRPC and REST, with TensorFlow Serving's flags, protocols and
+    errors.
+    """
+    if process.version:
+        import tensorflow as tf
+
         print(f"gpt1_keras: {__version__}\nTensorFlow Library: {tf.__version__}")
-        return 0
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    options, xla = flags.read(parsed)
+        return
     if not options.model_base_path and not options.model_config_file:
-        parser.error("expected --model_base_path or --model_config_file")
-    stopping = threading.Event()
+        raise UsageError("expected --model_base_path or --model_config_file")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    ignored.warn()
+    _serve(options, process.xla_cpu_compilation_enabled or process.xla_gpu_compilation_enabled)
 
-    def serve() -> None:
+
+def _serve(options: Options, xla: bool) -> None:
+    """Serves until SIGINT or SIGTERM."""
+    from serving.server import listening
+    from serving.server.errors import ServingError
+    from serving.server.server import Server
+
+    stopping = threading.Event()
+    try:
         with _xla(xla), Server(**dataclasses.asdict(options)) as server:
             # TensorFlow's million objects stay, and searching them for garbage whenever a request
             # makes many made parsing eight times slower.
@@ -50,13 +57,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 where += f" and {rest} (REST)"
             print(f"Serving {models} at {where}", flush=True)
             stopping.wait()
-
-    return exit_status(serve, foreseen=(ServingError,))
+    except ServingError as error:
+        raise ValueError(str(error)) from error
 
 
 @contextlib.contextmanager
 def _xla(allowed: bool) -> Iterator[None]:
     """Refuses to compile with XLA, unless it is allowed: a graph that needs it would fail there."""
+    from serving.server.models.loading import runtime
+
     if not allowed:
         runtime().disable_xla()
     try:

@@ -1,23 +1,51 @@
 """What a server can be told: TensorFlow Serving's flags that have a meaning here."""
 
 import dataclasses
+import functools
 import os
 from typing import Any
+
+from gpt1_keras.cli import option
 
 _INT32 = 2**31 - 1  # gRPC's options, and most of TensorFlow Serving's flags, are 32-bit integers
 
 
 def _flag(default: Any, help: str, least: int = 0, most: int = _INT32) -> Any:
     """A field that is a flag; `least` and `most` bound numbers."""
-    return dataclasses.field(default=default, metadata={"help": help, "least": least, "most": most})
+    if isinstance(default, bool):
+        return option(help, default)
+    if isinstance(default, str):
+        return option(help, default, parse=_text)
+    parse = functools.partial(_number, type(default), least, most)
+    return option(help, default, parse=parse)
+
+
+def _text(text: str) -> str:
+    """Checks a string: gRPC and protocol buffers hold no other bytes than UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"expected UTF-8, received {text!r}") from None
+    return text
+
+
+def _number(kind: type, least: int, most: int, text: str) -> Any:
+    """Parses a number within bounds."""
+    try:
+        number = kind(text) if text.isascii() else None
+    except ValueError:
+        number = None
+    if number is None or not least <= number <= most:
+        word = "a whole number" if kind is int else "a number"
+        raise ValueError(f"expected {word} from {least} to {most}, received {text!r}")
+    return number
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """A server's options, by the names of TensorFlow Serving's flags and with their defaults.
 
-    The metadata of each field holds its `help` and, for numbers, its bounds. Seconds may be
-    fractions where a server is made from Python.
+    Seconds may be fractions where a server is made from Python.
     """
 
     # What is served.

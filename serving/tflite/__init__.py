@@ -3,7 +3,7 @@
 `python -m serving.tflite` converts; see docs/on_device.md.
 """
 
-from serving.tflite.convert import convert
-from serving.tflite.metadata import read_metadata
+import lazy_loader
 
-__all__ = ["convert", "read_metadata"]
+# What __init__.pyi names is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

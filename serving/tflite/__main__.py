@@ -10,9 +10,8 @@ import os
 import sys
 
 from gpt1_keras.cli import option, program
-from gpt1_keras.presets import PRESET_HELP, load_task
-from serving.tflite.convert import MAX_BYTES, SEQUENCE_LENGTH, convert
-from serving.tflite.quantize import QUANTIZATIONS
+from gpt1_keras.presets import PRESET_HELP
+from serving.tflite.conversion_options import MAX_BYTES, QUANTIZATIONS, SEQUENCE_LENGTH
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +21,7 @@ class _ConvertOptions:
     max_bytes: tuple[int, ...] = option(
         "bytes of UTF-8 that a text may have, of all fields or of each",
         (MAX_BYTES,),
-        nargs="+",
+        consume_multiple=1,
         metavar="N",
     )
     sequence_length: int = option(
@@ -37,6 +36,9 @@ class _ConvertOptions:
 @program("serving.tflite")
 def main(options: _ConvertOptions) -> None:
     """Convert a model into one .tflite file: text in, scores out."""
+    from gpt1_keras.presets import load_task
+    from serving.tflite.convert import convert
+
     path = convert(
         load_task(options.model),
         options.output,

@@ -15,12 +15,10 @@ from gpt1_keras.files import atomic_path
 from gpt1_keras.tasks.base import RawTextTask
 from serving.export.metadata import fields_of, metadata_of
 from serving.registry import find_task
+from serving.tflite.conversion_options import MAX_BYTES, SEQUENCE_LENGTH
 from serving.tflite.device_graph import DeviceGraph
 from serving.tflite.metadata import add_metadata
 from serving.tflite.quantize import check_quantization, quantize
-
-MAX_BYTES = 512
-SEQUENCE_LENGTH = 128
 
 
 def convert(

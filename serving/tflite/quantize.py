@@ -5,9 +5,8 @@ import io
 import logging
 from typing import Any
 
+from serving.tflite.conversion_options import QUANTIZATIONS
 from serving.tflite.device_backbone import LOGITS
-
-QUANTIZATIONS = ("none", "float16", "int8", "int4")
 
 
 def check_quantization(name: str) -> None:

@@ -63,4 +63,4 @@ def test_help(program, capsys):
     with pytest.raises(SystemExit) as stopped:
         main_of(program)(["--help"])
     assert stopped.value.code == 0
-    assert capsys.readouterr().out.startswith(f"usage: python -m {program} ")
+    assert capsys.readouterr().out.startswith(f"Usage: python -m {program} ")

@@ -41,7 +41,7 @@ def test_the_commands():
     commands = [parse(command) for command in commands_of(PAGE)]
     assert len(commands) == 3
     for arguments in commands[1:]:
-        assert arguments.steps == -(-TOKENS // (arguments.batch_size * 512))
+        assert arguments["steps"] == -(-TOKENS // (arguments["batch_size"] * 512))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_the_job_s_workers_find_each_other_and_run_a_command_that_parses(job):
         "task": {"type": "worker", "index": 3},
     }
     arguments = parse(command.replace("\\\n", ""))
-    assert arguments.strategy == "multi_worker"
-    assert arguments.steps == -(-TOKENS // (arguments.batch_size * 512))
+    assert arguments["strategy"] == "multi_worker"
+    assert arguments["steps"] == -(-TOKENS // (arguments["batch_size"] * 512))
     claims = [volume.get("persistentVolumeClaim") for volume in template["volumes"]]
     assert {"claimName": "gpt1-data"} in claims

@@ -25,7 +25,7 @@ from training.paper.tables import as_csv, as_markdown, fill, note_runs, plot_tab
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    runs: tuple[str, ...] = option("folders, below which results are")
+    runs: tuple[str, ...] = option("folders, below which results are", consume_multiple=1)
     output: str = option("folder for tables.md, .csv and .svg")
 
 

@@ -9,11 +9,12 @@ import tensorflow as tf
 import gpt1_keras
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.padding import pad
-from serving.export.batching import Batching, batched, merged
+from serving.export.batching import batched, merged
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.cached_decoder import CachedDecoder
 from serving.export.decoder.keras_block import KerasBlock
 from serving.export.decoder.packed_decoder import is_packable
+from serving.export.export_options import Batching
 from serving.export.language_model.continuation import continuations
 from serving.export.language_model.scoring import log_probabilities
 from serving.export.offsets import ENDS, STARTS

@@ -9,7 +9,8 @@ import tensorflow as tf
 from grpc import StatusCode
 
 import gpt1_keras
-from serving.export.batching import Batching, merged
+from serving.export.batching import merged
+from serving.export.export_options import Batching
 from serving.export.exporter import signatures_of
 from serving.server.models.servable import Servable, ServingError
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 import gpt1_keras
 from gpt1_keras.tasks.calibration import Calibration
 from serving.export import export
-from serving.export.batching import Batching
+from serving.export.export_options import Batching
 from serving.export.exporter import signatures_of
 from serving.server.models.servable import Servable
 from tests.helpers.eager import eagerly

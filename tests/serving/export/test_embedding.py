@@ -17,7 +17,8 @@ from serving.check import main as check
 from serving.export import export
 from serving.export.__main__ import main
 from serving.export.calibrate import calibrated_blocks
-from serving.export.embedding import POOLINGS, Embedding, embed_function
+from serving.export.embedding import embed_function
+from serving.export.export_options import POOLINGS, Embedding
 from serving.export.exporter import signatures_of
 from serving.server.models.servable import Servable, ServingError
 

@@ -1,6 +1,5 @@
 """The flags of tensorflow_model_server: all are taken, and each does something or says so."""
 
-import argparse
 import dataclasses
 import pathlib
 import re
@@ -8,9 +7,10 @@ import re
 import pytest
 import tensorflow as tf
 
-from serving.server import flags, listening
+from serving.server import listening
 from serving.server.__main__ import _xla, main
 from serving.server.errors import ServingError
+from serving.server.flags import IgnoredFlags, ProcessFlags
 from serving.server.models.servable import Servable
 from serving.server.options import Options
 
@@ -45,7 +45,14 @@ WITHOUT_EFFECT = sorted(
 
 
 def read(*arguments):
-    return flags.read(flags.parser().parse_args(arguments))
+    """The server's options, and whether XLA may compile graphs; warns as the program does."""
+    values, _ = main.parse(arguments)
+    options, process, ignored = (
+        options_cls(**{field.name: values[field.name] for field in dataclasses.fields(options_cls)})
+        for options_cls in (Options, ProcessFlags, IgnoredFlags)
+    )
+    ignored.warn()
+    return options, process.xla_cpu_compilation_enabled or process.xla_gpu_compilation_enabled
 
 
 def test_every_flag_has_an_effect_or_is_named_in_one_warning(caplog):
@@ -72,8 +79,7 @@ def test_no_warning_about_what_is_done_anyway(caplog):
 
 def test_the_page_has_every_flag():
     table = set(re.findall(r"`--(\w+)`", DOCS.read_text()))
-    parsed = {action.dest for action in flags.parser()._actions} - {"help"}
-    assert sorted(parsed - table) == []
+    assert sorted(main.parse([])[0].keys() - table) == []
 
 
 def test_defaults_are_the_options():
@@ -94,7 +100,7 @@ def test_an_unknown_flag(capsys, argument, nearest):
         main(["--model_base_path=x", argument])
     assert caught.value.code == 2
     error = capsys.readouterr().err
-    assert error.endswith(f"unknown argument: {argument}; the nearest flag is {nearest}\n")
+    assert error.endswith(f"Unknown option: {argument}. Did you mean {nearest}?\n")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +110,6 @@ def test_an_unknown_flag(capsys, argument, nearest):
         ("--max_request_bytes=99999999999", "a whole number from 1 to 2147483647, received '9"),
         ("--rest_api_timeout_in_ms=-1", "a whole number from 0 to 2147483647, received '-1'"),
         ("--per_process_gpu_memory_fraction=nan", "a number from 0 to 1, received 'nan'"),
-        ("--enable_batching=1", "true or false, received '1'"),
         ("--model_base_path=models/\udcff", r"UTF-8, received 'models/\udcff'"),
     ],
 )
@@ -139,14 +144,23 @@ def test_channel_arguments():
 
 def test_help_says_what_has_no_effect(capsys):
     with pytest.raises(SystemExit):
-        flags.parser().parse_args(["--help"])
+        main(["--help"])
     text = capsys.readouterr().out
     assert "--enable_profiler" in text.partition("that have no effect here")[2]
 
 
-def test_flags_are_not_abbreviated():
-    assert isinstance(flags.parser(), argparse.ArgumentParser)
-    assert not flags.parser().allow_abbrev
+def test_a_boolean_is_true_or_false(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--model_base_path=x", "--enable_batching=maybe"])
+    assert caught.value.code == 2
+    assert '--enable_batching: unable to convert "maybe" into bool' in capsys.readouterr().err
+
+
+def test_flags_are_not_abbreviated(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--model_base=x"])
+    assert caught.value.code == 2
+    assert "Did you mean --model_base_path?" in capsys.readouterr().err
 
 
 def test_xla_is_off_unless_a_flag_allows_it(tmp_path):

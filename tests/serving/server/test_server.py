@@ -21,7 +21,7 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
-from serving.server import Server, flags, listening
+from serving.server import Server, listening
 from serving.server.__main__ import main
 
 ROUNDS = 300_000  # of the signature `slow`: some seconds
@@ -197,8 +197,8 @@ def test_invalid_ports(capsys, port):
 )
 def test_booleans_as_tensorflow_serving_takes_them(arguments, value):
     name = "enable_grpc_healthcheck_service"
-    options = flags.parser().parse_args([each.replace("flag", name) for each in arguments])
-    assert vars(options)[name] is value
+    values, _ = main.parse([each.replace("flag", name) for each in arguments])
+    assert values[name] is value
 
 
 def test_a_model_is_needed(capsys):

@@ -10,8 +10,8 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from gpt1_keras.presets import load_task
 from serving import check, query
 from serving.export.__main__ import main
-from serving.export.batching import Batching
 from serving.export.explanations.options import LEAVE_ONE_OUT, Explanation
+from serving.export.export_options import Batching
 from serving.export.exporter import export, signatures_of
 from serving.server import Server
 

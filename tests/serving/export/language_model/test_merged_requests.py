@@ -12,7 +12,7 @@ import tensorflow as tf
 from grpc import StatusCode
 from tensorflow.core.protobuf.config_pb2 import RunOptions
 
-from serving.export.batching import Batching
+from serving.export.export_options import Batching
 from serving.export.exporter import signatures_of
 from serving.runtime.c_api import StatusError
 from serving.server.models.loading import Loader

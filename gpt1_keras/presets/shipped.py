@@ -1,0 +1,14 @@
+"""The names of the pre-trained models that ship with the package.
+
+Each is a folder beside this file, as `save_to_preset` writes it, with a model card, README.md.
+"""
+
+PRETRAINED = {
+    "gpt1_tiny_books": "GPT-1 of 5 million parameters, pre-trained on books in the public domain.",
+}
+
+# What programs say of an option that names a preset.
+PRESET_HELP = (
+    f"{', '.join(PRETRAINED)}, a preset's folder, or a handle such as "
+    "hf://openai-community/openai-gpt, which is downloaded"
+)

@@ -1,0 +1,1 @@
+from .exporter import export as export

@@ -1,0 +1,39 @@
+"""Programs answer `--help` and wrong arguments without Keras, TensorFlow, or what imports them.
+
+Seconds would depend on the machine; these imports are what takes them.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.test_public_names import PROGRAMS
+
+HEAVY = ("keras", "keras_hub", "tensorflow", "grpc", "numpy", "sklearn", "matplotlib", "h5py")
+# Their modules still import their work.
+HEAVY_PROGRAMS = {name for name in PROGRAMS if name.startswith("training.")}
+LIGHT_PROGRAMS = sorted(set(PROGRAMS) - HEAVY_PROGRAMS)
+SCRIPT = """
+import runpy, sys
+program, *arguments = sys.argv[1:]
+sys.argv[1:] = arguments
+try:
+    runpy.run_module(program, run_name="__main__", alter_sys=True)
+finally:
+    print(*sys.modules, sep="\\n")
+"""
+
+
+def modules_after(program, *arguments, status):
+    """The modules that a program has imported when it ends."""
+    command = [sys.executable, "-c", SCRIPT, program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, done.stderr
+    return set(done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("program", LIGHT_PROGRAMS)
+@pytest.mark.parametrize(("argument", "status"), [("--help", 0), ("--no-such-option", 2)])
+def test_what_is_imported(program, argument, status):
+    assert modules_after(program, argument, status=status).isdisjoint(HEAVY)
