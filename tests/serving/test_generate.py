@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpt1_keras
+from gpt1_keras import presets
 from gpt1_keras.presets import load_task
 from serving import generate
 from serving.generation.samplers import SamplerOptions
@@ -59,7 +60,7 @@ def run(preset, capsys):
 @pytest.fixture
 def loaded(lm, monkeypatch):
     """Spares the program the loading of its model, which takes longer than its texts."""
-    monkeypatch.setattr(generate, "load_task", lambda preset, *classes: lm)
+    monkeypatch.setattr(presets, "load_task", lambda preset, *classes: lm)
 
 
 def expect(lm, prompts, sampler, **arguments):

@@ -100,7 +100,8 @@ def test_an_unknown_flag(capsys, argument, nearest):
         main(["--model_base_path=x", argument])
     assert caught.value.code == 2
     error = capsys.readouterr().err
-    assert error.endswith(f"Unknown option: {argument}. Did you mean {nearest}?\n")
+    flag = argument.partition("=")[0]
+    assert error.endswith(f"Unknown option: {flag}. Did you mean {nearest}?\n")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_flags_are_not_abbreviated(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["--model_base=x"])
     assert caught.value.code == 2
-    assert "Did you mean --model_base_path?" in capsys.readouterr().err
+    assert "Unknown option: --model_base." in capsys.readouterr().err
 
 
 def test_xla_is_off_unless_a_flag_allows_it(tmp_path):

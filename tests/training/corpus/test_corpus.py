@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 import tokenizers
+import tqdm
 
 import gpt1_keras
-from gpt1_keras import cli
 from gpt1_keras.presets.tokenizers import load_tokenizer
 from training.corpus.__main__ import main
 from training.corpus.build import CorpusOptions, make_corpus
@@ -99,7 +99,7 @@ def run_main(capsys, *arguments):
 
 def test_the_program_says_what_it_made(stories, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr(cli, "tqdm", functools.partial(cli.tqdm, mininterval=0))
+    monkeypatch.setattr(tqdm, "tqdm", functools.partial(tqdm.tqdm, mininterval=0))
     status, printed = run_main(
         capsys, "--input", stories, "--num-merges", 50, "--output", tmp_path / "corpus",
         "--processes", 1,
