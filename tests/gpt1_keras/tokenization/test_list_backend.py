@@ -21,9 +21,9 @@ MARKS = ["a\u08d4\u1b44", "a\u1b44\u08d4"]  # the same to Hugging Face's normali
 
 @pytest.fixture(scope="module")
 def list_codec(original_tokenizer):
-    pieces = [token.replace("</w>", " ") for token in original_tokenizer.vocabulary.tokens]
-    pieces += ["<start> ", "<delimiter> ", "<extract> "]
-    return list_backend.Codec(original_tokenizer.vocabulary, pieces, "bert")
+    token_texts = [token.replace("</w>", " ") for token in original_tokenizer.vocabulary.tokens]
+    token_texts += ["<start> ", "<delimiter> ", "<extract> "]
+    return list_backend.Codec(original_tokenizer.vocabulary, token_texts, "bert")
 
 
 def random_texts(count, seed):
@@ -44,8 +44,8 @@ def test_encode(original_tokenizer, list_codec, texts):
 def test_marks_stay_in_order():
     normalize = normalizers.BertNormalizer(lowercase=True).normalize_str
     assert normalize(MARKS[0]) == normalize(MARKS[1])
-    letters = [text.translate(list_backend._Letters()) for text in MARKS]
-    assert letters == MARKS
+    normalized = [text.translate(list_backend._NormalizedCodePoints()) for text in MARKS]
+    assert normalized == MARKS
 
 
 def test_shapes(original_tokenizer, list_codec):
