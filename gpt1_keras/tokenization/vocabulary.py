@@ -3,10 +3,13 @@
 import contextlib
 import json
 import os
+import pathlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
+
+from gpt1_keras.files import read_json
 
 END_OF_WORD = "</w>"
 UNKNOWN = "<unk>"
@@ -126,25 +129,16 @@ def _read_tokens(tokens: str | os.PathLike[str] | Mapping[str, int]) -> dict[str
     """Reads a vocabulary's tokens and ids."""
     if isinstance(tokens, Mapping):
         return {str(token): int(id) for token, id in tokens.items()}
-    with _open(tokens, "vocabulary") as file:
-        try:
-            content = json.load(file)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"The vocabulary file {tokens} is not JSON: {error}.") from None
-    if not isinstance(content, dict):
-        raise ValueError(
-            f"The vocabulary file {tokens} must hold an object from token to id. "
-            f"Received: {type(content).__name__}."
-        )
-    return content
+    _check_file(tokens, "vocabulary")
+    return read_json(tokens)
 
 
 def _read_merges(merges: str | os.PathLike[str] | Iterable[str]) -> list[tuple[str, str]]:
     """Reads merges, `(left, right)`."""
     if isinstance(merges, (str, os.PathLike)):
-        with _open(merges, "merges") as file:
-            # Not splitlines, which also splits at other characters, and merges may hold these.
-            merges = file.read().split("\n")
+        _check_file(merges, "merges")
+        # Not splitlines, which also splits at other characters, and merges may hold these.
+        merges = pathlib.Path(merges).read_text("utf-8").split("\n")
     lines = list(merges)
     if lines and lines[0].startswith("#version"):
         lines = lines[1:]
@@ -159,8 +153,7 @@ def _read_merges(merges: str | os.PathLike[str] | Iterable[str]) -> list[tuple[s
     return pairs
 
 
-def _open(path: str | os.PathLike[str], what: str) -> TextIO:
-    """Opens a text file. Raises FileNotFoundError, which names it, if it is missing."""
+def _check_file(path: str | os.PathLike[str], content: str) -> None:
+    """Raises FileNotFoundError, which says what the file should hold, if it is missing."""
     if not os.path.isfile(path):
-        raise FileNotFoundError(f"The {what} file {os.fspath(path)!r} does not exist.")
-    return open(path, encoding="utf-8")
+        raise FileNotFoundError(f"The {content} file {os.fspath(path)!r} does not exist.")

@@ -44,7 +44,7 @@ class Cleaner:
 
     def _clean(self, texts: Texts) -> Texts:
         """Cleans texts, `[n]`, that are not all plain."""
-        if not isinstance(texts, AlignedTexts):  # these are valid UTF-8
+        if not isinstance(texts, AlignedTexts):  # aligned texts are valid UTF-8
             texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
         lines = _split_lines(strings_of(texts))
         indices = tf.where(~_is_plain(lines.values))
