@@ -36,11 +36,6 @@ def read_session_config(path: str) -> ConfigProto:
     return _read(path, ConfigProto())
 
 
-def read_batching_parameters(path: str | Path) -> Any:
-    """Reads a file like that of `--batching_parameters_file`; raises as `read_models`."""
-    return _read(path, messages.new("BatchingParameters"))
-
-
 def read_metrics_path(path: str) -> str | None:
     """Returns the path of the metrics page, if the file of `--monitoring_config_file` enables it.
 
@@ -91,7 +86,7 @@ def _check_certificate(config: Any) -> None:
         context.load_verify_locations(cadata=config.custom_ca)
 
 
-def _read(path: str | Path, message: _Message) -> _Message:
+def _read(path: str, message: _Message) -> _Message:
     """Returns `message` with the contents of a text file."""
     name = message.DESCRIPTOR.full_name
     try:

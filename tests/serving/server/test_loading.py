@@ -178,7 +178,6 @@ def test_the_session_s_options(tmp_path, tripler, monkeypatch):
             "Expected --tensorflow_session_parallelism, or --tensorflow_intra_op_parallelism and",
         ),
         ({"mixed_precision": "float8"}, "Expected --mixed_precision=bfloat16, received 'float8'"),
-        ({"batching_parameters_file": "x"}, "is set without --enable_batching"),
     ],
 )
 def test_options_that_do_not_go_together(options, message):

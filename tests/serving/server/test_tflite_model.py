@@ -158,7 +158,7 @@ def test_the_saved_model_is_run_where_there_is_no_such_file(model_base_path):
 
 
 def test_the_server_runs_it(folder, free_port):
-    """Over both protocols, and batched."""
+    """Over both protocols."""
     port = free_port()
     with (
         Server(
@@ -167,7 +167,6 @@ def test_the_server_runs_it(folder, free_port):
             port=0,
             rest_api_port=port,
             prefer_tflite_model=True,
-            enable_batching=True,
         ) as server,
         grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
     ):
