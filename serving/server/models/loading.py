@@ -4,9 +4,11 @@ import functools
 import importlib
 import importlib.util
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
+import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from grpc import StatusCode
@@ -18,15 +20,25 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from serving.layout import SAVED_MODEL_FILE
 from serving.runtime.c_api import Runtime, StatusError
 from serving.runtime.session import Session, parse
-from serving.server.errors import ServingError
-from serving.server.models.runnable import Runnable
+from serving.server.errors import ServingError, runtime_refusal
 from serving.server.models.session_config import session_config
 from serving.server.options import Options
 
 _TFLITE_FILE = "model.tflite"
 _VARIABLES_FILE = "variables/variables.index"
 _VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
-_STATUS_CODES = {code.value[0]: code for code in StatusCode}
+
+
+class Runnable(Protocol):
+    """A `serving.runtime.session.Session`, or what takes its place."""
+
+    def run(
+        self, feeds: Mapping[str, bytes], fetches: Sequence[str], options: bytes = b""
+    ) -> list[np.ndarray]:
+        """Runs the model; see `Session.run`."""
+
+    def cancel(self) -> None:
+        """Ends the runs in flight, and refuses further ones."""
 
 
 class Loader:
@@ -61,9 +73,10 @@ class Loader:
             if self._num_interpreters and tflite.exists():
                 return self._load_tflite(tflite)
             return self._load_saved_model(path)
-        except (StatusError, OSError, ValueError, DecodeError) as error:
-            code = _STATUS_CODES[error.code] if isinstance(error, StatusError) else None
-            raise ServingError(code or StatusCode.INTERNAL, str(error)) from error
+        except StatusError as error:
+            raise runtime_refusal(error) from error
+        except (OSError, ValueError, DecodeError) as error:
+            raise ServingError(StatusCode.INTERNAL, str(error)) from error
 
     def _load_saved_model(self, path: Path) -> tuple[Runnable, dict[str, SignatureDef]]:
         """Loads a SavedModel."""

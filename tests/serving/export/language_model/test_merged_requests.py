@@ -15,8 +15,8 @@ from tensorflow.core.protobuf.config_pb2 import RunOptions
 from serving.export.batching import Batching
 from serving.export.exporter import signatures_of
 from serving.runtime.c_api import StatusError
+from serving.server.limits.budget import UNLIMITED, Budget
 from serving.server.models.servable import Servable, ServingError
-from serving.server.requests.budget import UNLIMITED, Budget
 
 CONTEXT = 48
 FOREVER = 600_000.0  # milliseconds

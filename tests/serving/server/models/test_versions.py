@@ -21,11 +21,12 @@ from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServic
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from serving.server import Server
+from serving.server.calls.inference import predict
+from serving.server.calls.warmup_requests import warm_up
 from serving.server.errors import ServingError
 from serving.server.models.model_manager import ModelManager
 from serving.server.models.servable import Servable
 from serving.server.options import Options
-from serving.server.requests.inference import predict
 
 WARMUP = "assets.extra/tf_serving_warmup_requests"
 
@@ -64,7 +65,7 @@ def config(base, more=""):
 
 
 def serving(base, more=""):
-    models = ModelManager()
+    models = ModelManager(prepare=warm_up)
     models.configure(config(base, more))
     return models
 

@@ -20,10 +20,10 @@ from tensorflow_serving.apis.regression_pb2 import (
 )
 
 from serving.layout import DEFAULT_SIGNATURE
+from serving.server.calls.inference import reply_spec
 from serving.server.errors import ServingError, invalid_argument, set_of
+from serving.server.limits.budget import UNLIMITED, Budget
 from serving.server.models.servable import Servable
-from serving.server.requests.budget import UNLIMITED, Budget
-from serving.server.requests.inference import reply_spec
 
 
 def classify(
@@ -73,17 +73,17 @@ def multi_inference(
         budget: what the request may use.
 
     Raises:
-        ServingError: as in `classify` and `regress`; or the tasks are of several models, ask for
-            one signature twice, or ask for something else.
+        ServingError: as in `classify` and `regress`; or `request.tasks` name several models, or
+            one signature twice, or a method that is neither.
     """
     response = MultiInferenceResponse()
     names = set()
-    for task in request.tasks:
-        if task.model_spec.name != servable.name:
+    for each in request.tasks:
+        if each.model_spec.name != servable.name:
             raise invalid_argument(
                 "All ModelSpecs in a MultiInferenceRequest must access the same model name."
             )
-        name = task.model_spec.signature_name or DEFAULT_SIGNATURE
+        name = each.model_spec.signature_name or DEFAULT_SIGNATURE
         if name in names:
             raise invalid_argument(f"Duplicate evaluation of signature: {name}")
         names.add(name)
@@ -91,13 +91,13 @@ def multi_inference(
             raise invalid_argument(f"Requested signature not found in model graph: {name}")
         arguments = servable, name, request.input, budget
         result = response.results.add(model_spec=reply_spec(servable, name))
-        if task.method_name == "tensorflow/serving/classify":
+        if each.method_name == "tensorflow/serving/classify":
             result.classification_result.CopyFrom(_classify(*arguments))
-        elif task.method_name == "tensorflow/serving/regress":
+        elif each.method_name == "tensorflow/serving/regress":
             result.regression_result.CopyFrom(_regress(*arguments))
         else:
             raise ServingError(
-                StatusCode.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
+                StatusCode.UNIMPLEMENTED, f"Unsupported signature method_name: {each.method_name}"
             )
     return response
 

@@ -18,15 +18,18 @@ from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
-from serving.layout import DEFAULT_SIGNATURE
+from serving.server.calls import (
+    example_inference,
+    inference,
+    json_documents,
+    json_replies,
+    json_requests,
+)
+from serving.server.calls.json_documents import read_signature_name
+from serving.server.calls.resources import Resources
 from serving.server.errors import invalid_argument
-from serving.server.metrics import Metrics
-from serving.server.models.model_manager import ModelManager
+from serving.server.limits.budget import Budget
 from serving.server.models.servable import Servable
-from serving.server.requests import example_inference, inference
-from serving.server.requests.admission import Admission
-from serving.server.requests.budget import Budget, RequestLimits
-from serving.server.rest import documents, replies, requests
 
 _MODEL = r"/v1/models/([^/:]+)(?:/versions/([0-9]{1,19})|/labels/([^/:]+))?"
 _MAX_VERSION = 2**63 - 1
@@ -40,25 +43,12 @@ class RestCalls:
     """Answers REST requests about some models.
 
     Args:
-        models: the models.
-        metrics: counts and times the requests.
-        admission: where requests that run a model wait for their turn.
-        limits: how large a request may be once it is expanded.
+        resources: the models, and what bounds and measures requests.
         timeout: seconds that a request may take, from when it is received; None for no limit.
     """
 
-    def __init__(
-        self,
-        models: ModelManager,
-        metrics: Metrics,
-        admission: Admission,
-        limits: RequestLimits,
-        timeout: float | None,
-    ) -> None:
-        self._models = models
-        self._metrics = metrics
-        self._admission = admission
-        self._limits = limits
+    def __init__(self, resources: Resources, timeout: float | None) -> None:
+        self._resources = resources
         self._timeout = timeout
 
     def answer(self, method: str, path: str, body: bytes) -> Mapping[str, Any]:
@@ -72,7 +62,8 @@ class RestCalls:
         Raises:
             ServingError: the request cannot be answered.
         """
-        budget = Budget(self._limits, self._timeout)
+        resources = self._resources
+        budget = Budget(resources.limits, self._timeout)
         path = path.partition("?")[0]
         match = _PATHS[method].fullmatch(path)
         name, version, label, verb = match.groups() if match else ("", None, None, "")
@@ -84,46 +75,40 @@ class RestCalls:
         if label:
             spec.version_label = unquote(label)
 
-        models, verb = self._models, (verb or "").lower()
-        measured = spec.name if method == "POST" and spec.name in models else ""
-        with self._metrics.request(measured, verb, "REST"):
+        models, verb = resources.models, (verb or "").lower()
+        with resources.measured(spec.name if method == "POST" else "", verb, "REST"):
             if method == "GET":
                 return _metadata(models.find(spec)) if verb else _to_dict(models.status(spec))
-            with self._admission.admitted(budget):
-                document = documents.parse_document(body)
+            with resources.admission.admitted(budget):
+                document = json_documents.parse_document(body)
                 return _VERBS[verb](models.find(spec), document, budget)
 
 
 def _predict(servable: Servable, document: Mapping[str, Any], budget: Budget) -> Mapping[str, Any]:
-    name = _signature_name(document)
+    name = read_signature_name(document)
     signature = servable.signature_defs.get(name)
     if signature is None:
         raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
-    inputs = requests.read_inputs(document, signature)
+    inputs = json_requests.read_inputs(document, signature)
     outputs = servable.predict(name, inputs, budget=budget)
-    return replies.write_outputs(document, outputs)
+    return json_replies.write_outputs(document, outputs)
 
 
 def _classify(servable: Servable, document: Mapping[str, Any], budget: Budget) -> Mapping[str, Any]:
-    request = ClassificationRequest(input=requests.read_examples(document, budget))
-    request.model_spec.signature_name = _signature_name(document)
+    request = ClassificationRequest(input=json_requests.read_examples(document, budget))
+    request.model_spec.signature_name = read_signature_name(document)
     result = example_inference.classify(servable, request, budget).result
-    return replies.write_classifications(result)
+    return json_replies.write_classifications(result)
 
 
 def _regress(servable: Servable, document: Mapping[str, Any], budget: Budget) -> Mapping[str, Any]:
-    request = RegressionRequest(input=requests.read_examples(document, budget))
-    request.model_spec.signature_name = _signature_name(document)
+    request = RegressionRequest(input=json_requests.read_examples(document, budget))
+    request.model_spec.signature_name = read_signature_name(document)
     result = example_inference.regress(servable, request, budget).result
-    return replies.write_regressions(result)
+    return json_replies.write_regressions(result)
 
 
 _VERBS = {"predict": _predict, "classify": _classify, "regress": _regress}
-
-
-def _signature_name(document: Mapping[str, Any]) -> str:
-    """Returns the name of the signature that a document asks for."""
-    return documents.read_signature_name(document) or DEFAULT_SIGNATURE
 
 
 def _metadata(servable: Servable) -> Mapping[str, Any]:

@@ -19,14 +19,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 from serving.server import Server
-from serving.server.config_files import ConfigError, read_credentials, read_metrics_path
+from serving.server.calls import json_documents
+from serving.server.calls.resources import Resources
+from serving.server.calls.rest_calls import RestCalls
+from serving.server.config_files import ConfigError, read_metrics_path
 from serving.server.errors import ServingError
-from serving.server.metrics import Metrics
+from serving.server.limits.admission import Admission
+from serving.server.limits.budget import RequestLimits
 from serving.server.models.model_manager import ModelManager
-from serving.server.requests.admission import Admission
-from serving.server.requests.budget import RequestLimits
-from serving.server.rest import documents
-from serving.server.rest.calls import RestCalls
+from serving.server.prometheus_metrics import Metrics
+from serving.server.transport.credentials import read_credentials
 from tests.helpers.predict_requests import LONG, request_for
 
 
@@ -115,16 +117,17 @@ def test_the_time_limit_of_rest(model_base_path, free_port):
 
 
 def test_the_time_limit_of_rest_covers_parsing(client, monkeypatch):
-    parse = documents.parse_document
+    parse = json_documents.parse_document
 
     def parse_slowly(body):
         time.sleep(0.02)
         return parse(body)
 
-    monkeypatch.setattr(documents, "parse_document", parse_slowly)
+    monkeypatch.setattr(json_documents, "parse_document", parse_slowly)
     metrics = Metrics()
     models = ModelManager(metrics=metrics)
-    calls = RestCalls(models, metrics, Admission(1, 0, metrics), RequestLimits(), timeout=0.01)
+    resources = Resources(models, metrics, Admission(1, 0, metrics), RequestLimits())
+    calls = RestCalls(resources, timeout=0.01)
     servable = next(iter(client.models))
     monkeypatch.setattr(models, "find", lambda spec: servable)
     with pytest.raises(ServingError, match="Timed out before the run began") as caught:
@@ -207,7 +210,7 @@ def test_requests_without_a_deadline_wait_for_their_turn(model_base_path):
 
 
 def test_connections_that_are_too_many(model_base_path, free_port, monkeypatch):
-    monkeypatch.setattr("serving.server.rest.service._MAX_CONNECTIONS", 2)
+    monkeypatch.setattr("serving.server.transport.rest_server._MAX_CONNECTIONS", 2)
     port = free_port()
     with Server("tiny", str(model_base_path), port=0, rest_api_port=port):
         held = [http.client.HTTPConnection("127.0.0.1", port, timeout=30) for _ in range(2)]

@@ -5,8 +5,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from serving.layout import DEFAULT_SIGNATURE
 from serving.server.errors import invalid_argument
 
+BASE64_KEY = "b64"  # of an object that stands for bytes
 _MAX_SHOWN_CHARS = 512
 _ENCODER = json.JSONEncoder(indent=4, ensure_ascii=False)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -53,7 +55,7 @@ def parse_document(body: bytes) -> dict[str, Any]:
 
 
 def read_signature_name(document: Mapping[str, Any]) -> str:
-    """Returns the name of the signature that a document asks for, empty if it does not.
+    """Returns the name of the signature that a document asks for, or of the default one.
 
     Raises:
         ServingError: it is not a string.
@@ -61,11 +63,15 @@ def read_signature_name(document: Mapping[str, Any]) -> str:
     name = document.get("signature_name", "")
     if not isinstance(name, str):
         raise invalid_argument(f"'signature_name' is not a string but {shown(name)}")
-    return checked_name(name)
+    return require_utf8(name) or DEFAULT_SIGNATURE
 
 
-def checked_name(name: str) -> str:
-    """Returns a name, which, unlike a text, must be UTF-8."""
+def require_utf8(name: str) -> str:
+    """Returns a name, which, unlike a text, must be UTF-8.
+
+    Raises:
+        ServingError: it is not.
+    """
     try:
         name.encode()
     except UnicodeEncodeError as error:

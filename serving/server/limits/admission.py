@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from grpc import StatusCode
 
 from serving.server.errors import ServingError
-from serving.server.metrics import Metrics
-from serving.server.requests.budget import Budget
+from serving.server.limits.budget import Budget
+from serving.server.prometheus_metrics import Metrics
 
 
 class Admission:

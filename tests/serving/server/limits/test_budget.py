@@ -6,7 +6,7 @@ from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow_serving.apis.input_pb2 import Input
 
 from serving.server.errors import ServingError
-from serving.server.requests.budget import Budget, RequestLimits
+from serving.server.limits.budget import Budget, RequestLimits
 
 BUDGET = Budget(RequestLimits(max_rows=256, max_bytes=2**16))
 

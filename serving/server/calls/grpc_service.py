@@ -16,13 +16,12 @@ from tensorflow_serving.apis.get_model_metadata_pb2 import (
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 
+from serving.server.calls import example_inference, inference
+from serving.server.calls.resources import Resources
 from serving.server.errors import ServingError, invalid_argument
-from serving.server.metrics import Metrics
+from serving.server.limits.budget import Budget
 from serving.server.models.model_manager import ModelManager
 from serving.server.models.servable import Servable
-from serving.server.requests import example_inference, inference
-from serving.server.requests.admission import Admission
-from serving.server.requests.budget import Budget, RequestLimits
 
 SERVICES = ("PredictionService", "ModelService")
 _RELOAD = "HandleReloadConfigRequest"
@@ -34,22 +33,13 @@ _DESCRIPTORS = {
 _Call = Callable[[ModelManager, Any, Budget], Message]
 
 
-def handlers(
-    models: ModelManager, metrics: Metrics, admission: Admission, limits: RequestLimits
-) -> Iterator[grpc.GenericRpcHandler]:
-    """Yields what a gRPC server needs to answer requests.
-
-    Args:
-        models: the models that requests are about.
-        metrics: counts and times the requests.
-        admission: where requests that run a model wait for their turn.
-        limits: how large a request may be once it is expanded.
-    """
-    serve = functools.partial(_answer, models, metrics, admission, limits)
+def handlers(resources: Resources) -> Iterator[grpc.GenericRpcHandler]:
+    """Yields what a gRPC server needs to answer requests, a handler for each service."""
+    answer = functools.partial(_answer, resources)
     for service in SERVICES:
         methods = {
             method.name: grpc.unary_unary_rpc_method_handler(
-                functools.partial(serve, method.name, GetMessageClass(method.input_type)),
+                functools.partial(answer, method.name, GetMessageClass(method.input_type)),
                 # Requests arrive as bytes: gRPC would call those that are not valid INTERNAL.
                 response_serializer=lambda response: response.SerializeToString(),
             )
@@ -59,26 +49,23 @@ def handlers(
 
 
 def _answer(
-    models: ModelManager,
-    metrics: Metrics,
-    admission: Admission,
-    limits: RequestLimits,
+    resources: Resources,
     method: str,
     request_class: type[Message],
     body: bytes,
     context: grpc.ServicerContext,
 ) -> Message:
     """Returns the reply to a request, or ends it with the error's status."""
-    budget = Budget(limits, context.time_remaining())
+    budget = Budget(resources.limits, context.time_remaining())
     try:
         try:
             request = request_class.FromString(body)
         except DecodeError as error:
             raise invalid_argument(f"Expected a {request_class.DESCRIPTOR.name}") from error
         name = "" if method == _RELOAD else _model_spec(request).name
-        with metrics.request(name if name in models else "", method.lower(), "GRPC"):
-            with admission.admitted(budget) if method in _RUNS else nullcontext():
-                return _CALLS[method](models, request, budget)
+        with resources.measured(name, method.lower(), "GRPC"):
+            with resources.admission.admitted(budget) if method in _RUNS else nullcontext():
+                return _CALLS[method](resources.models, request, budget)
     except ServingError as error:
         context.abort(error.code, error.message)
         raise  # never reached, as abort raises, which type checkers do not know

@@ -7,9 +7,9 @@ import pytest
 from grpc import StatusCode
 
 from serving.server.errors import ServingError
-from serving.server.metrics import Metrics
-from serving.server.requests.admission import Admission
-from serving.server.requests.budget import Budget
+from serving.server.limits.admission import Admission
+from serving.server.limits.budget import Budget
+from serving.server.prometheus_metrics import Metrics
 
 
 @pytest.fixture

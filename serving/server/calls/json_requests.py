@@ -20,11 +20,10 @@ from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 from tensorflow_serving.apis.input_pb2 import ExampleList, ExampleListWithContext, Input
 
+from serving.server.calls.json_documents import BASE64_KEY, require_utf8, shown
 from serving.server.errors import invalid_argument, set_of, type_name
-from serving.server.requests.budget import MAX_DIMENSIONS, UNLIMITED, Budget
-from serving.server.rest.documents import checked_name, shown
+from serving.server.limits.budget import MAX_DIMENSIONS, UNLIMITED, Budget
 
-BASE64_KEY = "b64"
 _FEATURES = {  # a JSON value's type: its field in a tf.train.Feature and its type there
     str: ("bytes_list", tf.string),
     dict: ("bytes_list", tf.string),
@@ -87,7 +86,7 @@ def _example(features: Any) -> tf.train.Example:
         values = value if isinstance(value, list) else [value]
         field, dtype = _FEATURES.get(type(values[0]), _FEATURES[str]) if values else _FEATURES[str]
         typed = [_typed(name, each, dtype) for each in values]
-        feature = example.features.feature[checked_name(name)]
+        feature = example.features.feature[require_utf8(name)]
         getattr(feature, field).value.extend(typed)
     return example
 

@@ -14,10 +14,10 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
 from serving.layout import WARMUP_FILE
+from serving.server.calls.example_inference import classify, multi_inference, regress
+from serving.server.calls.inference import predict
 from serving.server.errors import ServingError, invalid_argument
 from serving.server.models.servable import Servable
-from serving.server.requests.example_inference import classify, multi_inference, regress
-from serving.server.requests.inference import predict
 
 _MAX_REQUESTS = 1000
 _CALLS: Mapping[type, Callable[[Servable, Any], Message]] = {
@@ -54,18 +54,17 @@ def read_warmup(path: Path) -> list[Message]:
     return requests
 
 
-def warm_up(servable: Servable, path: Path, rounds: int = 1) -> None:
-    """Answers the requests that come with a SavedModel, so that clients do not pay for them.
+def warm_up(servable: Servable, rounds: int = 1) -> None:
+    """Answers the requests that come with a version, so that clients do not pay for them.
 
     Args:
-        servable: what answers them.
-        path: the SavedModel's folder.
+        servable: the version.
         rounds: how often each is answered.
 
     Raises:
         ServingError: a request cannot be read or answered.
     """
-    requests = read_warmup(path) if rounds else []
+    requests = read_warmup(servable.path) if rounds else []
     for request in requests:
         for _ in range(rounds):
             _CALLS[type(request)](servable, request)

@@ -10,8 +10,8 @@ import urllib.request
 import numpy as np
 import pytest
 
+from serving.server.calls.json_replies import write_outputs
 from serving.server.errors import ServingError
-from serving.server.rest.replies import write_outputs
 
 PREDICT = "/v1/models/tiny:predict"
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from grpc import StatusCode
 
+from serving.server.calls.resources import Resources
+from serving.server.calls.rest_calls import RestCalls
 from serving.server.errors import ServingError
-from serving.server.metrics import Metrics
-from serving.server.models.model_manager import ModelManager
-from serving.server.requests.admission import Admission
-from serving.server.requests.budget import RequestLimits
-from serving.server.rest.calls import RestCalls
-from serving.server.rest.http_connection import Head, HttpConnection, HttpError
-from serving.server.rest.page import Page
+from serving.server.options import Options
+from serving.server.page import Page
+from serving.server.prometheus_metrics import Metrics
+from serving.server.transport import listening
+from serving.server.transport.http_connection import Head, HttpConnection, HttpError
 
 _HTTP_STATUS = {
     StatusCode.INVALID_ARGUMENT: HTTPStatus.BAD_REQUEST,
@@ -47,18 +47,14 @@ class RestServer(ThreadingTCPServer):
     """Answers REST requests about some models, each connection on its own thread.
 
     Args:
-        models: the models.
-        metrics: counts and times the requests.
-        address: the host and the port to listen on.
-        admission: where requests that run a model wait for their turn.
-        limits: how large a request may be once it is expanded.
-        timeout: seconds that a request may take once it is received; 0 for no limit.
-        max_body_bytes: the length of the longest body that is read.
+        resources: the models, and what bounds and measures requests.
+        options: the port, how long a request may take, and how long its body may be.
+        address: the address to listen on.
         metrics_path: path of the metrics page; None for no page.
         page: what `/` shows to browsers; None for nothing.
 
     Raises:
-        OSError: the address is in use, or not an address of this machine.
+        OSError: the port is in use there, or it is not an address of this machine.
     """
 
     request_queue_size = 128  # connections that may wait to be accepted
@@ -67,23 +63,23 @@ class RestServer(ThreadingTCPServer):
 
     def __init__(
         self,
-        models: ModelManager,
-        metrics: Metrics,
-        address: tuple[str, int],
+        resources: Resources,
+        options: Options,
+        address: str,
         *,
-        admission: Admission,
-        limits: RequestLimits,
-        timeout: float,
-        max_body_bytes: int,
         metrics_path: str | None,
         page: Page | None,
     ) -> None:
-        self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
-        super().__init__(address, BaseRequestHandler)
-        self._calls = RestCalls(models, metrics, admission, limits, timeout or None)
-        self._models = models
-        self._metrics = metrics
-        self._max_body_bytes = max_body_bytes
+        port = options.rest_api_port
+        try:
+            self.address_family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+            super().__init__((address, port), BaseRequestHandler)
+        except OSError as error:
+            where = listening.with_port(address, port)
+            raise OSError(f"Cannot listen for REST on {where}: {error.strerror}") from error
+        self._calls = RestCalls(resources, options.rest_api_timeout_in_ms / 1000 or None)
+        self._resources = resources
+        self._max_body_bytes = options.max_request_bytes
         self._metrics_path = metrics_path
         self._page = page
         self._stopping = False
@@ -154,14 +150,14 @@ class RestServer(ThreadingTCPServer):
             except HttpError as error:
                 return _reply_json(connection, error.status, {"error": str(error)}, last=True)
             if head.method == "GET" and head.target == self._metrics_path:
-                page = self._metrics.page()
+                page = self._resources.metrics.page()
                 return connection.reply(
                     HTTPStatus.OK, page, Metrics.CONTENT_TYPE, last=self._stopping
                 )
             if self._page and head.method in ("GET", "HEAD") and head.target == "/":
                 return connection.reply(
                     HTTPStatus.OK,
-                    self._page.document(self._models.names()),
+                    self._page.document(self._resources.models.names()),
                     Page.CONTENT_TYPE,
                     last=self._stopping,
                     more_headers=self._page.headers,

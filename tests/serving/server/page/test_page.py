@@ -9,12 +9,12 @@ import re
 
 import pytest
 
-import serving.server.rest.page
+import serving.server.page
 from serving.server import Server
-from serving.server.rest.page import Page
-from tests.serving.server import page_model
+from serving.server.page import Page
+from tests.serving.server.page import page_model
 
-FOLDER = pathlib.Path(serving.server.rest.page.__file__).parent
+FOLDER = pathlib.Path(serving.server.page.__file__).parent
 
 
 class Document(html.parser.HTMLParser):

@@ -13,8 +13,8 @@ import numpy as np
 from tensorflow_serving.apis.classification_pb2 import ClassificationResult
 from tensorflow_serving.apis.regression_pb2 import RegressionResult
 
+from serving.server.calls.json_documents import BASE64_KEY
 from serving.server.errors import invalid_argument
-from serving.server.rest.requests import BASE64_KEY
 
 _BASE64_OUTPUT_SUFFIX = "_bytes"
 

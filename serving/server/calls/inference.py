@@ -11,8 +11,8 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
 
 from serving.layout import DEFAULT_SIGNATURE
+from serving.server.limits.budget import UNLIMITED, Budget
 from serving.server.models.servable import Servable
-from serving.server.requests.budget import UNLIMITED, Budget
 
 SIGNATURE_DEF = "signature_def"
 _VALUE_FIELDS = {
