@@ -129,7 +129,7 @@ class Runtime:
         """Compiles with XLA again."""
         self._library["_ZN10tensorflow20EnableXlaCompilationEv"]()
 
-    def checked(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Calls a function of the C API whose last argument is a status, and returns its result.
 
         Raises:

@@ -18,7 +18,7 @@ from typing import Any, Self
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from serving.server import config_files
-from serving.server.calls.resources import Resources
+from serving.server.calls.server_resources import Resources
 from serving.server.calls.warmup_requests import warm_up
 from serving.server.errors import ServingError
 from serving.server.limits.admission import Admission

@@ -8,7 +8,6 @@ from grpc import StatusCode
 from tensorflow_serving.apis.classification_pb2 import (
     ClassificationRequest,
     ClassificationResponse,
-    ClassificationResult,
 )
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest, MultiInferenceResponse
 from tensorflow_serving.apis.input_pb2 import Input
@@ -16,7 +15,6 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.regression_pb2 import (
     RegressionRequest,
     RegressionResponse,
-    RegressionResult,
 )
 
 from serving.layout import DEFAULT_SIGNATURE
@@ -40,8 +38,26 @@ def classify(
         ServingError: the signature does not classify, or the graph refused the examples.
     """
     name = _example_signature(servable, request.model_spec)
-    result = _classify(servable, name, request.input, budget)
-    return ClassificationResponse(result=result, model_spec=reply_spec(servable, name))
+    expected = {"classes": np.dtype(object), "scores": np.dtype(np.float32)}
+    outputs, batch = _run_examples(servable, name, request.input, budget, "Classify", expected)
+    shapes = {array.shape for array in outputs.values()}
+    shape = shapes.pop()
+    dtypes_fit = all(array.dtype == expected[alias] for alias, array in outputs.items())
+    if shapes or len(shape) != 2 or shape[0] != batch or not dtypes_fit:
+        raise invalid_argument(
+            f"Expected classes (string) and scores (float), both [{batch}, num_classes], "
+            f"from the signature; found {_described(outputs)}"
+        )
+    response = ClassificationResponse(model_spec=reply_spec(servable, name))
+    for row in range(batch):
+        classifications = response.result.classifications.add()
+        for column in range(shape[1]):
+            each = classifications.classes.add()
+            if "classes" in outputs:
+                each.label = outputs["classes"][row, column].decode(errors="replace")
+            if "scores" in outputs:
+                each.score = outputs["scores"][row, column]
+    return response
 
 
 def regress(
@@ -58,8 +74,17 @@ def regress(
         ServingError: the signature does not regress, or the graph refused the examples.
     """
     name = _example_signature(servable, request.model_spec)
-    result = _regress(servable, name, request.input, budget)
-    return RegressionResponse(result=result, model_spec=reply_spec(servable, name))
+    outputs, batch = _run_examples(servable, name, request.input, budget, "Regress", ["outputs"])
+    values = outputs["outputs"]
+    if values.shape not in ((batch,), (batch, 1)) or values.dtype != np.float32:
+        raise invalid_argument(
+            f"Expected outputs (float), [{batch}] or [{batch}, 1], from the signature; "
+            f"found {_described(outputs)}"
+        )
+    response = RegressionResponse(model_spec=reply_spec(servable, name))
+    for value in values.ravel().tolist():
+        response.result.regressions.add(value=value)
+    return response
 
 
 def multi_inference(
@@ -89,12 +114,14 @@ def multi_inference(
         names.add(name)
         if name not in servable.signature_defs:
             raise invalid_argument(f"Requested signature not found in model graph: {name}")
-        arguments = servable, name, request.input, budget
+        given = {"model_spec": each.model_spec, "input": request.input}
         result = response.results.add(model_spec=reply_spec(servable, name))
         if each.method_name == "tensorflow/serving/classify":
-            result.classification_result.CopyFrom(_classify(*arguments))
+            classified = classify(servable, ClassificationRequest(**given), budget)
+            result.classification_result.CopyFrom(classified.result)
         elif each.method_name == "tensorflow/serving/regress":
-            result.regression_result.CopyFrom(_regress(*arguments))
+            regressed = regress(servable, RegressionRequest(**given), budget)
+            result.regression_result.CopyFrom(regressed.result)
         else:
             raise ServingError(
                 StatusCode.UNIMPLEMENTED, f"Unsupported signature method_name: {each.method_name}"
@@ -118,47 +145,6 @@ def _example_signature(servable: Servable, spec: ModelSpec) -> str:
     if name not in servable.signature_defs:
         raise invalid_argument(f"No signature was found with the name: {name}")
     return name
-
-
-def _classify(
-    servable: Servable, name: str, examples: Input, budget: Budget
-) -> ClassificationResult:
-    """Returns the classes and the scores of tf.Examples."""
-    expected = {"classes": np.dtype(object), "scores": np.dtype(np.float32)}
-    outputs, batch = _run_examples(servable, name, examples, budget, "Classify", expected)
-    shapes = {array.shape for array in outputs.values()}
-    shape = shapes.pop()
-    dtypes_fit = all(array.dtype == expected[alias] for alias, array in outputs.items())
-    if shapes or len(shape) != 2 or shape[0] != batch or not dtypes_fit:
-        raise invalid_argument(
-            f"Expected classes (string) and scores (float), both [{batch}, num_classes], "
-            f"from the signature; found {_described(outputs)}"
-        )
-    result = ClassificationResult()
-    for row in range(batch):
-        classifications = result.classifications.add()
-        for column in range(shape[1]):
-            each = classifications.classes.add()
-            if "classes" in outputs:
-                each.label = outputs["classes"][row, column].decode(errors="replace")
-            if "scores" in outputs:
-                each.score = outputs["scores"][row, column]
-    return result
-
-
-def _regress(servable: Servable, name: str, examples: Input, budget: Budget) -> RegressionResult:
-    """Returns a number for each tf.Example."""
-    outputs, batch = _run_examples(servable, name, examples, budget, "Regress", ["outputs"])
-    values = outputs["outputs"]
-    if values.shape not in ((batch,), (batch, 1)) or values.dtype != np.float32:
-        raise invalid_argument(
-            f"Expected outputs (float), [{batch}] or [{batch}, 1], from the signature; "
-            f"found {_described(outputs)}"
-        )
-    result = RegressionResult()
-    for value in values.ravel().tolist():
-        result.regressions.add(value=value)
-    return result
 
 
 def _run_examples(

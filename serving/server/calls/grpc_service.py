@@ -14,10 +14,12 @@ from tensorflow_serving.apis.get_model_metadata_pb2 import (
     GetModelMetadataResponse,
 )
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
+from tensorflow_serving.apis.model_management_pb2 import ReloadConfigRequest, ReloadConfigResponse
 from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.apis.status_pb2 import StatusProto
 
 from serving.server.calls import example_inference, inference
-from serving.server.calls.resources import Resources
+from serving.server.calls.server_resources import Resources
 from serving.server.errors import ServingError, invalid_argument
 from serving.server.limits.budget import Budget
 from serving.server.models.model_manager import ModelManager
@@ -29,7 +31,7 @@ _DESCRIPTORS = {
     **prediction_service_pb2.DESCRIPTOR.services_by_name,
     **model_service_pb2.DESCRIPTOR.services_by_name,
 }
-# Of the models, a request and what it may use.
+# Its arguments: the models, the request, and what the request may use.
 _Call = Callable[[ModelManager, Any, Budget], Message]
 
 
@@ -101,6 +103,14 @@ def _get_model_metadata(
     return inference.get_model_metadata(models.find(request.model_spec))
 
 
+def _reload(
+    models: ModelManager, request: ReloadConfigRequest, budget: Budget
+) -> ReloadConfigResponse:
+    """Serves the models that the request lists, and only those."""
+    models.configure(request.config)
+    return ReloadConfigResponse(status=StatusProto())
+
+
 _RUNS: Mapping[str, _Call] = {
     "Predict": _on_servable(inference.predict),
     "Classify": _on_servable(example_inference.classify),
@@ -112,5 +122,5 @@ _CALLS: Mapping[str, _Call] = {
     **_RUNS,
     "GetModelMetadata": _get_model_metadata,
     "GetModelStatus": lambda models, request, budget: models.status(request.model_spec),
-    _RELOAD: lambda models, request, budget: models.reload(request),
+    _RELOAD: _reload,
 }

@@ -26,7 +26,7 @@ from serving.server.calls import (
     json_requests,
 )
 from serving.server.calls.json_documents import read_signature_name
-from serving.server.calls.resources import Resources
+from serving.server.calls.server_resources import Resources
 from serving.server.errors import invalid_argument
 from serving.server.limits.budget import Budget
 from serving.server.models.servable import Servable

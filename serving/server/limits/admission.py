@@ -13,11 +13,11 @@ from serving.server.prometheus_metrics import Metrics
 
 
 class Admission:
-    """Lets so many requests run at once and so many wait, first come, first served.
+    """Bounds how many requests run at once and how many wait; they run in the order they came in.
 
-    A queue without a bound answers nobody in time under overload: every answer comes after its
-    client has given up. With one, the server stays as fast as it can be, and the clients that it
-    refuses know at once.
+    Under overload, a queue without a bound grows until every reply comes after its client has
+    given up. With a bound, the server stays as fast as it can be, and a client that it refuses
+    knows at once.
 
     Args:
         max_running: requests that run at once.

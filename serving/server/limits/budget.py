@@ -34,11 +34,12 @@ class RequestLimits:
 
 
 class Budget:
-    """What is left to one request, from when it is made.
+    """What one request may use; its time runs from when the budget is made.
 
     Args:
         limits: how large the request may be; None for no limit.
-        seconds: until it must be answered; None for no limit. gRPC has 292 billion years for none.
+        seconds: until it must be answered; None for no limit. gRPC says 292 billion years where
+            a client set no deadline.
     """
 
     def __init__(self, limits: RequestLimits | None = None, seconds: float | None = None) -> None:

@@ -19,7 +19,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from serving.layout import SAVED_MODEL_FILE
 from serving.runtime.c_api import Runtime, StatusError
-from serving.runtime.session import Session, parse
+from serving.runtime.session import Session
 from serving.server.errors import ServingError, runtime_refusal
 from serving.server.models.session_config import session_config
 from serving.server.options import Options
@@ -101,8 +101,7 @@ class Loader:
         # Imported here, as few servers need it, and it brings the whole converter.
         from serving.server.models.tflite_session import TfLiteSession
 
-        read_feed = functools.partial(parse, runtime())
-        session = TfLiteSession(path, self._num_interpreters, read_feed)
+        session = TfLiteSession(path, self._num_interpreters, runtime())
         return session, session.signature_defs
 
 

@@ -11,9 +11,7 @@ from tensorflow_serving.apis.get_model_status_pb2 import (
     GetModelStatusResponse,
     ModelVersionStatus,
 )
-from tensorflow_serving.apis.model_management_pb2 import ReloadConfigRequest, ReloadConfigResponse
 from tensorflow_serving.apis.model_pb2 import ModelSpec
-from tensorflow_serving.apis.status_pb2 import StatusProto
 from tensorflow_serving.config.model_server_config_pb2 import ModelConfig, ModelServerConfig
 
 from serving.server.errors import ServingError, invalid_argument
@@ -67,7 +65,7 @@ class ModelManager:
         return name in self._configs
 
     def names(self) -> list[str]:
-        """Returns the models' names, of those without a version too."""
+        """Returns the names of all models, also of those without a version."""
         return list(self._configs)
 
     def configure(self, config: ModelServerConfig) -> None:
@@ -131,11 +129,6 @@ class ModelManager:
             raise ServingError(StatusCode.NOT_FOUND, missing)
         latest_first = [states[number] for number in sorted(states, reverse=True)]
         return GetModelStatusResponse(model_version_status=latest_first)
-
-    def reload(self, request: ReloadConfigRequest) -> ReloadConfigResponse:
-        """Configures as a client asks for; raises as `configure` does."""
-        self.configure(request.config)
-        return ReloadConfigResponse(status=StatusProto())
 
     def cancel(self) -> None:
         """Ends the runs in flight, and refuses further ones."""

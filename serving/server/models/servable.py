@@ -146,7 +146,7 @@ class Servable:
     ) -> list[np.ndarray]:
         """Runs the graph until a time of `time.monotonic`, again if others ended its run.
 
-        Where the graph merges requests, all of a batch end with the last of them.
+        Where a graph merges requests, the one that came last in a batch ends the run of all.
         """
         runs = 0
         while True:

@@ -1,7 +1,7 @@
 """A .tflite file in LiteRT, which takes the place of a SavedModel's session."""
 
 import queue
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from tensorflow.core.protobuf.config_pb2 import RunOptions
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 
 from serving.layout import DEFAULT_SIGNATURE
+from serving.runtime.c_api import Runtime
+from serving.runtime.session import parse
 from serving.server.errors import ServingError, invalid_argument
 from serving.tflite_buffer import read_buffer
 
@@ -28,7 +30,7 @@ class TfLiteSession:
     Args:
         path: the file.
         num_interpreters: number of runs at once; each needs memory of its own.
-        parse: returns the array of a feed, from its name and serialized TensorProto.
+        runtime: reads the feeds.
 
     Attributes:
         signature_defs: all signatures by name. They are those of the file's metadata, or one,
@@ -39,12 +41,10 @@ class TfLiteSession:
         OSError: it cannot be read.
     """
 
-    def __init__(
-        self, path: Path, num_interpreters: int, parse: Callable[[str, bytes], np.ndarray]
-    ) -> None:
+    def __init__(self, path: Path, num_interpreters: int, runtime: Runtime) -> None:
         self._path = path
         self._content = path.read_bytes()
-        self._parse = parse
+        self._runtime = runtime
         self._cancelled = False
         first = self._interpreter()
         # Made when they are needed: the last one that was given back is the next to be taken.
@@ -73,7 +73,7 @@ class TfLiteSession:
             StatusError: there are no arrays of a feed's dtype.
             ServingError: the model refused a feed or failed, or time ran out.
         """
-        inputs = {name: self._parse(name, proto) for name, proto in feeds.items()}
+        inputs = {name: parse(self._runtime, name, proto) for name, proto in feeds.items()}
         timeout = RunOptions.FromString(options).timeout_in_ms / 1000 or None
         try:
             interpreter = self._free.get(timeout=timeout)

@@ -9,7 +9,7 @@ from grpc_health.v1.health_pb2 import HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
 from serving.server.calls import grpc_service
-from serving.server.calls.resources import Resources
+from serving.server.calls.server_resources import Resources
 from serving.server.options import Options
 from serving.server.transport import listening
 from serving.server.transport.credentials import server_credentials
@@ -98,8 +98,8 @@ def _channel_options(options: Options) -> dict[str, int | str]:
         # Otherwise two servers could share a port and each answer some of the requests.
         "grpc.so_reuseport": 0,
         "grpc.max_receive_message_length": options.max_request_bytes,
-        # More requests than that, if nobody has looked at them yet, gRPC itself ends as CANCELLED,
-        # which tells no client to come back later.
+        # Requests beyond these, which no thread has taken yet, gRPC itself ends as CANCELLED, and
+        # that does not tell a client to come back later.
         "grpc.server.max_pending_requests": _MAX_PENDING_REQUESTS,
         "grpc.server.max_pending_requests_hard_limit": _MAX_PENDING_REQUESTS,
         **listening.channel_arguments(options.grpc_channel_arguments),

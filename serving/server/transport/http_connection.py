@@ -1,8 +1,8 @@
 """One HTTP/1.1 connection: its requests, read by h11, and the replies to them.
 
-h11 refuses what servers along a request's way could read in different ways: two lengths of a body,
-malformed header lines, spaces before a colon. What it still takes is refused here: bodies in
-chunks, which nothing that speaks to a model server needs, and other versions of HTTP.
+h11 refuses what a proxy and a server could read in two ways: two lengths of a body, malformed
+header lines, spaces before a colon. What it still accepts is refused here: bodies in chunks, which
+no client of a model server needs, and other versions of HTTP.
 """
 
 import email.utils
@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import h11
@@ -47,6 +47,23 @@ class Head:
     method: str
     target: str
     length: int
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The reply to a request.
+
+    Attributes:
+        status: such as 200.
+        body: its bytes.
+        content_type: of the body.
+        more_headers: besides those of all replies.
+    """
+
+    status: int
+    body: bytes
+    content_type: str
+    more_headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class HttpConnection:
@@ -109,28 +126,20 @@ class HttpConnection:
             body += event.data
         return bytes(body)
 
-    def reply(
-        self,
-        status: int,
-        body: bytes,
-        content_type: str,
-        last: bool,
-        more_headers: Mapping[str, str] | None = None,
-    ) -> bool:
+    def reply(self, reply: Reply, last: bool) -> bool:
         """Answers the request; returns whether there may be another one on this connection."""
         headers = [
-            ("Content-Type", content_type),
-            ("Content-Length", str(len(body))),
+            ("Content-Type", reply.content_type),
+            ("Content-Length", str(len(reply.body))),
             ("Date", email.utils.formatdate(usegmt=True)),
-            *(more_headers or {}).items(),
+            *reply.more_headers.items(),
         ]
         if last:
             headers.append(("Connection", "close"))
-        self._send(
-            h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase)
-        )
+        phrase = HTTPStatus(reply.status).phrase
+        self._send(h11.Response(status_code=reply.status, headers=headers, reason=phrase))
         if self._method != "HEAD":  # whose answer ends here, or its body would be the next answer
-            self._send(h11.Data(data=body))
+            self._send(h11.Data(data=reply.body))
         self._send(h11.EndOfMessage())
         if self._http.states != {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
             return False

@@ -12,14 +12,14 @@ from typing import Any
 
 from grpc import StatusCode
 
-from serving.server.calls.resources import Resources
 from serving.server.calls.rest_calls import RestCalls
+from serving.server.calls.server_resources import Resources
 from serving.server.errors import ServingError
 from serving.server.options import Options
 from serving.server.page import Page
 from serving.server.prometheus_metrics import Metrics
 from serving.server.transport import listening
-from serving.server.transport.http_connection import Head, HttpConnection, HttpError
+from serving.server.transport.http_connection import Head, HttpConnection, HttpError, Reply
 
 _HTTP_STATUS = {
     StatusCode.INVALID_ARGUMENT: HTTPStatus.BAD_REQUEST,
@@ -138,43 +138,34 @@ class RestServer(ThreadingTCPServer):
         try:
             head = connection.receive_head()
         except HttpError as error:
-            return _reply_json(connection, error.status, {"error": str(error)}, last=True)
+            return connection.reply(_refusal(error.status, str(error)), last=True)
         if head is None:
             return False
         if self._stopping:
-            message = {"error": "The server is shutting down"}
-            return _reply_json(connection, HTTPStatus.SERVICE_UNAVAILABLE, message, last=True)
+            refusal = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The server is shutting down")
+            return connection.reply(refusal, last=True)
         with self._request_in_flight():
             try:
                 body = connection.receive_body()
             except HttpError as error:
-                return _reply_json(connection, error.status, {"error": str(error)}, last=True)
-            if head.method == "GET" and head.target == self._metrics_path:
-                page = self._resources.metrics.page()
-                return connection.reply(
-                    HTTPStatus.OK, page, Metrics.CONTENT_TYPE, last=self._stopping
-                )
-            if self._page and head.method in ("GET", "HEAD") and head.target == "/":
-                return connection.reply(
-                    HTTPStatus.OK,
-                    self._page.document(self._resources.models.names()),
-                    Page.CONTENT_TYPE,
-                    last=self._stopping,
-                    more_headers=self._page.headers,
-                )
-            status, document = self._answer(head, body)
-            return _reply_json(connection, status, document, last=self._stopping)
+                return connection.reply(_refusal(error.status, str(error)), last=True)
+            reply = self._answer(head, body)
+            return connection.reply(reply, last=self._stopping)
 
-    def _answer(self, head: Head, body: bytes) -> tuple[int, Mapping[str, Any]]:
-        """Returns the status and the JSON document that answer a request."""
+    def _answer(self, head: Head, body: bytes) -> Reply:
+        """Returns the reply to a request."""
+        if head.method == "GET" and head.target == self._metrics_path:
+            return Reply(HTTPStatus.OK, self._resources.metrics.page(), Metrics.CONTENT_TYPE)
+        if self._page and head.method in ("GET", "HEAD") and head.target == "/":
+            document = self._page.document(self._resources.models.names())
+            return Reply(HTTPStatus.OK, document, Page.CONTENT_TYPE, self._page.headers)
         if head.method not in ("GET", "POST"):
-            message = f"Unsupported method ({head.method!r})"
-            return HTTPStatus.NOT_IMPLEMENTED, {"error": message}
+            return _refusal(HTTPStatus.NOT_IMPLEMENTED, f"Unsupported method ({head.method!r})")
         try:
-            return HTTPStatus.OK, self._calls.answer(head.method, head.target, body)
+            return _json(HTTPStatus.OK, self._calls.answer(head.method, head.target, body))
         except ServingError as error:
             status = _HTTP_STATUS.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
-            return status, {"error": error.message}
+            return _refusal(status, error.message)
 
     @contextmanager
     def _request_in_flight(self) -> Iterator[None]:
@@ -189,10 +180,13 @@ class RestServer(ThreadingTCPServer):
                 self._ended.notify_all()
 
 
-def _reply_json(
-    connection: HttpConnection, status: int, reply: Mapping[str, Any], last: bool
-) -> bool:
-    """Answers a request in JSON; returns whether another may follow."""
+def _json(status: int, document: Mapping[str, Any]) -> Reply:
+    """Returns a reply in JSON."""
     # Strings that are not UTF-8 leave byte for byte, as they came.
-    body = json.dumps(reply, ensure_ascii=False).encode(errors="surrogateescape")
-    return connection.reply(status, body, "application/json", last)
+    body = json.dumps(document, ensure_ascii=False).encode(errors="surrogateescape")
+    return Reply(status, body, "application/json")
+
+
+def _refusal(status: int, message: str) -> Reply:
+    """Returns the reply to a request that cannot be answered."""
+    return _json(status, {"error": message})

@@ -19,8 +19,8 @@ from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 from tensorflow_serving.apis import prediction_service_pb2
 
 from serving.server.calls import grpc_service, json_documents, json_requests
-from serving.server.calls.resources import Resources
 from serving.server.calls.rest_calls import RestCalls
+from serving.server.calls.server_resources import Resources
 from serving.server.errors import ServingError
 from serving.server.limits.admission import Admission
 from serving.server.limits.budget import Budget, RequestLimits

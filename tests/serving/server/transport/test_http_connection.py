@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from serving.server.transport.http_connection import HttpConnection, HttpError
+from serving.server.transport.http_connection import HttpConnection, HttpError, Reply
 
 HEAD = b"POST /p HTTP/1.1\r\nHost: a\r\n"
 NEXT = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -42,10 +42,11 @@ def exchange():
                         break
                     body = connection.receive_body()
                 except HttpError as error:
-                    connection.reply(error.status, str(error).encode(), "text/plain", last=True)
+                    refusal = Reply(error.status, str(error).encode(), "text/plain")
+                    connection.reply(refusal, last=True)
                     break
                 requests.append((head.method, head.target, body))
-                more = connection.reply(200, b"fine", "text/plain", last=False)
+                more = connection.reply(Reply(200, b"fine", "text/plain"), last=False)
             connection.finish()
 
         with connected() as (client, server):

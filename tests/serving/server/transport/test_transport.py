@@ -20,8 +20,8 @@ from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServic
 
 from serving.server import Server
 from serving.server.calls import json_documents
-from serving.server.calls.resources import Resources
 from serving.server.calls.rest_calls import RestCalls
+from serving.server.calls.server_resources import Resources
 from serving.server.config_files import ConfigError, read_metrics_path
 from serving.server.errors import ServingError
 from serving.server.limits.admission import Admission
