@@ -28,7 +28,7 @@ _WITHOUT_EFFECT: dict[str, tuple[type, Any, str]] = {
     "enable_serialization_as_tensor_content": (bool, False, "values are in typed fields"),
     "enable_batching": (bool, False, "exports made with --batching merge requests in the graph"),
     "batching_parameters_file": (str, "", "exports made with --batching have their own"),
-    "enable_per_model_batching_parameters": (bool, False, "the same"),
+    "enable_per_model_batching_parameters": (bool, False, "an export's parameters are its own"),
 }
 # Flags of the process, as XLA is on or off for all of it.
 _XLA = {

@@ -150,7 +150,7 @@ class Server:
     def _drain(self, grpc_stopped: threading.Event, seconds: float) -> bool:
         """Closes the ports, and tells whether the requests in flight were answered in time."""
         end = time.monotonic() + seconds
-        # At once, as each would go on listening while another one waits.
+        # In parallel: otherwise each would go on listening while another one waits.
         threads = [
             threading.Thread(target=rest.stop, args=[seconds], daemon=True) for rest in self._rest
         ]

@@ -117,7 +117,7 @@ _RUNS: Mapping[str, _Call] = {
     "Regress": _on_servable(example_inference.regress),
     "MultiInference": _on_servable(example_inference.multi_inference),
 }
-# Those that run no model are answered however busy the server is: probes ask them.
+# Those that run no model are answered however busy the server is: probes use them.
 _CALLS: Mapping[str, _Call] = {
     **_RUNS,
     "GetModelMetadata": _get_model_metadata,

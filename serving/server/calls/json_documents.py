@@ -12,8 +12,8 @@ BASE64_KEY = "b64"  # of an object that stands for bytes
 _MAX_SHOWN_CHARS = 512
 _ENCODER = json.JSONEncoder(indent=4, ensure_ascii=False)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-# Text up to an escape that stands for half a character. Possessive, so that nothing is kept for
-# going back, whatever the length.
+# Text up to an escape that stands for half a character. Possessive: the matcher keeps nothing to go
+# back to, whatever the length.
 _UP_TO_LONE_SURROGATE = re.compile(
     rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])"
     rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+",

@@ -28,7 +28,7 @@ from serving.server.limits.budget import UNLIMITED, Budget
 from serving.server.models.loading import Loader
 from serving.server.prometheus_metrics import Metrics
 
-_MOST_RUNS = 4  # of a request whose neighbours keep ending theirs
+_MOST_RUNS = 4  # of one request, where others in its batch keep ending them
 
 
 class Servable:

@@ -1,7 +1,7 @@
 """The page at `/`: a form for the models that are served, for people with a browser.
 
-It is one document, in which style and script stand. Its Content-Security-Policy names both by their
-hashes, so that nothing else runs in it, and lets it reach this server alone.
+It is one document, which holds its style and its script. Its Content-Security-Policy names both by
+their hashes, so that nothing else runs in it, and lets it reach this server alone.
 """
 
 import base64

@@ -21,7 +21,7 @@ def with_port(address: str, port: int) -> str:
 def channel_arguments(text: str) -> dict[str, int | str]:
     """Parses the flag `--grpc_channel_arguments`: `NAME=VALUE,NAME=VALUE`.
 
-    Values that are 32-bit integers become so, as gRPC has options of both types.
+    Values that are 32-bit integers become integers, as gRPC has options of both types.
 
     Raises:
         ValueError: `text` is not of that form.

@@ -40,7 +40,7 @@ _TOO_MANY_CONNECTIONS = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
     b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(_NO_CONNECTION), _NO_CONNECTION)
 )
-_GONE = (ConnectionError, TimeoutError)  # the client, or it does not take its answer
+_GONE = (ConnectionError, TimeoutError)  # the client has left, or does not read its reply
 
 
 class RestServer(ThreadingTCPServer):
