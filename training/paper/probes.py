@@ -40,7 +40,7 @@ class Probe:
         read: function from the columns of a split to `ProbeExamples`.
         chance: the metric of guessing.
         previous_best: the metric of the best single model before the paper.
-        metric: key of `training.evaluation.metrics.METRICS`.
+        metric: key of `training.evaluation.dataset_metrics.METRICS`.
         threshold_split: where the threshold for examples of one choice is selected.
     """
 

@@ -1,35 +1,16 @@
-"""A model's predictions on a data set, and their metrics."""
+"""A model's predictions on a data set."""
 
 import numpy as np
 
 from gpt1_keras.tasks.base import RawTextTask
 from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.length_batches import batch_order, count_tokens, make_batches
-from training.evaluation.metrics import CORRELATIONS, METRICS
 
 _BATCH_SIZE = 64
 
 
 class DivergedError(ValueError):
     """A model's outputs are not numbers."""
-
-
-def check_scorable(examples: LabelledExamples, metrics: tuple[str, ...], what: str) -> None:
-    """Raises ValueError where a metric would not be a number, before any work is done.
-
-    Args:
-        examples: all of them labelled.
-        metrics: as in `score`.
-        what: what the examples are, for the message.
-    """
-    if not len(examples):
-        raise ValueError(f"{what} has no example with a label.")
-    undefined = [name for name in metrics if name in CORRELATIONS]
-    if undefined and np.ptp(examples.labels) == 0:
-        raise ValueError(
-            f"{what} has the same label, {examples.labels[0]:g}, for all of its {len(examples)} "
-            f"examples: {' and '.join(undefined)} are undefined. Expected different scores."
-        )
 
 
 def prediction_order(model: RawTextTask, examples: LabelledExamples) -> list[np.ndarray]:
@@ -85,16 +66,3 @@ def predict_outputs(
     in_order = np.empty_like(outputs)
     in_order[np.concatenate(order)] = outputs
     return in_order
-
-
-def score(
-    examples: LabelledExamples, predictions: np.ndarray, metrics: tuple[str, ...]
-) -> dict[str, float]:
-    """Computes metrics by name.
-
-    Args:
-        examples: all of them labelled.
-        predictions: array `[examples]`, from `answers_of`.
-        metrics: keys of `training.evaluation.metrics.METRICS`.
-    """
-    return {name: float(METRICS[name](examples.labels, predictions)) for name in metrics}

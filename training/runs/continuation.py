@@ -1,4 +1,4 @@
-"""Legs of a pre-training at a constant rate: each ends with a decay, the next goes on before it."""
+"""Going on from an earlier pre-training at a constant rate, from before its rate decayed."""
 
 import dataclasses
 import os
@@ -11,12 +11,12 @@ from gpt1_keras.files import read_json
 from training.runs.checkpoints import Checkpoints
 from training.runs.run_folder import changed_options
 
-_OF_THE_END = ("steps", "decay_steps")  # options that say nothing of the updates before the decay
+_OF_THE_END = ("steps", "decay_steps")  # options that do not change updates before the decay
 
 
 @dataclasses.dataclass(frozen=True)
-class Leg:
-    """What an earlier run leaves to the next.
+class EarlierRun:
+    """What an earlier run leaves to the one that goes on from it.
 
     Attributes:
         step: updates at the constant rate, after which the next run goes on.
@@ -37,10 +37,10 @@ class Leg:
         return self.checkpoints.restore(model, self.step)
 
 
-def check_legs(
+def check_goes_on(
     folder: str | os.PathLike[str], before: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    """Raises ValueError unless a run can have gone on from an earlier one.
+    """Raises ValueError unless a run with these options can go on from an earlier one.
 
     Args:
         folder: path of the earlier run.
@@ -57,10 +57,10 @@ def check_legs(
         raise ValueError(f"{folder} holds a run with other options: {changed}.")
 
 
-def find_leg(
+def find_earlier_run(
     folder: str | os.PathLike[str], options: dict[str, Any], decay_start: int | None
-) -> Leg:
-    """Finds where a run can go on from an earlier one.
+) -> EarlierRun:
+    """Finds the weights that a run can go on from.
 
     Args:
         folder: path of the earlier run.
@@ -77,7 +77,7 @@ def find_leg(
     if not (folder / "options.json").is_file():
         raise FileNotFoundError(f"{folder} is not a pre-training: it has no options.json.")
     before = read_json(folder / "options.json")
-    check_legs(folder, before, options)
+    check_goes_on(folder, before, options)
     assert decay_start is not None  # as the options have decay_steps
     checkpoints = Checkpoints(folder / "checkpoints", before)
     last = min(decay_start, before["steps"] - before["decay_steps"])
@@ -89,4 +89,4 @@ def find_leg(
         )
     path = folder / "history.json"
     history = read_json(path, list) if path.exists() else []
-    return Leg(step, [entry for entry in history if entry["step"] <= step], checkpoints)
+    return EarlierRun(step, [entry for entry in history if entry["step"] <= step], checkpoints)
