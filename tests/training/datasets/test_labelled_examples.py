@@ -78,7 +78,7 @@ def of_classes(fields, count=3):
 
 
 @pytest.mark.parametrize(
-    "name, dataset, splits",
+    "name, tfds_name, splits",
     [
         ("mnli_matched", "glue/mnli", ("train", "validation_matched", "test_matched")),
         ("mnli_mismatched", "glue/mnli", ("train", "validation_mismatched", "test_mismatched")),
@@ -87,14 +87,14 @@ def of_classes(fields, count=3):
         ("scitail", "sci_tail", ("train", "validation", "test")),
     ],
 )
-def test_builders_that_need_a_network(name, dataset, splits, made_up_tfds, tmp_path):
+def test_builders_that_need_a_network(name, tfds_name, splits, made_up_tfds, tmp_path):
     dataset = DATASETS[name]
     rows = of_classes(dataset.fields.values())
-    if dataset == "sci_tail":
+    if tfds_name == "sci_tail":
         rows = [{key: value for key, value in row.items() if key != "idx"} for row in rows]
     every = ("validation_matched", "validation_mismatched", "test_matched", "test_mismatched")
     data_dir = made_up_tfds(
-        dataset, dict.fromkeys({*splits, *(every if "mnli" in name else ())}, rows)
+        tfds_name, dict.fromkeys({*splits, *(every if "mnli" in name else ())}, rows)
     )
     for role, split in zip(("train", "validation", "test"), splits, strict=True):
         assert dataset.split(role) == split
@@ -103,7 +103,7 @@ def test_builders_that_need_a_network(name, dataset, splits, made_up_tfds, tmp_p
         for field, feature in dataset.fields.items():
             assert list(examples.texts[field][order]) == [row[feature].encode() for row in rows]
         assert examples.labels[order].tolist() == [0, 1, 0]
-        assert len(examples.class_names) == (3 if dataset == "glue/mnli" else 2)
+        assert len(examples.class_names) == (3 if tfds_name == "glue/mnli" else 2)
 
 
 def test_story_cloze_trains_on_most_of_its_validation_split(made_up_tfds):
