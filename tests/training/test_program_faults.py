@@ -283,7 +283,7 @@ def test_finished_probes_are_kept(tfds_dir, tmp_path, monkeypatch, capsys):
     ran = []
 
     def run_probe(scorer, probe, *_):
-        ran.append(probe.dataset)
+        ran.append(probe.tfds_name)
         if ran == ["definite_pronoun_resolution", "glue/sst2"]:
             raise OSError("the disk is gone")
         return {"score": 0.5, "relative": 0.0, "questions": 1}

@@ -18,7 +18,7 @@ import sys
 from gpt1_keras.cli import check_at_least_one, option, program
 from gpt1_keras.presets import PRESET_HELP
 from training.datasets.data_options import DataOptions
-from training.paper.probes import PROBES
+from training.paper.probes import PROBES, find_probe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +36,8 @@ class _Options:
         if (self.preset is None) != bool(self.run):
             raise ValueError("Give either --preset or --run.")
         check_at_least_one(self, "limit")
+        for name in self.probes.split(","):
+            find_probe(name)
 
 
 @program(

@@ -16,7 +16,8 @@ from training.datasets.tfds_builders import prepared_builder, read_split
 from training.evaluation.dataset_metrics import METRICS, Metric
 from training.evaluation.likelihood import Scorer
 from training.evaluation.plots import COLORS, new_figure, save
-from training.paper.probes import Probe, ProbeExamples, find_probe
+from training.paper.probe_readers import READERS, ProbeExamples
+from training.paper.probes import Probe, find_probe
 from training.runs.continuation import check_goes_on
 
 _SNAPSHOT = re.compile(r"(\d{8})\.weights\.h5")
@@ -201,7 +202,8 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray, metric: Metric) -> fl
 
 
 def _load(probe: Probe, split: str, data: DataOptions) -> ProbeExamples:
-    return probe.read(read_split(prepared_builder(probe.dataset, data), split))
+    columns = read_split(prepared_builder(probe.tfds_name, data), split)
+    return READERS[probe.reader](columns)
 
 
 def _score_choices(scorer: _Score, examples: ProbeExamples) -> list[np.ndarray]:
@@ -261,7 +263,7 @@ def _find_probes(names: Sequence[str], data: DataOptions) -> dict[str, Probe]:
     """The probes by name, once the data sets of all of them are known to be there."""
     probes = {name: find_probe(name) for name in names}
     for probe in probes.values():
-        prepared_builder(probe.dataset, data)
+        prepared_builder(probe.tfds_name, data)
     return probes
 
 

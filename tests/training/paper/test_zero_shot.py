@@ -73,7 +73,7 @@ def test_nothing_to_predict_is_never_likelier(lm):
 
 def real(name, data_dir, split=None):
     probe = PROBES[name]
-    builder = tfds.builder(probe.dataset, data_dir=data_dir)
+    builder = tfds.builder(probe.tfds_name, data_dir=data_dir)
     return list(tfds.as_numpy(builder.as_dataset(split=split or probe.split)))
 
 
