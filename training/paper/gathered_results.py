@@ -69,7 +69,7 @@ class Results:
         """Returns the scores by seed, in percent.
 
         Args:
-            variant: as of `variant_of`.
+            variant: as `variant_of` returns it.
             dataset: key of `training.datasets.paper_datasets.DATASETS`.
             metric: one of the data set's; the first by default.
         """

@@ -5,7 +5,7 @@
 It fine-tunes on 100, 300, ... and all labels of each data set, from the preset and from random
 weights, with several seeds, and scores the trivial baselines on the same samples. DIR gets
 learning_curve.svg and learning_curve.md: medians and ranges. Each run is a folder of DIR/runs, as
-`training.finetune` writes it, but for its preset. Interrupted, the same command goes on, also with
+`training.finetune` writes it, without its preset. Interrupted, the same command goes on, also with
 more labels, tasks or seeds. As evidence, DIR gets scores.csv and predictions/, as
 `training.paper.report` writes them.
 """

@@ -18,7 +18,7 @@ from training.evaluation.likelihood import Scorer
 from training.evaluation.plots import COLORS, new_figure, save
 from training.paper.probe_readers import READERS, ProbeExamples
 from training.paper.probes import Probe, find_probe
-from training.runs.continuation import check_goes_on
+from training.runs.continuation import shared_steps
 
 _SNAPSHOT = re.compile(r"(\d{8})\.weights\.h5")
 
@@ -219,7 +219,7 @@ def _find_snapshots(runs: Sequence[pathlib.Path]) -> dict[int, pathlib.Path]:
     last = _read_number(last_run, "steps")
     found: dict[int, pathlib.Path] = {}
     for earlier in earlier_runs:
-        shared = _shared_steps(earlier, last_run)
+        shared = shared_steps(earlier, read_json(last_run / "options.json"))
         found |= {step: path for step, path in _snapshots(earlier) if step <= shared}
     found |= dict(_snapshots(last_run))
     if not found:
@@ -231,15 +231,6 @@ def _find_snapshots(runs: Sequence[pathlib.Path]) -> dict[int, pathlib.Path]:
 def _snapshots(run: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
     matches = [(_SNAPSHOT.fullmatch(path.name), path) for path in (run / "snapshots").glob("*.h5")]
     return [(int(match[1]), path) for match, path in matches if match]
-
-
-def _shared_steps(earlier: pathlib.Path, last_run: pathlib.Path) -> int:
-    """The updates before the rate decays in an earlier run and in the last, which went on."""
-    if not (earlier / "options.json").is_file():
-        raise FileNotFoundError(f"{earlier} is not a pre-training: it has no options.json.")
-    both = [read_json(run / "options.json") for run in (earlier, last_run)]
-    check_goes_on(earlier, *both)
-    return min(options["steps"] - options["decay_steps"] for options in both)
 
 
 def _passes_per_update(run: pathlib.Path) -> float:

@@ -71,7 +71,7 @@ def pretrain(
     run = Run(output, facts, checkpoint_schedule.keep, keep_step=decay_start)
     if run.result:
         return run.result
-    earlier = None if resume_from is None else find_earlier_run(resume_from, facts, decay_start)
+    earlier = None if resume_from is None else find_earlier_run(resume_from, facts)
     if is_chief:
         earlier_folders = [] if resume_from is None else [resume_from]
         run.prepare(corpus, *earlier_folders, *preset_folders(options.initial_weights))

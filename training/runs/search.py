@@ -44,7 +44,7 @@ def search(
     backbone of blocks, the layer-wise decay (from 0.5 to 1).
 
     Args:
-        options: of all trials, but for what is searched.
+        options: of all trials; a trial changes only what is searched.
         output: path of the folder. It gets a run of each trial and seed in `trials/`; search.md,
             the table of all trials; search.svg; and `best`, the best trial's preset: that of the
             seed whose score is the median, which flatters no more than the trial's own.
