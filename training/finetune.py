@@ -56,7 +56,7 @@ def main(
         found = search(options, run.output, trials.search, trials.seeds, data)
         print(f"Best: trial {found['best_trial']}, median {found['median']:.4f}")
         return
-    from training.runs.finetuning import finetune
+    from training.runs.finetune_run import finetune
 
     result = finetune(options, run.output, data)
     print(f"{result['metric']}: {result['score']:.4f} (epoch {result['best_epoch']})")

@@ -64,7 +64,7 @@ def main(options: PretrainOptions, run: _RunOptions, schedule: CheckpointSchedul
     """Pre-train a language model on a corpus."""
     import keras
 
-    from training.runs.pretraining import pretrain
+    from training.runs.pretrain_run import pretrain
 
     if run.deterministic and keras.backend.backend() == "tensorflow":
         import tensorflow as tf

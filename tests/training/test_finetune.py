@@ -18,12 +18,12 @@ from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.paper_datasets import DATASETS
 from training.evaluation.prediction_files import read_predictions
 from training.finetune import main
-from training.runs import finetuning
+from training.runs import finetune_run
 from training.runs import run_folder as run_module
 from training.runs.finetune_model import build_model
 from training.runs.finetune_options import FinetuneOptions
-from training.runs.finetuning import finetune
-from training.runs.preset_fingerprint import facts_of
+from training.runs.finetune_run import finetune
+from training.runs.run_facts import facts_of
 
 SMALL = {"config": "gpt1_micro", "num_merges": 200, "learning_rate": 1e-3, "limit_examples": 256}
 
@@ -95,7 +95,7 @@ def deterministic_ops():
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(
     write_file, tmp_path, monkeypatch, deterministic_ops
 ):
-    monkeypatch.setattr(finetuning, "_SECONDS_PER_CHECKPOINT", 0.0)
+    monkeypatch.setattr(finetune_run, "_SECONDS_PER_CHECKPOINT", 0.0)
     path = write_file(32)
     options = FinetuneOptions(
         train=path, validation=path, epochs=2, batch_size=8, **{**SMALL, "num_merges": 20}
@@ -114,7 +114,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(finetuning.keras.callbacks, "TensorBoard", Interrupt)
+        context.setattr(finetune_run.keras.callbacks, "TensorBoard", Interrupt)
         with pytest.raises(KeyboardInterrupt):
             finetune(options, tmp_path / "cut", verbose=0)
     with monkeypatch.context() as context:  # and again, before the second epoch's score is kept
@@ -201,8 +201,8 @@ def test_in_float16_an_epoch_has_all_batches(preset, write_file, tmp_path, monke
             trained.append(batch)
             updates.append(int(self.model.optimizer.iterations))
 
-    monkeypatch.setattr(finetuning.keras.callbacks, "TensorBoard", Count)
-    monkeypatch.setattr(finetuning, "_SECONDS_PER_CHECKPOINT", 0.0)
+    monkeypatch.setattr(finetune_run.keras.callbacks, "TensorBoard", Count)
+    monkeypatch.setattr(finetune_run, "_SECONDS_PER_CHECKPOINT", 0.0)
     path = write_file(32)
     options = FinetuneOptions(
         train=path, validation=path, preset=preset, epochs=3, batch_size=4, dtype="mixed_float16"
@@ -249,7 +249,7 @@ def test_lora_is_merged_into_what_is_saved(preset, write_file, tmp_path):
     }
     adapted = [f"block_{block}/attention/qkv" for block in (0, 1)]
     assert changed == {f"{layer}/{name}" for layer in adapted for name in ("kernel", "bias")}
-    validation = load_examples(finetuning.find_dataset_of(options), "validation")
+    validation = load_examples(finetune_run.find_dataset_of(options), "validation")
     texts = [text.decode() for text in validation.texts["text"]]
     found = np.mean(tuned.predict(texts, verbose=0).argmax(-1) == validation.labels)
     assert found == pytest.approx(result["score"], abs=1e-6)
@@ -306,7 +306,7 @@ def test_balanced_class_weights(write_file, tmp_path, monkeypatch):
 )
 def test_early_stopping(scores, patience, stops):
     history = [{"f1": score} for score in scores]
-    assert finetuning._has_stopped_improving(history, "f1", patience) == stops
+    assert finetune_run._has_stopped_improving(history, "f1", patience) == stops
 
 
 def run_main(capsys, *arguments):

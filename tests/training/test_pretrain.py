@@ -23,7 +23,7 @@ from training.corpus.windows import sequential_windows
 from training.pretrain import main
 from training.runs.pretrain_model import build_model
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
-from training.runs.pretraining import pretrain
+from training.runs.pretrain_run import pretrain
 
 TESTS = pathlib.Path(__file__).parents[1]
 SMALL = PretrainOptions(

@@ -25,7 +25,7 @@ from training.evaluation.dataset_metrics import METRICS, check_scorable
 from training.paper import zero_shot, zero_shot_runs
 from training.paper.gathered_results import Results
 from training.paper.report_files import report
-from training.runs import finetuning
+from training.runs import finetune_run
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.run_folder import Run
 
@@ -49,7 +49,7 @@ def fine_tune(write, tmp_path, capsys, monkeypatch):
     def build(*_):
         raise ValueError("as far as the model")
 
-    monkeypatch.setattr(finetuning, "build_model", build)
+    monkeypatch.setattr(finetune_run, "build_model", build)
 
     def fine_tune(train=GOOD, validation=GOOD, output="run", suffix="csv"):
         paths = write(f"a.{suffix}", train), write(f"b.{suffix}", validation)
@@ -197,9 +197,9 @@ def test_a_preset_holds_no_state_of_the_optimizer(tmp_path, tiny_backbone, tiny_
 def test_checkpoints_go_by_time(monkeypatch):
     """However short the epoch is: what an interruption costs is time."""
     now, saved = [0.0], []
-    monkeypatch.setattr(finetuning.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(finetune_run.time, "monotonic", lambda: now[0])
     checkpoints = type("", (), {"save": lambda model, step: saved.append(step)})
-    save = finetuning._saver(type("", (), {"checkpoints": checkpoints}), None, 100)
+    save = finetune_run._saver(type("", (), {"checkpoints": checkpoints}), None, 100)
     for batch in range(20):
         now[0] += 50.0
         save(batch)

@@ -11,7 +11,7 @@ from training.datasets.data_options import DataOptions
 from training.paper.baseline_runs import score_baselines_of_runs
 from training.paper.grid_options import GridOptions
 from training.runs.finetune_options import FinetuneOptions
-from training.runs.finetuning import finetune
+from training.runs.finetune_run import finetune
 from training.runs.memory import memory_freed
 
 _SHARED = ("preset", "epochs", "batch_size", "learning_rate", "dropout", "dtype")

@@ -18,7 +18,7 @@ from training.evaluation.likelihood import Scorer
 from training.evaluation.plots import COLORS, new_figure, save
 from training.paper.probe_readers import READERS, ProbeExamples
 from training.paper.probes import Probe, find_probe
-from training.runs.continuation import shared_steps
+from training.runs.earlier_run import shared_steps
 
 _SNAPSHOT = re.compile(r"(\d{8})\.weights\.h5")
 

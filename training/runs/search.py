@@ -19,9 +19,9 @@ from gpt1_keras.presets import backbone_class, find_preset
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.evaluation.predicting import DivergedError
 from training.runs.finetune_options import FinetuneOptions
-from training.runs.finetuning import finetune
+from training.runs.finetune_run import finetune
 from training.runs.memory import memory_freed
-from training.runs.preset_fingerprint import facts_of
+from training.runs.run_facts import facts_of
 from training.runs.run_folder import Run, preset_folders
 from training.runs.search_report import write_report
 

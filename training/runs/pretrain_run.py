@@ -15,11 +15,11 @@ from training.corpus.windows import Windows
 from training.evaluation.language_models import load_for_corpus
 from training.evaluation.throughput import flops_per_token, measure_peak
 from training.runs.compilation import CompilationTrial, can_try
-from training.runs.continuation import find_earlier_run
-from training.runs.preset_fingerprint import facts_of
+from training.runs.earlier_run import find_earlier_run
 from training.runs.pretrain_model import build_model, make_preset
 from training.runs.pretrain_options import MEASURED, CheckpointSchedule, PretrainOptions
 from training.runs.pretrain_validation import Validation, plot_context_use
+from training.runs.run_facts import facts_of
 from training.runs.run_folder import Run, preset_folders
 from training.runs.strategies import find_strategy
 

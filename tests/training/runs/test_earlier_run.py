@@ -11,7 +11,7 @@ from gpt1_keras.presets.configurations import CONFIGURATIONS
 from tests.helpers.eager import eagerly
 from training.pretrain import main
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
-from training.runs.pretraining import pretrain
+from training.runs.pretrain_run import pretrain
 from training.runs.run_folder import Run
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ def run(corpus):
 
 @pytest.fixture(scope="module")
 def first_run(run, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("continuation") / "first"
+    folder = tmp_path_factory.mktemp("earlier") / "first"
     run(FIRST, folder)
     return folder
 

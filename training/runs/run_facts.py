@@ -1,4 +1,4 @@
-"""Tells the weights of a preset from others of the same name."""
+"""What tells a run from others: its options, and the weights that it begins with."""
 
 import dataclasses
 import hashlib
@@ -12,7 +12,7 @@ _WEIGHTS = (".h5", ".safetensors", ".bin")  # of Keras and of `transformers`
 _DIGITS = 16
 
 
-def preset_fingerprint(preset: str) -> str:
+def _fingerprint(preset: str) -> str:
     """Returns a short hash of the files of a preset's weights.
 
     Args:
@@ -38,5 +38,5 @@ def facts_of(options: FinetuneOptions | PretrainOptions) -> dict[str, Any]:
         FileNotFoundError: the preset that holds the weights does not exist.
     """
     preset = options.initial_weights
-    fingerprint = None if preset is None else preset_fingerprint(preset)
+    fingerprint = None if preset is None else _fingerprint(preset)
     return {**dataclasses.asdict(options), "preset_fingerprint": fingerprint}

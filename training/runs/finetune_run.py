@@ -25,8 +25,8 @@ from training.evaluation.prediction_files import write_predictions
 from training.evaluation.preset_calibration import read_calibration, write_calibration
 from training.runs.finetune_model import build_model
 from training.runs.finetune_options import FinetuneOptions
-from training.runs.preset_fingerprint import facts_of
 from training.runs.run_card import write_run_card
+from training.runs.run_facts import facts_of
 from training.runs.run_folder import Run, preset_folders
 
 _SECONDS_PER_CHECKPOINT = 120.0
