@@ -87,16 +87,10 @@ class Table:
 
 def small_models(column: Column) -> dict[str, float | None]:
     """Returns the published scores of others' small models, by name; None where there is none."""
+    keys = [(dataset, column.metric) for dataset in column.datasets]
     return {
-        name: statistics.mean(found) if len(found) == len(column.datasets) else None
+        name: statistics.mean(scores[key] for key in keys) if scores.keys() >= set(keys) else None
         for name, scores in _SMALL_MODELS.items()
-        for found in [
-            [
-                scores[dataset, column.metric]
-                for dataset in column.datasets
-                if (dataset, column.metric) in scores
-            ]
-        ]
     }
 
 

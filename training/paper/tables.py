@@ -1,8 +1,6 @@
 """The paper's tables with our results beside the published ones: Markdown, CSV and plots."""
 
-import csv
 import dataclasses
-import io
 import os
 import statistics
 from collections.abc import Iterable, Sequence
@@ -174,19 +172,17 @@ def describe_duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"
 
 
-def as_csv(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    """Formats a table as CSV, a line for each cell that has a score."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "column", "score", "lowest", "highest", "seeds"])
+def scored_cells(columns: Sequence[str], rows: Sequence[Row]) -> list[list[str | int]]:
+    """Returns a table as lines of a CSV file: a header, and a line for each cell with a score."""
+    lines: list[list[str | int]] = [["row", "column", "score", "lowest", "highest", "seeds"]]
     for row in rows:
         for i, (column, score) in enumerate(zip(columns, row.scores)):
             if score is not None:
                 extremes = (row.extremes and row.extremes[i]) or ()
                 shown = [f"{each:.2f}" for each in extremes] or ["", ""]
                 seeds = row.seeds[i] if row.seeds else ""
-                writer.writerow([row.name, column, f"{score:.2f}", *shown, seeds])
-    return text.getvalue()
+                lines.append([row.name, column, f"{score:.2f}", *shown, seeds])
+    return lines
 
 
 def plot_table(
