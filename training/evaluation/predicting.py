@@ -14,13 +14,8 @@ class DivergedError(ValueError):
 
 
 def prediction_order(model: RawTextTask, examples: LabelledExamples) -> list[np.ndarray]:
-    """Returns the batches in which `predict` reads the examples: arrays of their indices."""
+    """Returns the batches in which `predict_outputs` reads the examples: arrays of their indices."""
     return batch_order(count_tokens(examples, model.preprocessor), _BATCH_SIZE, seed=0, epoch=0)
-
-
-def predict(model: RawTextTask, examples: LabelledExamples) -> np.ndarray:
-    """Predicts the label of each example; see `predict_outputs` and `answers_of`."""
-    return answers_of(predict_outputs(model, examples))
 
 
 def answers_of(outputs: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.user_files import Dataset
 from training.evaluation.dataset_metrics import check_scorable, score
 from training.evaluation.fine_tuned_models import load_for_model, load_model
-from training.evaluation.predicting import predict
+from training.evaluation.predicting import answers_of, predict_outputs
 from training.evaluation.prediction_files import write_predictions
 
 # In these GLUE wants the names of the classes, in the others their indices.
@@ -51,7 +51,7 @@ def evaluate(
     labelled = np.flatnonzero(examples.is_labelled)
     if len(labelled):
         check_scorable(examples.take(labelled), dataset.metrics, str(asked.file or asked.task))
-    predictions = predict(fine_tuned, examples)
+    predictions = answers_of(predict_outputs(fine_tuned, examples))
     result = {
         **described,
         "model": str(model),

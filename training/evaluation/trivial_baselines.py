@@ -21,7 +21,7 @@ def baselines_of(dataset: TfdsDataset) -> dict[str, Callable[..., np.ndarray]]:
     """Returns the baselines of a data set by name; `OVERLAP` only where texts are compared.
 
     Each is a function of `(dataset, train, examples)`, a `TfdsDataset` and two `LabelledExamples`,
-    to predictions as `training.evaluation.predicting.predict` returns them.
+    to predictions as `training.evaluation.predicting.answers_of` returns them.
 
     - `MAJORITY`: the most frequent label; of scores, their mean.
     - `TFIDF`: logistic regression, of scores ridge regression, on the tf-idf of the words of each
