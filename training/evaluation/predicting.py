@@ -14,7 +14,7 @@ class DivergedError(ValueError):
 
 
 def prediction_order(model: RawTextTask, examples: LabelledExamples) -> list[np.ndarray]:
-    """Returns the batches in which `predict_outputs` reads the examples: arrays of their indices."""
+    """Returns the batches in which `predict_outputs` reads the examples: arrays of indices."""
     return batch_order(count_tokens(examples, model.preprocessor), _BATCH_SIZE, seed=0, epoch=0)
 
 
