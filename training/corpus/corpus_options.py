@@ -3,7 +3,7 @@
 import dataclasses
 
 from gpt1_keras.cli import check_at_least_one, option
-from gpt1_keras.tokenization.normalization import find_normalizer
+from gpt1_keras.tokenization.normalization import check_normalization
 
 _TOKENIZER = "the tokenizer (one of the two)"  # a group in --help
 
@@ -46,4 +46,4 @@ class CorpusOptions:
             raise ValueError("Give either --tokenizer, or --num-merges to learn one.")
         check_at_least_one(self, "num_merges")
         if self.normalization is not None:
-            find_normalizer(self.normalization)
+            check_normalization(self.normalization)

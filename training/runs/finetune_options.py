@@ -5,7 +5,7 @@ import math
 
 from gpt1_keras.cli import check_at_least_one, option
 from gpt1_keras.presets import CONFIGURATIONS, PRESET_HELP, configuration
-from gpt1_keras.tokenization.normalization import find_normalizer
+from gpt1_keras.tokenization.normalization import check_normalization
 from training.datasets.paper_datasets import DATASETS, find_dataset
 from training.runs.pretrain_options import DTYPES
 
@@ -101,7 +101,7 @@ class FinetuneOptions:
                 "lora adapts pre-trained weights: it needs --preset, and all of its blocks."
             )
         if self.normalization is not None:
-            find_normalizer(self.normalization)
+            check_normalization(self.normalization)
         if self.transfer not in ("all", "none") and not self.transfer.isdecimal():
             raise ValueError(f"transfer must be all, none or a number. Received: {self.transfer}.")
         if (self.preset is None) == (self.config is None):
