@@ -88,12 +88,13 @@ def pretrain(
         model = build_model(options, data.vocabulary_size, jit_compile, initial)
         del initial  # whose weights need not stay in memory
         step = run.checkpoints.restore(model)
-        goes_on = earlier is not None and not step
-        if earlier and goes_on:
+        if step:
+            earlier = None  # from which this run has gone on already
+        elif earlier:
             step = earlier.restore(model)
     if is_chief:
         run.start()
-        if earlier and goes_on:
+        if earlier:
             run.go_on_after(earlier.history)
             run.checkpoints.save(model, step)  # else a run that only decays would leave none
     run.history = [entry for entry in run.history if entry["step"] <= step]
