@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpt1_keras.files import atomic_path
+from gpt1_keras.files import write_text
 from training.datasets.labelled_examples import LabelledExamples
 
 FILE = "predictions.jsonl"  # in the folder of a run
@@ -21,18 +21,15 @@ def write_predictions(
     Args:
         folder: path; gets predictions.jsonl.
         examples: what was asked.
-        answers: from `training.evaluation.scoring.answers_of`.
+        answers: from `training.evaluation.predicting.answers_of`.
     """
     columns = (examples.indices, examples.is_labelled, examples.labels, answers)
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    with atomic_path(pathlib.Path(folder, FILE)) as temporary:
-        pathlib.Path(temporary).write_text(
-            "".join(
-                json.dumps({"number": number, "label": label if has_label else None, "answer": it})
-                + "\n"
-                for number, has_label, label, it in rows
-            )
-        )
+    lines = [
+        json.dumps({"number": number, "label": label if has_label else None, "answer": answer})
+        for number, has_label, label, answer in rows
+    ]
+    write_text(pathlib.Path(folder, FILE), "".join(f"{line}\n" for line in lines))
 
 
 def read_predictions(folder: str | os.PathLike[str]) -> list[dict[str, Any]] | None:

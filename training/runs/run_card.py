@@ -7,7 +7,7 @@ import gpt1_keras
 from gpt1_keras.handles import is_handle
 from gpt1_keras.presets import PRETRAINED
 from gpt1_keras.presets.card import RunFacts, write_card
-from training.datasets.tasks import find_task
+from training.datasets.paper_datasets import find_dataset
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.run_folder import Run
 
@@ -26,11 +26,12 @@ def write_run_card(
         run: with its history.
         options: of the run.
         facts: what `result.json` will hold beside options and history.
-        licence: of the preset that the run started from, as of `licence_of`.
+        licence: of the preset that the run started from, as
+            `gpt1_keras.presets.card.licence_of` returns it.
     """
     if options.task is not None:
         name = options.task
-        source = f"{', '.join(find_task(name).datasets)} of TensorFlow Datasets"
+        source = f"{', '.join(find_dataset(name).tfds_names)} of TensorFlow Datasets"
     else:
         # Names alone: the paths of a machine are nobody else's.
         train, validation = (pathlib.Path(path).name for path in _files(options))

@@ -1,4 +1,4 @@
-"""Legs of a pre-training: each ends with a model, and the next goes on as if it had not."""
+"""Runs of a pre-training at a constant rate: each ends with a model, and the next goes on."""
 
 import dataclasses
 
@@ -9,8 +9,9 @@ from tensorflow.python.framework import config as tensorflow_config
 from gpt1_keras import GPT1CausalLM
 from gpt1_keras.presets.configurations import CONFIGURATIONS
 from tests.helpers.eager import eagerly
-from training.pretrain import main, pretrain
+from training.pretrain import main
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
+from training.runs.pretrain_run import pretrain
 from training.runs.run_folder import Run
 
 pytestmark = pytest.mark.slow
@@ -46,8 +47,8 @@ def run(corpus):
 
 
 @pytest.fixture(scope="module")
-def first_leg(run, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("legs") / "first"
+def first_run(run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("earlier") / "first"
     run(FIRST, folder)
     return folder
 
@@ -56,7 +57,7 @@ def weights(folder):
     return GPT1CausalLM.from_preset(str(folder / "preset")).get_weights()
 
 
-def test_the_next_leg_ends_as_one_run_would(run, first_leg, tmp_path, monkeypatch):
+def test_the_next_run_ends_as_one_run_would(run, first_run, tmp_path, monkeypatch):
     expected = run(WHOLE, tmp_path / "whole")["history"]
 
     def interrupt(run, entry, add=Run.add):
@@ -66,8 +67,8 @@ def test_the_next_leg_ends_as_one_run_would(run, first_leg, tmp_path, monkeypatc
 
     with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
         context.setattr(Run, "add", interrupt)
-        run(WHOLE, tmp_path / "second", first_leg)
-    found = run(WHOLE, tmp_path / "second", first_leg)["history"]
+        run(WHOLE, tmp_path / "second", first_run)
+    found = run(WHOLE, tmp_path / "second", first_run)["history"]
 
     for ours, theirs in zip(found, expected, strict=True):
         for name in ("step", "loss", "validation_loss", "context_use"):
@@ -78,13 +79,13 @@ def test_the_next_leg_ends_as_one_run_would(run, first_leg, tmp_path, monkeypatc
     assert kept == ["step-00000004.npz"]
 
 
-def test_each_leg_ends_decayed(run, first_leg, tmp_path):
-    """Other weights than those of before the decay, which alone the next leg is given."""
-    [checkpoint] = (first_leg / "checkpoints").iterdir()
+def test_each_run_ends_decayed(run, first_run, tmp_path):
+    """Other weights than those of before the decay, which alone the next run is given."""
+    [checkpoint] = (first_run / "checkpoints").iterdir()
     with np.load(checkpoint) as arrays:
         before = arrays["arr_0"]
     assert checkpoint.name == "step-00000004.npz"
-    assert not np.array_equal(before, weights(first_leg)[0])
+    assert not np.array_equal(before, weights(first_run)[0])
 
 
 @pytest.mark.parametrize(
@@ -98,10 +99,10 @@ def test_each_leg_ends_decayed(run, first_leg, tmp_path):
         ({"decay-steps": 0}, "decay_steps must be at least 1. Received: 0."),
     ],
 )
-def test_what_cannot_go_on(changes, message, corpus, first_leg, tmp_path, capsys):
+def test_what_cannot_go_on(changes, message, corpus, first_run, tmp_path, capsys):
     given = {
         "corpus": corpus, "config": "gpt1_micro", "steps": 8, "batch-size": 4, "decay-steps": 4,
-        "sequence-length": 32, "warmup-steps": 2, "resume-from": first_leg,
+        "sequence-length": 32, "warmup-steps": 2, "resume-from": first_run,
         "output": tmp_path / "run",
     }  # fmt: skip
     arguments = [

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from training.corpus import text_files, tfds_texts
+from training.datasets.data_options import DEFAULT_DATA, DataOptions
 
 TFDS_PREFIX = "tfds:"
 
@@ -39,8 +40,7 @@ def find_units(
     source: str,
     shard_bytes: int,
     validation_share: float = 0.0,
-    data_dir: str | None = None,
-    download: bool = False,
+    data: DataOptions = DEFAULT_DATA,
     field: str | None = None,
 ) -> list[Unit]:
     """Finds documents, and groups consecutive ones into units of similar length.
@@ -50,9 +50,8 @@ def find_units(
         shard_bytes: about the most bytes in a unit; no document is divided.
         validation_share: share of a folder's documents for validation; see
             `training.corpus.text_files`.
-        data_dir: for `tfds:NAME`, with `download` and `field`; see `training.corpus.tfds_texts`.
-        download: whether to download and prepare a missing data set.
-        field: the feature that holds the text.
+        data: where TensorFlow Datasets are.
+        field: of `tfds:NAME`, the feature that holds the text; see `training.corpus.tfds_texts`.
 
     Returns:
         The units, split after split.
@@ -69,7 +68,7 @@ def find_units(
         if validation_share:
             raise ValueError(f"{source} has splits of its own; a validation share is for a folder.")
         name = source.removeprefix(TFDS_PREFIX)
-        splits = tfds_texts.find_groups(name, shard_bytes, data_dir, download, field)
+        splits = tfds_texts.find_groups(name, shard_bytes, data, field)
     else:
         if field is not None:
             raise ValueError(f"A field is for {TFDS_PREFIX}NAME, not for the folder {source}.")

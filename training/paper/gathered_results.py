@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpt1_keras.files import read_json
-from training.datasets.tasks import find_task
+from training.datasets.paper_datasets import find_dataset
 from training.paper.published_results import FULL
 
-# Options of `training.finetune` that all runs on a task must share for their scores to compare.
+# Options of `training.finetune` that runs on a data set must share for their scores to compare.
 _SHARED = (
     *("limit_examples", "epochs", "batch_size", "learning_rate"),
     *("layer_decay", "class_weight", "lora", "dropout", "dtype"),
@@ -19,19 +19,19 @@ _SHARED = (
 
 
 class Results:
-    """Scores of fine-tuned models and of baselines by variant, task and seed.
+    """Scores of fine-tuned models and of baselines by variant, data set and seed.
 
     Args:
         results: of `(path, result)`, as `gather` returns them.
 
     Attributes:
-        runs: dict from `(variant, task)` to a dict from seed to `(path, result)`; a baseline is a
-            variant too.
-        limits: dict from task to the number of examples that its runs were limited to, if any.
+        runs: dict from `(variant, dataset)` to a dict from seed to `(path, result)`; a baseline is
+            a variant too.
+        limits: dict from data set to the number of examples that its runs were limited to, if any.
 
     Raises:
-        ValueError: two results of the same variant, task and seed, a variant with several presets,
-            or a task whose runs differ in what they were trained with.
+        ValueError: two results of the same variant, data set and seed; a variant with several
+            presets; or a data set whose runs differ in what they were trained with.
     """
 
     def __init__(self, results: Iterable[tuple[Any, dict[str, Any]]]) -> None:
@@ -41,20 +41,20 @@ class Results:
         trained_with: dict[str, tuple[Any, dict[str, Any]]] = {}
         baselines = []
         for path, result in results:
-            variant, task, seed = variant_of(result), result["task"], result["seed"]
-            runs = self.runs.setdefault((variant, task), {})
+            variant, dataset, seed = variant_of(result), result["task"], result["seed"]
+            runs = self.runs.setdefault((variant, dataset), {})
             if seed in runs:
                 raise ValueError(
-                    f"Two results of {variant}, {task}, seed {seed}: {runs[seed][0]} and {path}. "
-                    "Give runs of one kind with --runs."
+                    f"Two results of {variant}, {dataset}, seed {seed}: {runs[seed][0]} and "
+                    f"{path}. Give runs of one kind with --runs."
                 )
             runs[seed] = path, result
             if result.get("limit_examples") is not None:
-                self.limits[task] = result["limit_examples"]
+                self.limits[dataset] = result["limit_examples"]
             if "baseline" in result:
                 baselines.append((path, result))
                 continue
-            _check_alike(trained_with.setdefault(task, (path, result)), (path, result))
+            _check_alike(trained_with.setdefault(dataset, (path, result)), (path, result))
             models.setdefault(variant, set()).add(_began_from(result))
         for path, result in baselines:
             first = trained_with.get(result["task"], (path, result))
@@ -65,50 +65,53 @@ class Results:
                     f"The runs of {variant} began from several models: {', '.join(sorted(found))}."
                 )
 
-    def scores(self, variant: str, task: str, metric: str | None = None) -> dict[int, float]:
+    def scores(self, variant: str, dataset: str, metric: str | None = None) -> dict[int, float]:
         """Returns the scores by seed, in percent.
 
         Args:
-            variant: as of `variant_of`.
-            task: key of `training.datasets.tasks.TASKS`.
-            metric: one of the task's; the first by default.
+            variant: as `variant_of` returns it.
+            dataset: key of `training.datasets.paper_datasets.DATASETS`.
+            metric: one of the data set's; the first by default.
         """
-        runs = self.runs.get((variant, task), {})
+        runs = self.runs.get((variant, dataset), {})
         return {seed: 100 * _score(result, metric) for seed, (_, result) in sorted(runs.items())}
 
-    def seeds(self, variant: str, tasks: Sequence[str]) -> int:
-        """Returns the number of seeds that all the tasks have at least."""
-        return min(len(self.runs.get((variant, task), ())) for task in tasks)
+    def seeds(self, variant: str, datasets: Sequence[str]) -> int:
+        """Returns the number of seeds that all the data sets have at least."""
+        return min(len(self.runs.get((variant, dataset), ())) for dataset in datasets)
 
-    def median(self, variant: str, tasks: Sequence[str], metric: str | None = None) -> float | None:
-        """Returns the mean of the tasks' medians over seeds; None if one has no score."""
-        if not self.seeds(variant, tasks):
+    def median(
+        self, variant: str, datasets: Sequence[str], metric: str | None = None
+    ) -> float | None:
+        """Returns the mean of the data sets' medians over seeds; None if one has no score."""
+        if not self.seeds(variant, datasets):
             return None
         return statistics.mean(
-            statistics.median(self.scores(variant, task, metric).values()) for task in tasks
+            statistics.median(self.scores(variant, dataset, metric).values())
+            for dataset in datasets
         )
 
     def extremes(
-        self, variant: str, tasks: Sequence[str], metric: str | None = None
+        self, variant: str, datasets: Sequence[str], metric: str | None = None
     ) -> tuple[float, float] | None:
-        """Returns the least and the greatest of the seeds' means over the tasks.
+        """Returns the least and the greatest of the seeds' means over the data sets.
 
-        Of seeds that all the tasks have; None if there are fewer than two.
+        Of seeds that all the data sets have; None if there are fewer than two.
         """
-        found = [self.scores(variant, task, metric) for task in tasks]
+        found = [self.scores(variant, dataset, metric) for dataset in datasets]
         shared = set.intersection(*map(set, found))
         means = [statistics.mean(scores[seed] for scores in found) for seed in shared]
         return (min(means), max(means)) if len(means) > 1 else None
 
-    def seconds(self, variants: Iterable[str], tasks: Iterable[str]) -> float:
-        """Returns what all fine-tunings of some variants on some tasks took."""
-        cells = itertools.product(variants, tasks)
+    def seconds(self, variants: Iterable[str], datasets: Iterable[str]) -> float:
+        """Returns what all fine-tunings of some variants on some data sets took."""
+        cells = itertools.product(variants, datasets)
         found = [run for cell in cells for run in self.runs.get(cell, {}).values()]
         return sum(result.get("seconds", 0.0) for _, result in found)
 
 
 def _score(result: dict[str, Any], metric: str | None) -> float:
-    """The score of a result, of baselines and of the best epoch, in any metric of its task."""
+    """The score of a result, of baselines and of the best epoch, in any metric of its data set."""
     if metric is None or metric == result["metric"]:
         return result["score"]
     return metrics_of(result)[metric]
@@ -122,11 +125,11 @@ def _began_from(result: dict[str, Any]) -> str:
 
 
 def metrics_of(result: dict[str, Any]) -> dict[str, float]:
-    """The scores of a result in all metrics of its task; of fine-tuning, of the best epoch."""
+    """The scores of a result in all metrics of its data set; of fine-tuning, of the best epoch."""
     if "baseline" in result:
         return result["metrics"]
     best = result["history"][result["best_epoch"] - 1]
-    return {name: best[name] for name in find_task(result["task"]).metrics}
+    return {name: best[name] for name in find_dataset(result["task"]).metrics}
 
 
 def _check_alike(
@@ -134,7 +137,7 @@ def _check_alike(
     other: tuple[Any, dict[str, Any]],
     names: Sequence[str] = _SHARED,
 ) -> None:
-    """Raises ValueError unless two results of a task may stand in one column."""
+    """Raises ValueError unless two results of a data set may stand in one column."""
     for name in names:
         before, after = first[1].get(name), other[1].get(name)
         if before != after:

@@ -1,32 +1,25 @@
-"""The models of tasks: fresh, from a pre-trained preset, or fine-tuned."""
+"""The model that a fine-tuning starts from: fresh, or from a pre-trained preset."""
 
 import os
 from typing import Any
 
 import gpt1_keras
 from gpt1_keras.models.causal_backbone import CausalBackbone
-from gpt1_keras.presets import build_backbone, find_preset, load_task, load_tokenizer
+from gpt1_keras.presets import build_backbone, find_preset, load_tokenizer
 from gpt1_keras.tasks.base import RawTextTask
 from training.datasets.labelled_examples import LabelledExamples
-from training.datasets.tasks import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY, Task
-from training.datasets.user_files import UserFileTask
+from training.datasets.paper_datasets import MULTIPLE_CHOICE
+from training.datasets.user_files import Dataset
+from training.evaluation.fine_tuned_models import MODELS
 from training.runs.finetune_options import FinetuneOptions
 
-MODELS: dict[str, Any] = {
-    CLASSIFICATION: gpt1_keras.GPT1TextClassifier,
-    SIMILARITY: gpt1_keras.GPT1TextSimilarity,
-    MULTIPLE_CHOICE: gpt1_keras.GPT1MultipleChoice,
-}
 
-
-def build_model(
-    options: FinetuneOptions, task: Task | UserFileTask, train: LabelledExamples
-) -> RawTextTask:
+def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamples) -> RawTextTask:
     """Builds the model that a fine-tuning starts from.
 
     Args:
         options: name a preset to fine-tune, or a configuration to start afresh.
-        task: what the model is for.
+        dataset: what the model is for.
         train: the training examples: their classes, and texts to learn a tokenizer from if there is
             none.
 
@@ -49,35 +42,18 @@ def build_model(
             dtype=options.dtype,
             dropout=options.dropout,
         )
-    model_cls = MODELS[task.kind]
+    model_cls = MODELS[dataset.kind]
     labels: dict[str, Any] = {}
-    if task.score_range is not None:
-        labels["score_range"] = task.score_range
-    elif task.kind != MULTIPLE_CHOICE:
+    if dataset.score_range is not None:
+        labels["score_range"] = dataset.score_range
+    elif dataset.kind != MULTIPLE_CHOICE:
         labels["class_names"] = train.class_names
     if options.lora is not None:
         backbone.enable_lora(options.lora)
         if not backbone.trainable_variables:
             raise ValueError(f"A {type(backbone).__name__} has no layers for LoRA.")
-    preprocessor = model_cls.preprocessor_cls(tokenizer, fields=tuple(task.fields))
+    preprocessor = model_cls.preprocessor_cls(tokenizer, fields=tuple(dataset.fields))
     return model_cls(backbone, preprocessor=preprocessor, **labels)
-
-
-def load_model(path: str | os.PathLike[str]) -> tuple[RawTextTask, str]:
-    """Loads a model that `training.finetune` wrote.
-
-    Args:
-        path: of its preset, such as `RUN/best`.
-
-    Returns:
-        `(model, kind)`: one of `MODELS`, and its key.
-
-    Raises:
-        FileNotFoundError: there is no fine-tuned model.
-        ValueError: it is another model, or damaged.
-    """
-    model: RawTextTask = load_task(path, *MODELS.values())
-    return model, next(kind for kind, cls in MODELS.items() if isinstance(model, cls))
 
 
 def _load_backbone(options: FinetuneOptions, name: str) -> CausalBackbone:

@@ -1,4 +1,4 @@
-"""Legs of a pre-training at a constant rate: each ends with a decay, the next goes on before it."""
+"""Going on from an earlier pre-training at a constant rate, from before its rate decayed."""
 
 import dataclasses
 import os
@@ -11,12 +11,12 @@ from gpt1_keras.files import read_json
 from training.runs.checkpoints import Checkpoints
 from training.runs.run_folder import changed_options
 
-_OF_THE_END = ("steps", "decay_steps")  # options that say nothing of the updates before the decay
+_OF_THE_END = ("steps", "decay_steps")  # options that do not change updates before the decay
 
 
 @dataclasses.dataclass(frozen=True)
-class Leg:
-    """What an earlier run leaves to the next.
+class EarlierRun:
+    """What an earlier run leaves to the one that goes on from it.
 
     Attributes:
         step: updates at the constant rate, after which the next run goes on.
@@ -37,16 +37,22 @@ class Leg:
         return self.checkpoints.restore(model, self.step)
 
 
-def check_legs(
-    folder: str | os.PathLike[str], before: dict[str, Any], options: dict[str, Any]
-) -> None:
-    """Raises ValueError unless a run can have gone on from an earlier one.
+def shared_steps(folder: str | os.PathLike[str], options: dict[str, Any]) -> int:
+    """Returns the updates before either rate decays, of an earlier run and of one that goes on.
 
     Args:
         folder: path of the earlier run.
-        before: its options.
-        options: of the run that goes on.
+        options: of the run that goes on, as `training.runs.run_folder.Run` has them.
+
+    Raises:
+        FileNotFoundError: there is no earlier run.
+        ValueError: one of the two runs is on the cosine, whose rate depends on where it ends; or
+            they differ in more than where they end.
     """
+    path = pathlib.Path(folder, "options.json")
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} is not a pre-training: it has no options.json.")
+    before = read_json(path)
     if options.get("decay_steps") is None or before.get("decay_steps") is None:
         raise ValueError(
             f"Only a run at a constant rate can go on from another: both need --decay-steps. "
@@ -55,32 +61,23 @@ def check_legs(
     changed = changed_options(before, options, besides=_OF_THE_END)
     if changed:
         raise ValueError(f"{folder} holds a run with other options: {changed}.")
+    return min(run["steps"] - run["decay_steps"] for run in (before, options))
 
 
-def find_leg(
-    folder: str | os.PathLike[str], options: dict[str, Any], decay_start: int | None
-) -> Leg:
-    """Finds where a run can go on from an earlier one.
+def find_earlier_run(folder: str | os.PathLike[str], options: dict[str, Any]) -> EarlierRun:
+    """Finds the weights that a run can go on from.
 
     Args:
         folder: path of the earlier run.
-        options: of the run that goes on, as `training.runs.run_folder.Run` has them.
-        decay_start: the update from which its own rate decays; None on the cosine.
+        options: of the run that goes on.
 
     Raises:
-        FileNotFoundError: there is no run.
-        ValueError: one of the two runs is on the cosine, whose rate depends on where it ends; or
-            they differ in more than where they end; or the earlier one has left no weights of
-            before both decays.
+        FileNotFoundError, ValueError: as `shared_steps`.
+        ValueError: the earlier run has left no weights of before both decays.
     """
     folder = pathlib.Path(folder)
-    if not (folder / "options.json").is_file():
-        raise FileNotFoundError(f"{folder} is not a pre-training: it has no options.json.")
-    before = read_json(folder / "options.json")
-    check_legs(folder, before, options)
-    assert decay_start is not None  # as the options have decay_steps
-    checkpoints = Checkpoints(folder / "checkpoints", before)
-    last = min(decay_start, before["steps"] - before["decay_steps"])
+    last = shared_steps(folder, options)
+    checkpoints = Checkpoints(folder / "checkpoints", options)
     step = checkpoints.newest(at_most=last)
     if not step:
         raise ValueError(
@@ -89,4 +86,4 @@ def find_leg(
         )
     path = folder / "history.json"
     history = read_json(path, list) if path.exists() else []
-    return Leg(step, [entry for entry in history if entry["step"] <= step], checkpoints)
+    return EarlierRun(step, [entry for entry in history if entry["step"] <= step], checkpoints)

@@ -1,4 +1,4 @@
-"""Trivial baselines of a task: what a model must beat before it shows anything."""
+"""Trivial baselines of a data set: what a model must beat before it shows anything."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,7 +8,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from training.datasets.labelled_examples import LabelledExamples
-from training.datasets.tasks import MULTIPLE_CHOICE, Task
+from training.datasets.paper_datasets import MULTIPLE_CHOICE, TfdsDataset
 
 MAJORITY, TFIDF, OVERLAP = "majority", "tf-idf + logistic regression", "word overlap"
 _MOST_ITERATIONS = 1000  # of logistic regression
@@ -17,11 +17,11 @@ _WORD = r"\w+"  # scikit-learn's own leaves out those of one letter
 _words = TfidfVectorizer(token_pattern=_WORD).build_analyzer()  # lower-cased
 
 
-def baselines_of(task: Task) -> dict[str, Callable[..., np.ndarray]]:
-    """Returns the baselines of a task by name: only texts that are compared can overlap.
+def baselines_of(dataset: TfdsDataset) -> dict[str, Callable[..., np.ndarray]]:
+    """Returns the baselines of a data set by name; `OVERLAP` only where texts are compared.
 
-    Each is a function of `(task, train, examples)`, a `Task` and two `LabelledExamples`, to
-    predictions as `training.evaluation.scoring.predict` returns them.
+    Each is a function of `(dataset, train, examples)`, a `TfdsDataset` and two `LabelledExamples`,
+    to predictions as `training.evaluation.predicting.answers_of` returns them.
 
     - `MAJORITY`: the most frequent label; of scores, their mean.
     - `TFIDF`: logistic regression, of scores ridge regression, on the tf-idf of the words of each
@@ -32,18 +32,20 @@ def baselines_of(task: Task) -> dict[str, Callable[..., np.ndarray]]:
       most with context and question.
     """
     found: dict[str, Callable[..., np.ndarray]] = {MAJORITY: _majority, TFIDF: _tfidf}
-    return found | {OVERLAP: _overlap} if len(task.fields) > 1 else found
+    return found | {OVERLAP: _overlap} if len(dataset.fields) > 1 else found
 
 
-def _majority(task: Task, train: LabelledExamples, examples: LabelledExamples) -> np.ndarray:
+def _majority(
+    dataset: TfdsDataset, train: LabelledExamples, examples: LabelledExamples
+) -> np.ndarray:
     labels = train.labels
-    label = labels.mean() if task.score_range is not None else np.bincount(labels).argmax()
+    label = labels.mean() if dataset.score_range is not None else np.bincount(labels).argmax()
     return np.full(len(examples), label)
 
 
-def _tfidf(task: Task, train: LabelledExamples, examples: LabelledExamples) -> np.ndarray:
+def _tfidf(dataset: TfdsDataset, train: LabelledExamples, examples: LabelledExamples) -> np.ndarray:
     vectorizer = TfidfVectorizer(token_pattern=_WORD, dtype=np.float32)
-    if task.kind == MULTIPLE_CHOICE:
+    if dataset.kind == MULTIPLE_CHOICE:
         choices, is_right = _flat_choices(train)
         model = _logistic_regression().fit(vectorizer.fit_transform(choices), is_right)
         probabilities = model.predict_proba(vectorizer.transform(_flat_choices(examples)[0]))[:, 1]
@@ -54,17 +56,19 @@ def _tfidf(task: Task, train: LabelledExamples, examples: LabelledExamples) -> n
     def features(columns: list[list[str]]) -> scipy.sparse.csr_matrix:
         return scipy.sparse.hstack([vectorizer.transform(column) for column in columns]).tocsr()
 
-    model = _logistic_regression() if task.score_range is None else Ridge()
+    model = _logistic_regression() if dataset.score_range is None else Ridge()
     model.fit(features(texts), train.labels)
     return model.predict(features([_strings(column) for column in examples.texts.values()]))
 
 
-def _overlap(task: Task, train: LabelledExamples, examples: LabelledExamples) -> np.ndarray:
-    if task.kind == MULTIPLE_CHOICE:
+def _overlap(
+    dataset: TfdsDataset, train: LabelledExamples, examples: LabelledExamples
+) -> np.ndarray:
+    if dataset.kind == MULTIPLE_CHOICE:
         return _best_choices(examples, np.array(list(_choice_overlaps(examples))))
     found = _pair_overlaps(examples)
-    if task.score_range is not None:
-        low, high = task.score_range
+    if dataset.score_range is not None:
+        low, high = dataset.score_range
         return low + (high - low) * found
     model = _logistic_regression().fit(_pair_overlaps(train)[:, None], train.labels)
     return model.predict(found[:, None])

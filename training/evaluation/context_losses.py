@@ -50,9 +50,9 @@ class ContextUse:
             `windows`, how many;
             `loss_by_position`: list of dicts of `from`, `to`, `loss` and `standard_error`: the mean
             over positions `[from, to)`, where position 0 has read one token;
-            `repeated_passage`: dict of `tokens`, the passage's; `first` and `second`, its tokens'
-            mean loss, but for the first token's, where it is read first and where it follows
-            itself; `gap`, the difference, and its `standard_error`.
+            `repeated_passage`: dict of `tokens`, the passage's; `first` and `second`, the mean loss
+            of its tokens after the first, where it is read first and where it follows itself;
+            `gap`, the difference, and its `standard_error`.
         """
         losses = self._losses_of(self._windows)
         length = losses.shape[1]

@@ -1,11 +1,10 @@
-"""A model's predictions on a data set, and their metrics."""
+"""A model's predictions on a data set."""
 
 import numpy as np
 
 from gpt1_keras.tasks.base import RawTextTask
 from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.length_batches import batch_order, count_tokens, make_batches
-from training.evaluation.metrics import CORRELATIONS, METRICS
 
 _BATCH_SIZE = 64
 
@@ -14,32 +13,9 @@ class DivergedError(ValueError):
     """A model's outputs are not numbers."""
 
 
-def check_scorable(examples: LabelledExamples, metrics: tuple[str, ...], what: str) -> None:
-    """Raises ValueError where a metric would not be a number, before any work is done.
-
-    Args:
-        examples: all of them labelled.
-        metrics: as in `score`.
-        what: what the examples are, for the message.
-    """
-    if not len(examples):
-        raise ValueError(f"{what} has no example with a label.")
-    undefined = [name for name in metrics if name in CORRELATIONS]
-    if undefined and np.ptp(examples.labels) == 0:
-        raise ValueError(
-            f"{what} has the same label, {examples.labels[0]:g}, for all of its {len(examples)} "
-            f"examples: {' and '.join(undefined)} are undefined. Expected different scores."
-        )
-
-
 def prediction_order(model: RawTextTask, examples: LabelledExamples) -> list[np.ndarray]:
-    """Returns the batches in which `predict` reads the examples: arrays of their indices."""
+    """Returns the batches in which `predict_outputs` reads the examples: arrays of indices."""
     return batch_order(count_tokens(examples, model.preprocessor), _BATCH_SIZE, seed=0, epoch=0)
-
-
-def predict(model: RawTextTask, examples: LabelledExamples) -> np.ndarray:
-    """Predicts the label of each example; see `predict_outputs` and `answers_of`."""
-    return answers_of(predict_outputs(model, examples))
 
 
 def answers_of(outputs: np.ndarray) -> np.ndarray:
@@ -85,16 +61,3 @@ def predict_outputs(
     in_order = np.empty_like(outputs)
     in_order[np.concatenate(order)] = outputs
     return in_order
-
-
-def score(
-    examples: LabelledExamples, predictions: np.ndarray, metrics: tuple[str, ...]
-) -> dict[str, float]:
-    """Computes metrics by name.
-
-    Args:
-        examples: all of them labelled.
-        predictions: array `[examples]`, from `answers_of`.
-        metrics: keys of `training.evaluation.metrics.METRICS`.
-    """
-    return {name: float(METRICS[name](examples.labels, predictions)) for name in metrics}
