@@ -10,8 +10,8 @@ from gpt1_keras.tasks.base import RawTextTask
 if TYPE_CHECKING:
     from serving.export.batching import Batching
     from serving.export.decoder.base import ServedBlock
-    from serving.export.metrics import Metric
     from serving.export.signatures import Signatures
+    from serving.export.validation_metrics import Metric
     from serving.tflite.device_graph import DeviceGraph
 
 
@@ -80,7 +80,7 @@ def _built_in_tasks() -> dict[type, TaskEntry]:
     )
     from serving.export import metrics
     from serving.export.choice_signatures import ChoiceSignatures
-    from serving.export.language_model.signatures import LanguageModelSignatures
+    from serving.export.language_model.language_model_signatures import LanguageModelSignatures
     from serving.export.task_signatures import class_or_score_signatures
     from serving.tflite.choice_graph import ChoiceGraph
     from serving.tflite.language_model_graph import NextTokenGraph

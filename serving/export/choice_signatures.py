@@ -13,7 +13,7 @@ from serving.export.decoder.base import ServedBlock
 from serving.export.explanations.log_odds import log_odds
 from serving.export.signatures import Condition, at_most, checked, in_range, same_shapes, words
 from serving.export.task_signatures import TaskSignatures, Tensors
-from serving.layout import CLASSIFY
+from serving.export_names import CLASSIFY
 
 # An example with all its choices is at most as long as so many sequences: attention's memory grows
 # with the square of it.

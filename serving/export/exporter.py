@@ -12,17 +12,17 @@ import tensorflow as tf
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tasks.base import RawTextTask
 from serving.export.batching import Batching
-from serving.export.calibrate import calibrated_blocks, check_int8
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.int8_support import REQUIREMENT
 from serving.export.embedding import Embedding, embed_function
 from serving.export.explanations.options import Explanation
-from serving.export.metadata import metadata_of
+from serving.export.export_metadata import metadata_of
+from serving.export.int8_calibration import calibrated_blocks, check_int8
+from serving.export.prediction_logs import warmup_requests
 from serving.export.readme import readme
 from serving.export.signatures import Signatures
 from serving.export.validation import Validation
-from serving.export.warmup import warmup_requests
-from serving.layout import (
+from serving.export_names import (
     EMBED,
     EXTRA_FOLDER,
     METADATA_FILE,

@@ -5,7 +5,7 @@ from typing import Any
 
 from serving.export.explanations.options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT
 from serving.export.signatures import ConcreteFunction, input_specs
-from serving.layout import DEFAULT_SIGNATURE
+from serving.export_names import DEFAULT_SIGNATURE
 
 _TEMPLATE = """\
 # {name}

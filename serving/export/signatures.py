@@ -10,8 +10,8 @@ from gpt1_keras.tokenization.padding import bucket_lengths
 from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.int8_support import ExactProducts
 from serving.export.explanations.options import Explanation
-from serving.export.quantization import saved_variables
-from serving.layout import DEFAULT_SIGNATURE
+from serving.export.stored_weights import saved_variables
+from serving.export_names import DEFAULT_SIGNATURE
 
 ConcreteFunction: TypeAlias = Any  # of TensorFlow, which does not name it in public
 # What must hold, bool of any shape; what is expected, in words; and what was received.

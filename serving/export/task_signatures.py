@@ -15,7 +15,6 @@ from serving.export.decoder.packed_decoder import packed_outputs
 from serving.export.explanations.explainer import Explainer
 from serving.export.explanations.log_odds import log_odds
 from serving.export.explanations.options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT, Explanation
-from serving.export.offsets import framed_offsets, has_offsets, tokenize_each_with_offsets
 from serving.export.signatures import (
     ConcreteFunction,
     Condition,
@@ -27,7 +26,8 @@ from serving.export.signatures import (
     same_shapes,
     words,
 )
-from serving.layout import (
+from serving.export.token_offsets import framed_offsets, has_offsets, tokenize_each_with_offsets
+from serving.export_names import (
     CLASSIFY,
     DEFAULT_SIGNATURE,
     EXAMPLES_INPUT,

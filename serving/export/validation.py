@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
-from serving.export.metadata import fields_of
-from serving.layout import DEFAULT_SIGNATURE
+from serving.export.export_metadata import fields_of
+from serving.export_names import DEFAULT_SIGNATURE
 from serving.registry import find_task
 from serving.server.models.servable import Servable
 

@@ -4,6 +4,6 @@
 """
 
 from serving.tflite.convert import convert
-from serving.tflite.metadata import read_metadata
+from serving.tflite.tflite_metadata import read_metadata
 
 __all__ = ["convert", "read_metadata"]

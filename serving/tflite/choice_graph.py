@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from serving.tflite.byte_tokenizer import TokenizedTexts
 from serving.tflite.device_graph import INT, Specs, Tensors
 from serving.tflite.task_graphs import TaskGraph
-from serving.tflite.tokenizer import TokenizedTexts
 
 _HIDDEN = 1e9  # what the logit of an absent choice loses
 

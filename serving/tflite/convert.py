@@ -13,11 +13,11 @@ from tensorflow.lite.python.convert import ConverterError
 import gpt1_keras
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tasks.base import RawTextTask
-from serving.export.metadata import fields_of, metadata_of
+from serving.export.export_metadata import fields_of, metadata_of
 from serving.registry import find_task
 from serving.tflite.device_graph import DeviceGraph
-from serving.tflite.metadata import add_metadata
 from serving.tflite.quantize import check_quantization, quantize
+from serving.tflite.tflite_metadata import add_metadata
 
 MAX_BYTES = 512
 SEQUENCE_LENGTH = 128

@@ -6,10 +6,10 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
-from serving.layout import TEXT, TOKENIZE, TOKENS
+from serving.export_names import TEXT, TOKENIZE, TOKENS
+from serving.tflite.byte_tokenizer import ByteTokenizer
 from serving.tflite.device_backbone import Cache, DeviceBackbone
 from serving.tflite.device_graph import INT, DeviceGraph, Specs, Tensors, fills, flag
-from serving.tflite.tokenizer import ByteTokenizer
 
 
 class NextTokenGraph(DeviceGraph):

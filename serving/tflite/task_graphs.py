@@ -7,12 +7,12 @@ import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
 from serving.export.confidence import confidence_of
-from serving.layout import TEXT, TOKENIZE, TOKENS
+from serving.export_names import TEXT, TOKENIZE, TOKENS
+from serving.tflite.byte_tokenizer import ByteTokenizer, TokenizedTexts
 from serving.tflite.device_backbone import DeviceBackbone
 from serving.tflite.device_block import Dense
+from serving.tflite.device_framing import Framer
 from serving.tflite.device_graph import INT, DeviceGraph, Specs, Tensors, fills, flag
-from serving.tflite.framing import Framer
-from serving.tflite.tokenizer import ByteTokenizer, TokenizedTexts
 
 
 class TaskGraph(DeviceGraph):

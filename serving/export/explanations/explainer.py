@@ -6,12 +6,12 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
+from serving.export.explanations.explained_words import WordFinder, Words
 from serving.export.explanations.integrated_gradients import IntegratedGradients
 from serving.export.explanations.leave_one_out import LeaveOneOut
 from serving.export.explanations.options import INTEGRATED_GRADIENTS, Explanation
-from serving.export.explanations.words import WordFinder, Words
-from serving.export.offsets import tokenize_each_with_offsets
 from serving.export.signatures import at_most, checked
+from serving.export.token_offsets import tokenize_each_with_offsets
 
 Tensors: TypeAlias = dict[str, Any]
 

@@ -13,9 +13,9 @@ from grpc import StatusCode
 from tensorflow.core.protobuf.config_pb2 import RunOptions
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 
-from serving.layout import DEFAULT_SIGNATURE
+from serving.export_names import DEFAULT_SIGNATURE
 from serving.server.models.runnable import status_error
-from serving.tflite.metadata import read_buffer
+from serving.tflite.tflite_metadata import read_buffer
 
 _SIGNATURES = "signature_defs_metadata"  # the file's buffer that TensorFlow Serving reads
 

@@ -19,7 +19,7 @@ from tensorflow_serving.apis.regression_pb2 import (
     RegressionResult,
 )
 
-from serving.layout import DEFAULT_SIGNATURE
+from serving.export_names import DEFAULT_SIGNATURE
 from serving.server.errors import ServingError, invalid_argument, set_of
 from serving.server.models.servable import Servable
 from serving.server.requests.budget import UNLIMITED, Budget

@@ -18,7 +18,7 @@ from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
-from serving.layout import DEFAULT_SIGNATURE
+from serving.export_names import DEFAULT_SIGNATURE
 from serving.server.errors import invalid_argument
 from serving.server.metrics import Metrics
 from serving.server.models.model_manager import ModelManager

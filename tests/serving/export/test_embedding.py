@@ -16,9 +16,9 @@ from gpt1_keras.tokenization.padding import pad
 from serving.check import main as check
 from serving.export import export
 from serving.export.__main__ import main
-from serving.export.calibrate import calibrated_blocks
 from serving.export.embedding import POOLINGS, Embedding, embed_function
 from serving.export.exporter import signatures_of
+from serving.export.int8_calibration import calibrated_blocks
 from serving.server.models.servable import Servable, ServingError
 
 TEXTS = ["a good film", "", "a good film and a lovely one", "the Staff were KIND", "good " * 60]

@@ -15,8 +15,8 @@ import gpt1_keras
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving import check
 from serving.export.exporter import signatures_of
+from serving.export.prediction_logs import warmup_requests
 from serving.export.task_signatures import ClassSignatures
-from serving.export.warmup import warmup_requests
 from serving.server.models.servable import Servable, ServingError
 from serving.server.requests.example_inference import classify
 from serving.server.requests.inference import predict

@@ -51,7 +51,7 @@ def merging(lm, tmp_path_factory):
     path = tmp_path_factory.mktemp("merging")
     signatures = signatures_of(lm, Batching(4, FOREVER, 8))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("serving.export.language_model.scoring._ROWS_OF_LOGITS", 5)
+        patch.setattr("serving.export.language_model.text_scoring._ROWS_OF_LOGITS", 5)
         tf.saved_model.save(signatures, str(path), signatures=signatures.functions())
     return Servable("lm", 1, path)
 

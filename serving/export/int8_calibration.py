@@ -11,7 +11,7 @@ from serving.export.decoder.calibration import RecordingBlock
 from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.int8_support import check_this_machine
 from serving.export.decoder.packed_decoder import is_packable
-from serving.export.metadata import fields_of
+from serving.export.export_metadata import fields_of
 from serving.export.signatures import Signatures, input_specs
 from serving.export.validation import as_tensors
 from serving.registry import find_task

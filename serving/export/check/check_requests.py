@@ -11,7 +11,7 @@ from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef, SignatureDef, 
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
-from serving.layout import DEFAULT_SIGNATURE
+from serving.export_names import DEFAULT_SIGNATURE
 from serving.server.requests.example_inference import serialized_examples
 
 _INIT_SIGNATURE = "__saved_model_init_op"  # run when the model is loaded

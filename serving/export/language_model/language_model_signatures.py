@@ -14,11 +14,11 @@ from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.cached_decoder import CachedDecoder
 from serving.export.decoder.keras_block import KerasBlock
 from serving.export.decoder.packed_decoder import is_packable
-from serving.export.language_model.continuation import continuations
-from serving.export.language_model.scoring import log_probabilities
-from serving.export.offsets import ENDS, STARTS
+from serving.export.language_model.prompt_continuation import continuations
+from serving.export.language_model.text_scoring import log_probabilities
 from serving.export.signatures import ConcreteFunction, Signatures, checked, compiled, words
-from serving.layout import DEFAULT_SIGNATURE, GENERATE, SCORE, TOKENIZE
+from serving.export.token_offsets import ENDS, STARTS
+from serving.export_names import DEFAULT_SIGNATURE, GENERATE, SCORE, TOKENIZE
 
 
 class LanguageModelSignatures(Signatures):

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from gpt1_keras.tokenization.input_transformations import segment_limit
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
-from serving.tflite.tokenizer import TokenizedTexts
+from serving.tflite.byte_tokenizer import TokenizedTexts
 
 # A slice of the vector: where it starts, and its length; ints or int32 scalars.
 _Piece: TypeAlias = tuple[int | tf.Tensor, int | tf.Tensor]

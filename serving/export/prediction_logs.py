@@ -13,7 +13,7 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from serving.export.signatures import ConcreteFunction, Signatures, input_specs, words
-from serving.layout import CLASSIFY, EMBED, EXAMPLES_INPUT, EXPLAIN, REGRESS, TOKENIZE
+from serving.export_names import CLASSIFY, EMBED, EXAMPLES_INPUT, EXPLAIN, REGRESS, TOKENIZE
 
 
 def warmup_requests(
