@@ -116,6 +116,18 @@ def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:
     return content
 
 
+def write_json(path: str | os.PathLike[str], value: Any) -> None:
+    """Writes a file of JSON, whole or not at all.
+
+    Args:
+        path: of the file.
+        value: what `json.dumps` takes.
+    """
+    content = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    with atomic_path(path) as temporary:
+        pathlib.Path(temporary).write_text(content, encoding="utf-8")
+
+
 @contextlib.contextmanager
 def reading_weights(path: str | os.PathLike[str]) -> Iterator[None]:
     """Raises ValueError in place of what Keras and h5py raise if a file lacks the model's weights.

@@ -9,69 +9,47 @@ from tensorflow_serving.apis import (
     prediction_log_pb2,
     regression_pb2,
 )
+from tensorflow_serving.apis.input_pb2 import Input
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from serving.export.signatures import ConcreteFunction, Signatures, input_specs, words
-from serving.export_names import CLASSIFY, EMBED, EXAMPLES_INPUT, EXPLAIN, REGRESS, TOKENIZE
+from serving.export.signature import Signatures
+from serving.export_names import CLASSIFY, EXAMPLES_INPUT, REGRESS
 
 
-def warmup_requests(
-    signatures: Signatures, functions: Mapping[str, ConcreteFunction], model_name: str
-) -> list[PredictionLog]:
-    """Returns a request for each signature and bucket, so that no client pays for a new shape.
-
-    There is one for `explain`, of the smallest bucket.
+def warmup_requests(signatures: Signatures, model_name: str) -> list[PredictionLog]:
+    """Returns requests for each signature, so that no client pays for a new shape.
 
     Args:
-        signatures: of the export.
-        functions: what its `functions` returns.
+        signatures: of the export; each says of which lengths its requests are.
         model_name: the name in the requests' model_spec.
     """
-    requests = []
-    for number, length in enumerate(signatures.bucket_lengths()):
-        texts = signatures.sample(length)
-        for name, function in functions.items():
-            # An explanation takes many runs, of any shape. One optimizes its graph.
-            if name == EXPLAIN and number > 0:
-                continue
-            names = list(input_specs(function))
-            spec = ModelSpec(name=model_name, signature_name=name)
-            if names == [EXAMPLES_INPUT]:
-                requests.append(_of_example(spec, texts))
-            else:
-                tensors = {"text": tf.constant([words(length)])} if name == EMBED else texts
-                if not tensors.keys() >= set(names):
-                    tensors = _tokens(functions, texts)
-                requests.append(_predict(spec, {key: tensors[key] for key in names}))
-    return requests
+    lengths = sorted({length for each in signatures.by_name.values() for length in each.lengths})
+    return [
+        _request(ModelSpec(name=model_name, signature_name=name), each.inputs_of_example(length))
+        for length in lengths
+        for name, each in signatures.by_name.items()
+        if length in each.lengths
+    ]
 
 
-def _tokens(
-    functions: Mapping[str, ConcreteFunction], texts: Mapping[str, tf.Tensor]
-) -> dict[str, tf.Tensor]:
-    """The model's inputs, by name."""
-    tokenize = functions[TOKENIZE]
-    return tokenize(**{name: texts[name] for name in input_specs(tokenize)})
-
-
-def _predict(spec: ModelSpec, tensors: Mapping[str, tf.Tensor]) -> PredictionLog:
+def _request(spec: ModelSpec, tensors: Mapping[str, tf.Tensor]) -> PredictionLog:
+    # TF Serving has calls of their own for the signatures of these names.
+    if spec.signature_name == CLASSIFY:
+        request = classification_pb2.ClassificationRequest(model_spec=spec)
+        _add_examples(request.input, tensors)
+        return PredictionLog(classify_log=prediction_log_pb2.ClassifyLog(request=request))
+    if spec.signature_name == REGRESS:
+        request = regression_pb2.RegressionRequest(model_spec=spec)
+        _add_examples(request.input, tensors)
+        return PredictionLog(regress_log=prediction_log_pb2.RegressLog(request=request))
     request = predict_pb2.PredictRequest(model_spec=spec)
     for name, tensor in tensors.items():
         request.inputs[name].CopyFrom(tf.make_tensor_proto(tensor))
     return PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
 
 
-def _of_example(spec: ModelSpec, texts: Mapping[str, tf.Tensor]) -> PredictionLog:
-    request_cls = {
-        CLASSIFY: classification_pb2.ClassificationRequest,
-        REGRESS: regression_pb2.RegressionRequest,
-    }[spec.signature_name]
-    request = request_cls(model_spec=spec)
-    example = request.input.example_list.examples.add()
-    for name, tensor in texts.items():
-        values = tf.reshape(tensor, [-1]).numpy().tolist()
-        example.features.feature[name].bytes_list.value.extend(values)
-    if spec.signature_name == CLASSIFY:
-        return PredictionLog(classify_log=prediction_log_pb2.ClassifyLog(request=request))
-    return PredictionLog(regress_log=prediction_log_pb2.RegressLog(request=request))
+def _add_examples(to: Input, tensors: Mapping[str, tf.Tensor]) -> None:
+    """Adds the serialized tf.Examples of a signature's one input."""
+    for serialized in tensors[EXAMPLES_INPUT].numpy():
+        to.example_list.examples.add().ParseFromString(serialized)

@@ -9,10 +9,10 @@ import tensorflow as tf
 from google.protobuf.message import Message
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef, SignatureDef, TensorInfo
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
+from tensorflow_serving.apis.input_pb2 import Input
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
-from serving.export_names import DEFAULT_SIGNATURE
-from serving.server.requests.example_inference import serialized_examples
+from serving.export_names import DEFAULT_SIGNATURE, EXAMPLES_INPUT
 
 _INIT_SIGNATURE = "__saved_model_init_op"  # run when the model is loaded
 
@@ -75,19 +75,28 @@ def _inputs(request: Any) -> Iterator[tuple[str, Mapping[str, bytes]]]:
     if isinstance(request, PredictRequest):
         inputs = {alias: proto.SerializeToString() for alias, proto in request.inputs.items()}
     else:
-        inputs = {"inputs": _serialized(serialized_examples(request.input))}
+        inputs = {EXAMPLES_INPUT: _serialized(_examples(request.input))}
     specs = [request] if not isinstance(request, MultiInferenceRequest) else request.tasks
     for spec in specs:
         yield spec.model_spec.signature_name or DEFAULT_SIGNATURE, inputs
+
+
+def _examples(given: Input) -> list[bytes]:
+    """The serialized tf.Examples of an Input; some share a context, which merges with each."""
+    shared = given.example_list_with_context
+    # Parsing one message after another merges them; so a context is a prefix.
+    context = shared.context.SerializeToString()
+    examples = (*given.example_list.examples, *shared.examples)
+    return [context + example.SerializeToString() for example in examples]
 
 
 def _made_up(
     signature: SignatureDef, signatures: Mapping[str, SignatureDef]
 ) -> Mapping[str, bytes]:
     """Returns one row of something for each input, by name."""
-    if set(signature.inputs) == {"inputs"} and DEFAULT_SIGNATURE in signatures:
+    if set(signature.inputs) == {EXAMPLES_INPUT} and DEFAULT_SIGNATURE in signatures:
         texts = signatures[DEFAULT_SIGNATURE].inputs
-        return {"inputs": _serialized([_example(texts).SerializeToString()])}
+        return {EXAMPLES_INPUT: _serialized([_example(texts).SerializeToString()])}
     return {alias: _serialized(_row(info)) for alias, info in signature.inputs.items()}
 
 
