@@ -28,8 +28,8 @@ from serving.export.check.served_graph import (
     read_graph,
 )
 from serving.export_names import METADATA_FILE
+from serving.server.calls.warmup_requests import read_warmup
 from serving.server.errors import ServingError
-from serving.server.models.warmup import read_warmup
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,16 +5,13 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
-from serving.export.check.served_graph import read_graph
 from serving.export.export_metadata import fields_of
 from serving.export.exported_tasks import metric_of
 from serving.export_names import DEFAULT_SIGNATURE
-from serving.runtime.c_api import Runtime
-from serving.runtime.session import Session
+from serving.server.models.servable import Servable
 
 _BATCH_SIZE = 32
 
@@ -62,36 +59,19 @@ class Validation:
             The number of `examples`; the name of the `metric`; and its value `before`, of the
             model, and `after`, of the export.
         """
-        answer = load_default(pathlib.Path(path))
+        servable = Servable("export", 1, pathlib.Path(path))
         before, after = [], []
         for texts in self._requests:
             found = function(**texts)
             before.append({key: tensor.numpy() for key, tensor in found.items()})
-            after.append(answer(texts))
+            protos = {field: tf.make_tensor_proto(tensor) for field, tensor in texts.items()}
+            after.append(servable.predict(DEFAULT_SIGNATURE, protos))
         return {
             "examples": self._size,
             "metric": self._metric.name,
             "before": float(self._metric.measure(before, self._labels)),
             "after": float(self._metric.measure(after, self._labels)),
         }
-
-
-def load_default(
-    path: pathlib.Path,
-) -> Callable[[Mapping[str, tf.Tensor]], dict[str, np.ndarray]]:
-    """Loads an export in the C++ runtime, and returns its signature `serving_default`."""
-    signature = read_graph(path).signature_def[DEFAULT_SIGNATURE]
-    session = Session(Runtime(pathlib.Path(tf.__file__).parent), path)
-    names, infos = zip(*signature.outputs.items())
-
-    def answer(texts: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
-        feeds = {
-            signature.inputs[field].name: tf.make_tensor_proto(tensor).SerializeToString()
-            for field, tensor in texts.items()
-        }
-        return dict(zip(names, session.run(feeds, [info.name for info in infos])))
-
-    return answer
 
 
 def as_tensors(

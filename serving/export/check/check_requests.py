@@ -9,10 +9,10 @@ import tensorflow as tf
 from google.protobuf.message import Message
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef, SignatureDef, TensorInfo
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
-from tensorflow_serving.apis.input_pb2 import Input
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
 from serving.export_names import DEFAULT_SIGNATURE, EXAMPLES_INPUT
+from serving.server.calls.example_inference import serialized_examples
 
 _INIT_SIGNATURE = "__saved_model_init_op"  # run when the model is loaded
 
@@ -75,19 +75,10 @@ def _inputs(request: Any) -> Iterator[tuple[str, Mapping[str, bytes]]]:
     if isinstance(request, PredictRequest):
         inputs = {alias: proto.SerializeToString() for alias, proto in request.inputs.items()}
     else:
-        inputs = {EXAMPLES_INPUT: _serialized(_examples(request.input))}
+        inputs = {EXAMPLES_INPUT: _serialized(serialized_examples(request.input))}
     specs = [request] if not isinstance(request, MultiInferenceRequest) else request.tasks
     for spec in specs:
         yield spec.model_spec.signature_name or DEFAULT_SIGNATURE, inputs
-
-
-def _examples(given: Input) -> list[bytes]:
-    """The serialized tf.Examples of an Input; some share a context, which merges with each."""
-    shared = given.example_list_with_context
-    # Parsing one message after another merges them; so a context is a prefix.
-    context = shared.context.SerializeToString()
-    examples = (*given.example_list.examples, *shared.examples)
-    return [context + example.SerializeToString() for example in examples]
 
 
 def _made_up(

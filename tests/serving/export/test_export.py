@@ -17,9 +17,9 @@ from serving import check
 from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
 from serving.export.prediction_logs import warmup_requests
+from serving.server.calls.example_inference import classify
+from serving.server.calls.inference import predict
 from serving.server.models.servable import Servable, ServingError
-from serving.server.requests.example_inference import classify
-from serving.server.requests.inference import predict
 
 CLASS_NAMES = ["negative", "neutral", "positive"]
 SEQUENCE_LENGTH = 40
