@@ -38,22 +38,26 @@ def register_task(task_cls: type, entry: TaskEntry) -> None:
     _registered[task_cls] = entry
 
 
-def find_task(model: RawTextTask, ours: Mapping[type, TaskEntry]) -> TaskEntry:
-    """Returns the entry of a model's class, or of the nearest class that it inherits from.
+def find_part(
+    model: RawTextTask, ours: Mapping[type, TaskEntry], part: str, purpose: str
+) -> Callable[[Any], Any]:
+    """Returns a part of the entry of a model's class, or of the nearest that it inherits from.
 
     Args:
         model: a task.
         ours: the entries of gpt1_keras's tasks, in whose place users may register others.
+        part: the name of a field of `TaskEntry`.
+        purpose: what a task without this part cannot do, for the error.
 
     Raises:
-        ValueError: no such class is registered, or the model has no preprocessor.
+        ValueError: no such class is registered, its entry leaves this part out, or the model has no
+            preprocessor.
     """
-    entries = {**ours, **_registered}
+    entries, name = {**ours, **_registered}, type(model).__name__
     for task_cls in type(model).__mro__:
         if task_cls in entries:
             break
     else:
-        name = type(model).__name__
         raise ValueError(
             f"Expected a registered task: {', '.join(each.__name__ for each in entries)}. "
             f"Received: {name}. To register it, call serving.registry.register_task({name}, "
@@ -61,7 +65,11 @@ def find_task(model: RawTextTask, ours: Mapping[type, TaskEntry]) -> TaskEntry:
         )
     if model.preprocessor is None:
         raise ValueError(
-            f"A model needs its preprocessor to take raw text. Received: a {type(model).__name__} "
-            "without one."
+            f"A model needs its preprocessor to take raw text. Received: a {name} without one."
         )
-    return entries[task_cls]
+    found = getattr(entries[task_cls], part)
+    if found is None:
+        raise ValueError(
+            f"A {name} cannot {purpose}: its serving.registry.TaskEntry has no {part}."
+        )
+    return found

@@ -15,7 +15,7 @@ from serving.export.validation_metrics import (
     language_model_metric,
 )
 from serving.export_names import EMBED
-from serving.registry import TaskEntry, find_task
+from serving.registry import TaskEntry, find_part
 
 _CLASS_OR_SCORE = TaskEntry(class_or_score_signatures, class_or_score_metric)
 _TASKS = {
@@ -32,10 +32,7 @@ def signatures_of(spec: ExportSpec) -> Signatures:
     Raises:
         ValueError: the model has no preprocessor, or is not a task that can be exported so.
     """
-    make_signatures = find_task(spec.model, _TASKS).signatures
-    if make_signatures is None:
-        raise _missing(spec.model, "exported", "signatures")
-    signatures: Signatures = make_signatures(spec)
+    signatures: Signatures = find_part(spec.model, _TASKS, "signatures", "be exported")(spec)
     if spec.embedding:
         signatures.by_name[EMBED] = embed_signature(
             spec, spec.embedding, signatures.sequence_length
@@ -49,13 +46,4 @@ def metric_of(model: RawTextTask) -> Metric:
     Raises:
         ValueError: the model has no preprocessor, or is not a task with a metric.
     """
-    make_metric = find_task(model, _TASKS).metric
-    if make_metric is None:
-        raise _missing(model, "validated", "metric")
-    return make_metric(model)
-
-
-def _missing(model: RawTextTask, verb: str, field: str) -> ValueError:
-    return ValueError(
-        f"A {type(model).__name__} cannot be {verb}: its serving.registry.TaskEntry has no {field}."
-    )
+    return find_part(model, _TASKS, "metric", "be validated")(model)

@@ -14,8 +14,9 @@ import gpt1_keras
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tasks.base import RawTextTask
 from serving.export.export_metadata import fields_of, metadata_of
+from serving.registry import find_part
 from serving.tflite.device_graph import DeviceGraph, DeviceSpec
-from serving.tflite.device_tasks import find_graph
+from serving.tflite.device_tasks import DEVICE_TASKS
 from serving.tflite.quantize import check_quantization, quantize
 from serving.tflite.tflite_metadata import add_metadata
 from serving.tflite.tflite_options import MAX_BYTES, SEQUENCE_LENGTH
@@ -55,7 +56,7 @@ def convert(
         ImportError: a quantization without LiteRT's quantizer.
     """
     check_quantization(quantization)
-    make_graph = find_graph(model)
+    make_graph = find_part(model, DEVICE_TASKS, "device_graph", "run on a device")
     _check(model, sequence_length)
     fields = fields_of(model)
     lengths = [max_bytes] if isinstance(max_bytes, int) else list(max_bytes)

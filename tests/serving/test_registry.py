@@ -1,6 +1,7 @@
 """A task of one's own is exported by one entry in the registry, and no other task is guessed."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 
@@ -17,7 +18,7 @@ from serving import check, registry
 from serving.export import export
 from serving.export.answers import Answers
 from serving.export.task_signatures import task_signatures
-from serving.registry import TaskEntry, find_task, register_task
+from serving.registry import TaskEntry, find_part, register_task
 from serving.tflite import convert
 
 TEXTS = ["a good film", "the staff were kind, and a dull one", ""]
@@ -130,8 +131,11 @@ def test_the_nearest_registered_class_counts(embedder, registered):
         pass
 
     best = Best(embedder.backbone, embedder.preprocessor)
-    entry = find_task(embedder, {})
-    assert find_task(best, {}) is entry
-    register_task(Better, dataclasses.replace(entry))
-    assert find_task(best, {}) is not entry and find_task(best, {}) == entry
-    assert find_task(embedder, {}) is entry
+
+    def find(model):
+        return find_part(model, {}, "signatures", "be exported")
+
+    assert find(embedder) is find(best) is embedding_signatures
+    register_task(Better, TaskEntry(other := functools.partial(embedding_signatures)))
+    assert find(best) is other
+    assert find(embedder) is embedding_signatures
