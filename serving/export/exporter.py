@@ -94,9 +94,7 @@ def export(
         blocks, calibrated = calibrated_blocks(changed, calibration, "the calibration's examples")
     elif int8:
         blocks, calibrated = calibrated_blocks(changed, validation, "the validation's examples")
-    spec = ExportSpec(
-        changed, batching, int8 or int8_storage, blocks, embedding, explanation=explanation
-    )
+    spec = ExportSpec(changed, batching, int8 or int8_storage, blocks, embedding, explanation)
     weights, signatures = StoredWeights(spec), signatures_of(spec)
     output = pathlib.Path(output).absolute()
     name = model_name or output.name
