@@ -22,7 +22,7 @@ import keras
 
 import gpt1_keras
 from serving.export import export
-from serving.export.explanations.options import Explanation
+from serving.export.export_options import Explanation
 from serving.query import ask
 from serving.server import Server
 from training.datasets.data_options import DataOptions

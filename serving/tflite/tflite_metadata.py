@@ -30,9 +30,9 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads what `add_metadata` wrote into a .tflite file.
 
     Returns:
-        What an export says about itself (`serving.export.metadata.metadata_of`), with `max_bytes`,
-        a dict from field to int; `sequence_length`; `num_choices`; `weights`, how they are stored;
-        and, of a language model, `vocabulary`, the tokens in the order of their ids.
+        What an export says about itself (`serving.export.export_metadata.metadata_of`), with
+        `max_bytes`, a dict from field to int; `sequence_length`; `num_choices`; `weights`, how they
+        are stored; and, of a language model, `vocabulary`, the tokens in the order of their ids.
 
     Raises:
         FileNotFoundError: there is no such file.

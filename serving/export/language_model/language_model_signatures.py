@@ -1,28 +1,39 @@
 """The signatures of a language model's export: log-probabilities, and text generation."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 import gpt1_keras
-from gpt1_keras.tasks.base import RawTextTask
-from gpt1_keras.tokenization.padding import pad
-from serving.export.batching import Batching, batched, merged
-from serving.export.decoder.base import ServedBlock
+from gpt1_keras.tokenization.padding import bucket_lengths, pad
+from serving.export.batching import batched, merged
 from serving.export.decoder.cached_decoder import CachedDecoder
 from serving.export.decoder.keras_block import KerasBlock
 from serving.export.decoder.packed_decoder import is_packable
-from serving.export.language_model.continuation import continuations
-from serving.export.language_model.scoring import log_probabilities
-from serving.export.offsets import ENDS, STARTS
-from serving.export.signatures import ConcreteFunction, Signatures, checked, compiled, words
-from serving.layout import DEFAULT_SIGNATURE, GENERATE, SCORE, TOKENIZE
+from serving.export.export_spec import ExportSpec
+from serving.export.input_checks import asserted
+from serving.export.language_model.prompt_continuation import continuations
+from serving.export.language_model.text_scoring import log_probabilities
+from serving.export.signature import Signature, Signatures, Tensors, full_stops, text_specs
+from serving.export.token_offsets import ENDS, STARTS
+from serving.export_names import DEFAULT_SIGNATURE, GENERATE, SCORE, TOKENIZE
+
+_TEXT = text_specs("text")
+_OPTIONS = {
+    name: tf.TensorSpec([None], dtype, name)
+    for name, dtype in (
+        ("length", tf.int32),
+        ("temperature", tf.float32),
+        ("top_k", tf.int32),
+        ("seed", tf.int32),
+    )
+}
 
 
-class LanguageModelSignatures(Signatures):
-    """A language model's signatures, as functions of named tensors.
+def language_model_signatures(spec: ExportSpec) -> Signatures:
+    """Returns the signatures of a language model.
 
     - `serving_default` and `score`: `text`, string `[batch]`, to `token_ids`, int32
       `[batch, length]`; `log_probabilities`, float `[batch, length]`, of each token given those
@@ -39,78 +50,74 @@ class LanguageModelSignatures(Signatures):
     All outputs have `num_tokens`, int32 `[batch]`, and `truncated`, bool `[batch]`.
 
     Args:
-        model: `GPT1CausalLM` with a preprocessor.
-        batching: if given, texts of many requests are answered together: those of `score`, and
-            those of `generate` with all their options.
-        int8: whether to store matrices in 8 bits; the model's own are rounded.
-        blocks: the backbone's blocks, as they are to be computed; in its own dtype by default.
+        spec: what the export is made of: a `GPT1CausalLM` with a preprocessor. With `batching`,
+            texts of many requests are answered together: those of `score`, and those of `generate`
+            with all their options.
 
     Raises:
-        ValueError: another backbone than `GPT1Backbone`.
+        ValueError: another backbone than `GPT1Backbone`; or an explanation is asked for.
     """
+    backbone = spec.model.backbone
+    if type(backbone) is not gpt1_keras.GPT1Backbone:  # a subclass may compute anything
+        raise ValueError(
+            "A language model needs a GPT1Backbone to be exported. Received: "
+            f"{type(backbone).__name__}."
+        )
+    if spec.explanation:
+        raise ValueError(
+            f"A {type(spec.model).__name__}'s answers cannot be explained. Expected a fine-tuned "
+            "task: classes, scores or multiple choice."
+        )
+    graph = _LanguageModelGraph(spec)
+    return Signatures(graph.sequence_length, graph.signatures())
 
-    def __init__(
-        self,
-        model: RawTextTask,
-        batching: Batching | None = None,
-        int8: bool = False,
-        blocks: Sequence[ServedBlock] | None = None,
-    ) -> None:
-        backbone = model.backbone
-        if type(backbone) is not gpt1_keras.GPT1Backbone:  # a subclass may compute anything
-            raise ValueError(
-                "A language model needs a GPT1Backbone to be exported. Received: "
-                f"{type(backbone).__name__}."
-            )
+
+class _LanguageModelGraph:
+    """The functions of a language model's signatures."""
+
+    def __init__(self, spec: ExportSpec) -> None:
+        backbone = spec.model.backbone
         # Its context, which may be longer than what it was trained on.
-        super().__init__(model, backbone.max_sequence_length, int8, blocks)
+        self.sequence_length = backbone.max_sequence_length
+        self._buckets = bucket_lengths(self.sequence_length)
+        blocks = spec.blocks
         if not (blocks or is_packable(backbone)):
             blocks = [KerasBlock(block) for block in backbone.blocks]
-        self._set_untracked(
-            _decoder=CachedDecoder(backbone, self.bucket_lengths(), blocks),
-            _token_embedding=backbone.token_embedding,
-        )
-        self._batching = batching
-        self._tokenizer = model.preprocessor.tokenizer
+        self._decoder = CachedDecoder(backbone, self._buckets, blocks)
+        self._token_embedding = backbone.token_embedding
+        self._batching = spec.batching
+        self._tokenizer = spec.model.preprocessor.tokenizer
         ids = tf.range(backbone.vocabulary_size)
         is_word = ids < self._tokenizer.vocabulary_size()
         for special in self._tokenizer.special_token_ids:
             is_word &= ids != special
         self._never = tf.where(is_word, 0.0, float("-inf"))
 
-    def functions(self) -> dict[str, ConcreteFunction]:
-        text = {"text": tf.TensorSpec([None], tf.string, "text")}
-        options = {
-            name: tf.TensorSpec([None], dtype, name)
-            for name, dtype in (
-                ("length", tf.int32),
-                ("temperature", tf.float32),
-                ("top_k", tf.int32),
-                ("seed", tf.int32),
-            )
-        }
-        answer, go_on = self._score_texts, self._continue
+    def signatures(self) -> dict[str, Signature]:
+        score_texts, go_on = self._score_texts, self._continue
         if self._batching:
             prompts = [
                 tf.TensorSpec([None, self.sequence_length], tf.int32, "prompts"),
                 tf.TensorSpec([None], tf.int32, "kept"),
             ]
-            answer = merged(answer, ["text"], self._batching)
-            go_on = batched(go_on, [*prompts, *options.values()], self._batching)
-        score = self._scoring(answer)
+            score_texts = merged(score_texts, ["text"], self._batching)
+            go_on = batched(go_on, [*prompts, *_OPTIONS.values()], self._batching)
+        score = self._signature(functools.partial(self._score, score_texts), _TEXT)
         generate = functools.partial(self._generate, go_on)
         return {
             DEFAULT_SIGNATURE: score,
             SCORE: score,
-            GENERATE: compiled(self._for_any_batch(generate), {**text, **options}),
-            TOKENIZE: compiled(self._tokenize_with_offsets, text),
+            GENERATE: self._signature(generate, {**_TEXT, **_OPTIONS}),
+            TOKENIZE: Signature(self._tokenize_with_offsets, _TEXT, self._example, self._buckets),
         }
 
-    def default_function(self) -> ConcreteFunction:
-        return self._scoring(self._score_texts)
+    def _signature(
+        self, function: Callable[..., Tensors], specs: dict[str, tf.TensorSpec]
+    ) -> Signature:
+        return Signature(self._for_any_batch(function), specs, self._example, self._buckets)
 
-    def sample(self, length: int) -> dict[str, tf.Tensor]:
-        """Returns a text of so many tokens, and how to continue it."""
+    def _example(self, length: int) -> Tensors:
+        """A text of `length` tokens, and how to continue it."""
         # The first token after a text is that of its last state; the second takes a step.
         values = {
             "length": [min(2, self.sequence_length - 1)],
@@ -118,17 +125,15 @@ class LanguageModelSignatures(Signatures):
             "top_k": [0],
             "seed": [0],
         }
-        return {"text": tf.constant([words(length)])} | {
+        return {"text": tf.constant([full_stops(length)])} | {
             name: tf.constant(value) for name, value in values.items()
         }
 
-    def _for_any_batch(
-        self, function: Callable[..., dict[str, tf.Tensor]]
-    ) -> Callable[..., dict[str, tf.Tensor]]:
+    def _for_any_batch(self, function: Callable[..., Tensors]) -> Callable[..., Tensors]:
         """Makes a function that takes batches without a text: it computes a made-up one instead."""
-        made_up = self.sample(1)
+        made_up = self._example(1)
 
-        def run(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        def run(**inputs: tf.Tensor) -> Tensors:
             size = tf.size(inputs["text"])
             conditions = [
                 (tf.size(tensor) == size, f"Expected a {name} for every text.", tf.size(tensor))
@@ -138,17 +143,14 @@ class LanguageModelSignatures(Signatures):
             outputs = function(
                 **{
                     name: tf.concat([tensor, made_up[name][:missing]], axis=0)
-                    for name, tensor in checked(inputs, *conditions).items()
+                    for name, tensor in asserted(inputs, *conditions).items()
                 }
             )
             return {name: tensor[:size] for name, tensor in outputs.items()}
 
         return run
 
-    def _tokenize(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        return self._pad(self._tokenizer.tokenize(text))
-
-    def _tokenize_with_offsets(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _tokenize_with_offsets(self, text: tf.Tensor) -> Tensors:
         ids, *ranges = self._tokenizer.tokenize_with_offsets(text)
         inputs = self._pad(ids)
         shape = tf.shape(inputs["token_ids"])
@@ -156,27 +158,21 @@ class LanguageModelSignatures(Signatures):
             inputs[name] = tf.cast(offsets.to_tensor(-1, shape=shape), tf.int32)
         return inputs
 
-    def _pad(self, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+    def _pad(self, ids: tf.RaggedTensor) -> Tensors:
         """The first ids of each text, int32 `[batch, None]`, and whether there are more."""
         padded = pad(ids[:, : self.sequence_length], self._tokenizer, self.sequence_length)
         return {**padded, "truncated": ids.row_lengths() > self.sequence_length}
 
-    def _scoring(self, answer: Callable[..., dict[str, tf.Tensor]]) -> ConcreteFunction:
+    def _score(self, score_texts: Callable[..., Tensors], text: tf.Tensor) -> Tensors:
         """The signature `score`, from `_score_texts` or what merges its calls."""
-        buckets = self.bucket_lengths()
+        outputs = score_texts(text=text)
+        longest = tf.reduce_max(outputs["num_tokens"], keepdims=True)
+        length = tf.gather(self._buckets, tf.searchsorted(self._buckets, longest)[0])
+        for name in ("token_ids", "log_probabilities"):
+            outputs[name] = outputs[name][:, :length]
+        return outputs
 
-        def score(text: tf.Tensor) -> dict[str, tf.Tensor]:
-            outputs = answer(text=text)
-            longest = tf.reduce_max(outputs["num_tokens"], keepdims=True)
-            length = tf.gather(buckets, tf.searchsorted(buckets, longest)[0])
-            for name in ("token_ids", "log_probabilities"):
-                outputs[name] = outputs[name][:, :length]
-            return outputs
-
-        text = {"text": tf.TensorSpec([None], tf.string, "text")}
-        return compiled(self._for_any_batch(score), text)
-
-    def _score_texts(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _score_texts(self, text: tf.Tensor) -> Tensors:
         """The outputs of `score`, with as many columns as the context is long."""
         ids = self._tokenizer.tokenize(text)
         token_ids = ids.to_tensor(self._tokenizer.pad_token_id, shape=[None, self.sequence_length])
@@ -193,13 +189,13 @@ class LanguageModelSignatures(Signatures):
 
     def _generate(
         self,
-        go_on: Callable[..., dict[str, tf.Tensor]],
+        go_on: Callable[..., Tensors],
         text: tf.Tensor,
         length: tf.Tensor,
         temperature: tf.Tensor,
         top_k: tf.Tensor,
         seed: tf.Tensor,
-    ) -> dict[str, tf.Tensor]:
+    ) -> Tensors:
         """The signature `generate`, from `_continue` or what merges its calls."""
         with tf.control_dependencies(self._checks(length, temperature, top_k)):
             ids = self._tokenizer.tokenize(text)
@@ -251,7 +247,7 @@ class LanguageModelSignatures(Signatures):
         temperature: tf.Tensor,
         top_k: tf.Tensor,
         seed: tf.Tensor,
-    ) -> dict[str, tf.Tensor]:
+    ) -> Tensors:
         """The continuations of prompts, as `added`; see `continuations`."""
         arguments = prompts, kept, length, temperature, top_k, seed
         return {"added": continuations(self._decoder, self._word_logits, *arguments)}

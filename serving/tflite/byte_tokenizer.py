@@ -31,8 +31,8 @@ class ByteTokenizer:
         max_bytes: of each text.
 
     Raises:
-        ValueError: another normalisation, or so many bytes that an int32 cannot hold both the rank
-            of a merge and its index.
+        ValueError: another normalisation, or more bytes than an int32 can hold beside the rank of a
+            merge.
     """
 
     def __init__(self, tokenizer: GPT1Tokenizer, max_bytes: Sequence[int]) -> None:

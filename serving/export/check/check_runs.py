@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.export_check.requests import Request
+from serving.export.check.check_requests import Request
 
 _TOLERANCE = 1e-5
 _TIMEOUT_SECONDS = 600
@@ -49,7 +49,7 @@ def run_in(folder: str | os.PathLike[str], path: Path, requests: Sequence[Reques
         process = subprocess.run(
             [sys.executable, "-m", "serving.runtime.process"],
             input=json.dumps(task),
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_SECONDS,

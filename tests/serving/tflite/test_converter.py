@@ -12,7 +12,8 @@ import gpt1_keras
 from serving.tflite import __main__ as command
 from serving.tflite import convert, read_metadata
 from serving.tflite.flatbuffer import pack, unpack
-from serving.tflite.quantize import QUANTIZATIONS, quantize
+from serving.tflite.quantize import quantize
+from serving.tflite.tflite_options import QUANTIZATIONS
 
 CONTEXT, MAX_BYTES, SEQUENCE_LENGTH = 64, 200, 40
 

@@ -1,41 +1,46 @@
-"""Weights in 8 bits: a quarter of the file."""
+"""What an export holds beside its graph: weights, in 8 bits if asked for, a quarter of the file."""
 
 import uuid
-from collections.abc import Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from serving.export.decoder.base import ServedBlock
+from serving.export.decoder.int8_support import ExactProducts
+from serving.export.export_spec import ExportSpec
 
 _LARGEST = 127.0
 
 
-def saved_variables(
-    model: keras.Model, int8: bool = False, blocks: Sequence[ServedBlock] | None = None
-) -> list[Any]:
-    """Returns the trackable objects by which an export holds a model's weights.
+class StoredWeights(tf.Module):
+    """The weights that a SavedModel's signatures read.
+
+    The model itself is not among them: tracked, it would bring all weights into the checkpoint a
+    second time. Of the matrices in whose place `spec.blocks` have their own, none is stored.
 
     Args:
-        model: a built Keras model.
-        int8: whether matrices are in 8 bits. They are rounded in the model, too.
-        blocks: what computes the backbone's blocks. If they have matrices of their own in the
-            place of the model's, embeddings alone are rounded, as all other products are of floats.
+        spec: what the export is made of. With `int8`, its model's matrices are rounded in place.
     """
-    replaced = {id(weight) for block in blocks or () for weight in block.replaced}
 
-    def is_rounded(weight: keras.Variable) -> bool:
-        is_table = weight.name == "embeddings"
-        return int8 and len(weight.shape) == 2 and (is_table or not replaced)
+    def __init__(self, spec: ExportSpec) -> None:
+        super().__init__()
+        self._blocks = spec.blocks
+        replaced = {id(weight) for block in spec.blocks or () for weight in block.replaced}
+        if replaced:
+            self._exact_products = ExactProducts()
 
-    return [
-        QuantizedVariable(weight.value, axis=1 if weight.name == "embeddings" else 0)
-        if is_rounded(weight)
-        else weight.value
-        for weight in model.weights
-        if id(weight) not in replaced
-    ]
+        def is_rounded(weight: keras.Variable) -> bool:
+            # Where the blocks have 8-bit matrices, all other products are of floats.
+            is_table = weight.name == "embeddings"
+            return spec.int8 and len(weight.shape) == 2 and (is_table or not replaced)
+
+        self._variables = [
+            QuantizedVariable(weight.value, axis=1 if weight.name == "embeddings" else 0)
+            if is_rounded(weight)
+            else weight.value
+            for weight in spec.model.weights
+            if id(weight) not in replaced
+        ]
 
 
 class QuantizedVariable(tf.saved_model.experimental.TrackableResource):
@@ -48,7 +53,7 @@ class QuantizedVariable(tf.saved_model.experimental.TrackableResource):
     Args:
         variable: float `tf.Variable` `[rows, columns]`, which signatures read; it is rounded to
             what the file holds.
-        axis: 1 for a scale for each row, as of embeddings; 0 for each column, as of kernels.
+        axis: 1 for a scale for each row, for embeddings; 0 for each column, for kernels.
     """
 
     def __init__(self, variable: tf.Variable, axis: int) -> None:

@@ -2,14 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gpt1_keras.labelled_files import LABEL
 from gpt1_keras.tasks.base import RawTextTask
 
-Answers = Sequence[Mapping[str, np.ndarray]]  # the named outputs of each request
+Outputs: TypeAlias = Sequence[Mapping[str, np.ndarray]]  # of each request, by name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,12 +20,12 @@ class Metric:
         name: for people to read.
         read_labels: from rows to their labels; it raises ValueError for one that is no label of the
             task.
-        measure: from the answers of `serving_default` and those labels to a number.
+        measure: from the outputs of `serving_default` and those labels to a number.
     """
 
     name: str
     read_labels: Callable[[Sequence[Mapping[str, Any]]], list[Any]]
-    measure: Callable[[Answers, list[Any]], float]
+    measure: Callable[[Outputs, list[Any]], float]
 
 
 def class_or_score_metric(model: RawTextTask) -> Metric:
@@ -76,20 +76,20 @@ def _scores(rows: Sequence[Mapping[str, Any]]) -> list[float]:
     return scores
 
 
-def _joined(answers: Answers, name: str) -> np.ndarray:
-    return np.concatenate([each[name] for each in answers])
+def _joined(outputs: Outputs, name: str) -> np.ndarray:
+    return np.concatenate([each[name] for each in outputs])
 
 
-def _accuracy(name: str, answers: Answers, labels: list[Any]) -> float:
-    return np.mean(_joined(answers, name) == np.array(labels))
+def _accuracy(name: str, outputs: Outputs, labels: list[Any]) -> float:
+    return np.mean(_joined(outputs, name) == np.array(labels))
 
 
-def _correlation(answers: Answers, labels: list[Any]) -> float:
-    scores = _joined(answers, "score")
+def _correlation(outputs: Outputs, labels: list[Any]) -> float:
+    scores = _joined(outputs, "score")
     # Answers that are all the same tell nothing of the labels, and have no correlation.
     return float(np.corrcoef(scores, labels)[0, 1]) if np.ptp(scores) else 0.0
 
 
-def _log_probability(answers: Answers, labels: list[Any]) -> float:
-    counts = np.maximum(_joined(answers, "num_tokens") - 1, 0)
-    return np.sum(_joined(answers, "score") * counts) / np.sum(counts)
+def _log_probability(outputs: Outputs, labels: list[Any]) -> float:
+    counts = np.maximum(_joined(outputs, "num_tokens") - 1, 0)
+    return np.sum(_joined(outputs, "score") * counts) / np.sum(counts)

@@ -11,7 +11,7 @@ from tokenizers.normalizers import BertNormalizer
 import gpt1_keras
 from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS
 from serving.tflite import convert
-from serving.tflite.tokenizer import ByteTokenizer, code_points
+from serving.tflite.byte_tokenizer import ByteTokenizer, code_points
 
 MAX_BYTES = 320
 INVALID = [

@@ -35,8 +35,8 @@ def continuations(
         kept: int32 `[batch]`, the numbers of their tokens, at least 1.
         length: int32 `[batch]`, the numbers of tokens to add, at least 1; with the prompt's, they
             fit into the context.
-        temperature, top_k: as of `sample_tokens`.
-        seed: int32 `[batch]`, as of `uniform_numbers`.
+        temperature, top_k: as for `sample_tokens`.
+        seed: int32 `[batch]`, as for `uniform_numbers`.
 
     Returns:
         int32 `[batch, context]`, what was added, and then zeros.

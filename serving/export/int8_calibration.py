@@ -11,10 +11,12 @@ from serving.export.decoder.calibration import RecordingBlock
 from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.int8_support import check_this_machine
 from serving.export.decoder.packed_decoder import is_packable
-from serving.export.metadata import fields_of
-from serving.export.signatures import Signatures, input_specs
+from serving.export.export_metadata import fields_of
+from serving.export.export_spec import ExportSpec
+from serving.export.exported_tasks import signatures_of
+from serving.export.signature import Signature
 from serving.export.validation import as_tensors
-from serving.registry import find_task
+from serving.export_names import DEFAULT_SIGNATURE
 
 _MOST_EXAMPLES = 512  # more change the ranges little
 _BATCH_SIZE = 8
@@ -50,21 +52,18 @@ def calibrated_blocks(
         ValueError: the examples do not fit the task, or show no ranges.
     """
     recorders = [RecordingBlock(block) for block in model.backbone.blocks]
-    signatures = find_task(model).signatures(model, None, False, recorders)
-    answer = signatures.default_function()
+    signatures = signatures_of(ExportSpec(model, blocks=recorders))
+    default = signatures.by_name[DEFAULT_SIGNATURE]
     if examples is None:
         source = "made-up texts"
-        requests = [
-            {name: sample[name] for name in input_specs(answer)}
-            for sample in _made_up_samples(model, signatures)
-        ]
+        requests = list(_made_up_requests(model, default))
     else:
         chosen = examples[:: -(-len(examples) // _MOST_EXAMPLES) or 1]
         requests = [
             as_tensors(chosen[start : start + _BATCH_SIZE], fields_of(model))
             for start in range(0, len(chosen), _BATCH_SIZE)
         ]
-    counts = np.concatenate([answer(**texts)["num_tokens"] for texts in requests] or [[]])
+    counts = np.concatenate([default.compiled(**texts)["num_tokens"] for texts in requests] or [[]])
     try:
         ranges = [recorder.ranges() for recorder in recorders]
     except ValueError as error:
@@ -73,8 +72,8 @@ def calibrated_blocks(
     return blocks, {"source": source, "examples": len(counts), "tokens": int(counts.sum())}
 
 
-def _made_up_samples(model: RawTextTask, signatures: Signatures) -> Iterator[dict[str, tf.Tensor]]:
-    """Yields the samples of the signatures with random words, for each of the buckets."""
+def _made_up_requests(model: RawTextTask, default: Signature) -> Iterator[dict[str, tf.Tensor]]:
+    """Yields a signature's examples with random words, of each length."""
     tokenizer = model.preprocessor.tokenizer
     special = set(tokenizer.special_token_ids)
     ids = np.array([id for id in range(tokenizer.vocabulary_size()) if id not in special])
@@ -83,11 +82,10 @@ def _made_up_samples(model: RawTextTask, signatures: Signatures) -> Iterator[dic
     def random_words(text: bytes) -> str:
         return tokenizer.detokenize(random.choice(ids, len(text.split())).tolist())
 
-    for length in signatures.bucket_lengths():
+    for length in default.lengths:
         for _ in range(_MADE_UP):
-            sample = signatures.sample(length)
-            for name, tensor in sample.items():
-                if tensor.dtype == tf.string:
-                    made_up = [random_words(text) for text in tensor.numpy().ravel()]
-                    sample[name] = tf.reshape(tf.constant(made_up), tensor.shape)
-            yield sample
+            request = default.inputs_of_example(length)
+            for name, tensor in request.items():
+                made_up = [random_words(text) for text in tensor.numpy().ravel()]
+                request[name] = tf.reshape(tf.constant(made_up), tensor.shape)
+            yield request

@@ -13,14 +13,13 @@ from tensorflow.lite.python.convert import ConverterError
 import gpt1_keras
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tasks.base import RawTextTask
-from serving.export.metadata import fields_of, metadata_of
-from serving.registry import find_task
-from serving.tflite.device_graph import DeviceGraph
-from serving.tflite.metadata import add_metadata
+from serving.export.export_metadata import fields_of, metadata_of
+from serving.registry import find_part
+from serving.tflite.device_graph import DeviceGraph, DeviceSpec
+from serving.tflite.device_tasks import DEVICE_TASKS
 from serving.tflite.quantize import check_quantization, quantize
-
-MAX_BYTES = 512
-SEQUENCE_LENGTH = 128
+from serving.tflite.tflite_metadata import add_metadata
+from serving.tflite.tflite_options import MAX_BYTES, SEQUENCE_LENGTH
 
 
 def convert(
@@ -57,12 +56,7 @@ def convert(
         ImportError: a quantization without LiteRT's quantizer.
     """
     check_quantization(quantization)
-    make_graph = find_task(model).device_graph
-    if make_graph is None:
-        raise ValueError(
-            f"A {type(model).__name__} cannot run on a device: its serving.registry.TaskEntry has "
-            "no device_graph."
-        )
+    make_graph = find_part(model, DEVICE_TASKS, "device_graph", "run on a device")
     _check(model, sequence_length)
     fields = fields_of(model)
     lengths = [max_bytes] if isinstance(max_bytes, int) else list(max_bytes)
@@ -72,15 +66,16 @@ def convert(
         raise ValueError(
             f"max_bytes must have one number for each of {fields}. Received: {lengths}."
         )
-    graph = make_graph(model, lengths, sequence_length, num_choices)
+    sizes = dict(zip(fields, lengths))
+    graph = make_graph(DeviceSpec(model, sizes, sequence_length, num_choices))
     metadata = {
         **metadata_of(model),
-        "max_bytes": dict(zip(fields, lengths)),
+        "max_bytes": sizes,
         "sequence_length": sequence_length,
         "num_choices": num_choices,
         "dtype": "float32",
         "weights": quantization if quantization != "none" else "float32",
-        **graph.metadata(),
+        "vocabulary": graph.vocabulary,
     }
     content = add_metadata(quantize(_convert(graph), quantization), metadata)
     _check_ops(content)
@@ -123,10 +118,12 @@ def _convert(graph: DeviceGraph) -> bytes:
         name: tf.function(function, autograph=False).get_concrete_function(
             **{alias: tf.TensorSpec(spec.shape, spec.dtype, alias) for alias, spec in specs.items()}
         )
-        for name, (function, specs) in graph.signatures().items()
+        for name, (function, specs) in graph.signatures.items()
     }
     with tempfile.TemporaryDirectory() as folder:
-        tf.saved_model.save(graph, folder, signatures=signatures)
+        root = tf.Module()
+        root.weights = list(graph.modules)  # tracked, or the signatures' variables are unknown
+        tf.saved_model.save(root, folder, signatures=signatures)
         converter = tf.lite.TFLiteConverter.from_saved_model(folder, list(signatures))
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
         try:

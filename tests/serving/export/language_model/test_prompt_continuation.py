@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import gpt1_keras
 from serving.export.decoder.cached_decoder import CachedDecoder
-from serving.export.language_model.continuation import continuations
+from serving.export.language_model.prompt_continuation import continuations
 from serving.export.language_model.sampling import sample_tokens
 
 CONTEXT, VOCABULARY = 40, 11

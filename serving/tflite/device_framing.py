@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from gpt1_keras.tokenization.input_transformations import segment_limit
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
-from serving.tflite.tokenizer import TokenizedTexts
+from serving.tflite.byte_tokenizer import TokenizedTexts
 
 # A slice of the vector: where it starts, and its length; ints or int32 scalars.
 _Piece: TypeAlias = tuple[int | tf.Tensor, int | tf.Tensor]
@@ -72,9 +72,9 @@ class Framer:
             is_present: bool `[choices]`. An absent choice has no branch.
 
         Returns:
-            `(tree, num_tokens, truncated)`: a dict of int32 `token_ids`, `positions` and
-            `branches`, `[tree_length]`, and of `extract_indices`, `[choices]`, -1 for an absent
-            one; and as `frame`.
+            `(inputs, num_tokens, truncated)`: a dict of int32 `token_ids`, `positions` and
+            `branches`, `[length_with_branches]`, and of `extract_indices`, `[choices]`, -1 for an
+            absent one; and as `frame`.
 
         Raises:
             ValueError: a sequence length that leaves no room for text.
@@ -97,22 +97,22 @@ class Framer:
             text = first_choice + choice
             pieces += [(delimiter[0], one), (starts[text], kept[text]), (extract[0], one)]
             branches += [choice + 1] * 3
-        token_ids, piece, ends = self._join(ids, pieces, self.tree_length(choices))
+        token_ids, piece, ends = self._join(ids, pieces, self.length_with_branches(choices))
         ends_of_choices = ends[first_choice + 3 :: 3]
         branches = tf.gather(tf.constant([*branches, -1]), piece)
         # How far each branch lies after the end of the shared prefix, where its positions go on.
         shifts = tf.concat([[0, 0], ends_of_choices[:-1] - ends[first_choice]], axis=0)
         positions = tf.range(token_ids.shape[0]) - tf.gather(shifts, tf.maximum(branches, 0))
-        tree = {
+        inputs = {
             "token_ids": token_ids,
             "positions": tf.where(branches >= 0, positions, 0),
             "branches": branches,
             "extract_indices": tf.where(is_present, ends_of_choices - 1, -1),
         }
-        return tree, ends[-1], tf.reduce_any(kept < lengths)
+        return inputs, ends[-1], tf.reduce_any(kept < lengths)
 
-    def tree_length(self, choices: int) -> int:
-        """Returns the most tokens that a shared prefix and so many branches have."""
+    def length_with_branches(self, choices: int) -> int:
+        """Returns the most tokens that a shared prefix and the branches of `choices` have."""
         limit = segment_limit(2, self._length)
         return self._length - 2 - limit + choices * (limit + 2)
 

@@ -11,7 +11,7 @@ from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef, SignatureDef, 
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
-from serving.layout import DEFAULT_SIGNATURE
+from serving.export_names import DEFAULT_SIGNATURE, EXAMPLES_INPUT
 from serving.server.calls.example_inference import serialized_examples
 
 _INIT_SIGNATURE = "__saved_model_init_op"  # run when the model is loaded
@@ -75,7 +75,7 @@ def _inputs(request: Any) -> Iterator[tuple[str, Mapping[str, bytes]]]:
     if isinstance(request, PredictRequest):
         inputs = {alias: proto.SerializeToString() for alias, proto in request.inputs.items()}
     else:
-        inputs = {"inputs": _serialized(serialized_examples(request.input))}
+        inputs = {EXAMPLES_INPUT: _serialized(serialized_examples(request.input))}
     specs = [request] if not isinstance(request, MultiInferenceRequest) else request.tasks
     for spec in specs:
         yield spec.model_spec.signature_name or DEFAULT_SIGNATURE, inputs
@@ -85,9 +85,9 @@ def _made_up(
     signature: SignatureDef, signatures: Mapping[str, SignatureDef]
 ) -> Mapping[str, bytes]:
     """Returns one row of something for each input, by name."""
-    if set(signature.inputs) == {"inputs"} and DEFAULT_SIGNATURE in signatures:
+    if set(signature.inputs) == {EXAMPLES_INPUT} and DEFAULT_SIGNATURE in signatures:
         texts = signatures[DEFAULT_SIGNATURE].inputs
-        return {"inputs": _serialized([_example(texts).SerializeToString()])}
+        return {EXAMPLES_INPUT: _serialized([_example(texts).SerializeToString()])}
     return {alias: _serialized(_row(info)) for alias, info in signature.inputs.items()}
 
 
