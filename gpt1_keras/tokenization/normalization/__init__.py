@@ -33,6 +33,8 @@ def find_normalizer(name: str) -> type[Normalizer]:
         from gpt1_keras.tokenization.normalization.bert import BertNormalizer
 
         return BertNormalizer
-    from gpt1_keras.tokenization.normalization.original.original_normalizer import OriginalNormalizer
+    from gpt1_keras.tokenization.normalization.original.original_normalizer import (
+        OriginalNormalizer,
+    )
 
     return OriginalNormalizer
