@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpt1_keras.cli import option, program
-from serving.layout import METADATA_FILE
+from serving.export_names import METADATA_FILE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,18 +39,18 @@ def main(options: _CheckOptions) -> int:
     """
     import tensorflow as tf
 
-    from serving.export_check.graph import composite_outputs, foreign_ops, foreign_paths, read_graph
-    from serving.export_check.requests import requests_for
-    from serving.export_check.runs import failures, run_in
+    from serving.export.check import served_graph
+    from serving.export.check.check_requests import requests_for
+    from serving.export.check.check_runs import failures, run_in
+    from serving.server.calls.warmup_requests import read_warmup
     from serving.server.errors import ServingError
-    from serving.server.models.warmup import read_warmup
 
     path = Path(options.model)
     try:
-        graph = read_graph(path)
+        graph = served_graph.read_graph(path)
         requests = requests_for(graph, read_warmup(path))
         print("\n".join([str(path), *_description(path)]))
-        problems = [*foreign_paths(graph), *composite_outputs(graph)]
+        problems = [*served_graph.foreign_paths(graph), *served_graph.composite_outputs(graph)]
         folders = options.tf_dir or (Path(tf.__file__).parent,)
         runs = [run_in(folder, path, requests) for folder in folders]
     except (OSError, ValueError, ServingError) as error:
@@ -61,7 +61,7 @@ def main(options: _CheckOptions) -> int:
         if "error" not in run:
             for line, count in counts.items():
                 print(f"  {line}: {count}")
-        found = [*failures(requests, run, runs[0]), *foreign_ops(graph, run["ops"])]
+        found = [*failures(requests, run, runs[0]), *served_graph.foreign_ops(graph, run["ops"])]
         problems += [f"TensorFlow {run['version']}: {problem}" for problem in found]
     for problem in problems:
         print(f"PROBLEM: {problem}")

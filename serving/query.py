@@ -24,7 +24,7 @@ from gpt1_keras.cli import UsageError, option, program
 from serving.client.connection import connect
 from serving.client.protocol import QueryError
 from serving.client.questions import Row, answers, rows_of_arguments, rows_of_lines, rows_of_texts
-from serving.layout import DEFAULT_SIGNATURE, EXPLAIN
+from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,9 +11,6 @@ import pytest
 from tests.docs.test_public_names import PROGRAMS
 
 HEAVY = ("keras", "keras_hub", "tensorflow", "grpc", "numpy", "sklearn", "matplotlib", "h5py")
-# Their modules still import their work.
-HEAVY_PROGRAMS = {name for name in PROGRAMS if name.startswith("training.")}
-LIGHT_PROGRAMS = sorted(set(PROGRAMS) - HEAVY_PROGRAMS)
 SCRIPT = """
 import runpy, sys
 program, *arguments = sys.argv[1:]
@@ -33,7 +30,7 @@ def modules_after(program, *arguments, status):
     return set(done.stdout.splitlines())
 
 
-@pytest.mark.parametrize("program", LIGHT_PROGRAMS)
+@pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize(("argument", "status"), [("--help", 0), ("--no-such-option", 2)])
 def test_what_is_imported(program, argument, status):
     assert modules_after(program, argument, status=status).isdisjoint(HEAVY)

@@ -12,8 +12,14 @@ from gpt1_keras.cli import option, program
 from gpt1_keras.files import check_writable
 from gpt1_keras.labelled_files import read_rows
 from gpt1_keras.presets import PRESET_HELP
-from serving.export.explanations.options import METHODS, Explanation
-from serving.export.export_options import GROUP, POOLINGS, Batching, Embedding
+from serving.export.export_options import (
+    GROUP,
+    METHODS,
+    POOLINGS,
+    Batching,
+    Embedding,
+    Explanation,
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from serving.export.export_options import Batching
-from serving.export.signatures import ConcreteFunction
+from serving.export.signature import ConcreteFunction
 
 _THREADS = 2  # while one batch is tokenized, another is in the model
 _SHARES_LENGTH = ("token_ids", "padding_mask", "positions", "branches")  # on their last axis

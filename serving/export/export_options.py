@@ -1,4 +1,7 @@
-"""What an export can be told: how it embeds texts, and how it merges requests."""
+"""What an export can be asked for: batching, embeddings and explanations.
+
+`serving.export --help` reads this file, so it imports no TensorFlow.
+"""
 
 import dataclasses
 import math
@@ -6,31 +9,13 @@ import math
 from gpt1_keras.cli import option
 
 GROUP = "batching inside the graph"  # of options in --help
+
 MEAN, LAST, TOKENS = "mean", "last", "tokens"
 POOLINGS = (MEAN, LAST, TOKENS)
 
-
-@dataclasses.dataclass(frozen=True)
-class Embedding:
-    """What `embed` returns of a text.
-
-    Args:
-        pooling: `"mean"` of the hidden states of all tokens, `"last"` for that of the last token,
-            `"tokens"` for all of them.
-        normalize: whether vectors are scaled to a length of 1, so that products are cosines.
-
-    Raises:
-        ValueError: another pooling.
-    """
-
-    pooling: str
-    normalize: bool = False
-
-    def __post_init__(self) -> None:
-        if self.pooling not in POOLINGS:
-            raise ValueError(
-                f"`pooling` must be one of {list(POOLINGS)}. Received: {self.pooling!r}."
-            )
+INTEGRATED_GRADIENTS = "integrated-gradients"
+LEAVE_ONE_OUT = "leave-one-out"
+METHODS = (INTEGRATED_GRADIENTS, LEAVE_ONE_OUT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,3 +48,54 @@ class Batching:
                 raise ValueError(f"`{name}` must be at least 1. Received: {getattr(self, name)}.")
         if not 0.0 <= self.timeout_ms < math.inf:
             raise ValueError(f"`timeout_ms` must be at least 0. Received: {self.timeout_ms}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedding:
+    """What the signature `embed` returns for a text.
+
+    Args:
+        pooling: `"mean"` of the hidden states of all tokens, `"last"` for that of the last token,
+            `"tokens"` for all of them.
+        normalize: whether vectors are scaled to a length of 1, so that products are cosines.
+
+    Raises:
+        ValueError: another pooling.
+    """
+
+    pooling: str
+    normalize: bool = False
+
+    def __post_init__(self) -> None:
+        if self.pooling not in POOLINGS:
+            raise ValueError(
+                f"`pooling` must be one of {list(POOLINGS)}. Received: {self.pooling!r}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """How the signature `explain` finds the words' shares in an answer.
+
+    Args:
+        method: `"integrated-gradients"`, which costs as much for a text of many words as for one of
+            few words and is as long; or `"leave-one-out"`, which is exact and answers each text
+            once more for each of its words.
+        steps: for integrated gradients, points between no words and all words at which gradients
+            are computed. Twice as many make the shares' sum more exact, and take twice as long.
+        max_words: for leaving one out, the most words of an example; one of more is refused.
+
+    Raises:
+        ValueError: an unknown method, or a number below 1.
+    """
+
+    method: str = INTEGRATED_GRADIENTS
+    steps: int = 16
+    max_words: int = 128
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"`method` must be one of {METHODS}. Received: {self.method!r}.")
+        for name in ("steps", "max_words"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1. Received: {getattr(self, name)}.")

@@ -1,7 +1,5 @@
 """KerasHub's samplers, by options of a program."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable
@@ -13,7 +11,7 @@ if TYPE_CHECKING:
     import keras_hub
 
 _DEFAULTS = {"temperature": 1.0, "k": 5, "p": 0.9, "beams": 5}
-# Each sampler: KerasHub's class, and the options that it takes.
+# Each sampler's class in KerasHub, and the options that it takes.
 _SAMPLERS = {
     "greedy": ("GreedySampler", ()),
     "random": ("RandomSampler", ("temperature", "seed")),
@@ -50,14 +48,12 @@ class SamplerOptions:
     beams: int | None = option(f"beam: texts to keep (default: {_DEFAULTS['beams']})", None)
     seed: int | None = option("random, top_k, top_p: for the same texts every time", None)
 
-    def make(self) -> keras_hub.samplers.Sampler:
+    def make(self) -> "keras_hub.samplers.Sampler":
         """Makes the sampler.
 
         Raises:
             ValueError: the sampler is unknown, or an option is out of range or not the sampler's.
         """
-        import keras_hub  # here, as `--help` shows these options without it
-
         if self.sampler not in _SAMPLERS:
             raise ValueError(
                 f"Unknown sampler {self.sampler!r}; expected one of {list(_SAMPLERS)}."
@@ -76,4 +72,6 @@ class SamplerOptions:
                 raise ValueError(f"{name} must be {expected}. Received: {value}.")
         if "beams" in values:
             values["num_beams"] = values.pop("beams")
+        import keras_hub  # here, because `--help` shows these options without it
+
         return getattr(keras_hub.samplers, class_name)(**values)

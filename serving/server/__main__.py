@@ -38,9 +38,9 @@ def main(options: Options, process: ProcessFlags, ignored: IgnoredFlags) -> None
 
 def _serve(options: Options, xla: bool) -> None:
     """Serves until SIGINT or SIGTERM."""
-    from serving.server import listening
     from serving.server.errors import ServingError
     from serving.server.server import Server
+    from serving.server.transport import listening
 
     stopping = threading.Event()
     try:

@@ -48,6 +48,13 @@ class IgnoredFlags:
     thread_pool_factory_config_file: str = _ignored("", "all models share TensorFlow's threads")
     skip_initialize_tpu: bool = _ignored(True, "there is no TPU")
     enable_serialization_as_tensor_content: bool = _ignored(False, "values are in typed fields")
+    enable_batching: bool = _ignored(
+        False, "exports made with --batching merge requests in the graph"
+    )
+    batching_parameters_file: str = _ignored("", "exports made with --batching have their own")
+    enable_per_model_batching_parameters: bool = _ignored(
+        False, "an export's parameters are its own"
+    )
 
     def warn(self) -> None:
         """Names, in one warning, all flags that ask for something else than what is done anyway."""

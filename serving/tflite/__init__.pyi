@@ -1,2 +1,2 @@
-from .convert import convert as convert
-from .metadata import read_metadata as read_metadata
+from .converter import convert as convert
+from .tflite_metadata import read_metadata as read_metadata

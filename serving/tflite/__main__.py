@@ -11,7 +11,7 @@ import sys
 
 from gpt1_keras.cli import option, program
 from gpt1_keras.presets import PRESET_HELP
-from serving.tflite.conversion_options import MAX_BYTES, QUANTIZATIONS, SEQUENCE_LENGTH
+from serving.tflite.tflite_options import MAX_BYTES, QUANTIZATIONS, SEQUENCE_LENGTH
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class _ConvertOptions:
 def main(options: _ConvertOptions) -> None:
     """Convert a model into one .tflite file: text in, scores out."""
     from gpt1_keras.presets import load_task
-    from serving.tflite.convert import convert
+    from serving.tflite.converter import convert
 
     path = convert(
         load_task(options.model),

@@ -5,8 +5,8 @@ import io
 import logging
 from typing import Any
 
-from serving.tflite.conversion_options import QUANTIZATIONS
 from serving.tflite.device_backbone import LOGITS
+from serving.tflite.tflite_options import QUANTIZATIONS
 
 
 def check_quantization(name: str) -> None:

@@ -7,12 +7,12 @@ import re
 import pytest
 import tensorflow as tf
 
-from serving.server import listening
 from serving.server.__main__ import _xla, main
 from serving.server.errors import ServingError
 from serving.server.flags import IgnoredFlags, ProcessFlags
 from serving.server.models.servable import Servable
 from serving.server.options import Options
+from serving.server.transport import listening
 
 DOCS = pathlib.Path(__file__).parents[3] / "docs" / "server.md"
 # All flags in TensorFlow Serving 2.20's main.cc, each with a value other than its default.
