@@ -25,7 +25,7 @@ assert "gpt1_tiny_books" in keras_hub.models.Backbone.presets
     "imports",
     [
         "import gpt1_keras",
-        "import keras, gpt1_keras",
+        pytest.param("import keras, gpt1_keras", marks=pytest.mark.slow),
         pytest.param("import gpt1_keras, tensorflow", marks=pytest.mark.slow),
         pytest.param("import gpt1_keras.upstream", marks=pytest.mark.slow),
         pytest.param("from gpt1_keras.presets import load_task", marks=pytest.mark.slow),
