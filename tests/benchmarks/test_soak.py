@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.soak.requests import Answers
+from benchmarks.soak.request_mix import Answers
 
 SCORES = np.array([[[0.2, 0.8], [0.7, 0.3]], [[0.8, 0.2], [0.6, 0.4]]])  # of two exports
 
