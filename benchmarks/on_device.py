@@ -55,21 +55,23 @@ PEERS = {
 
 
 def main():
+    from training.datasets.data_options import DataOptions
     from training.datasets.labelled_examples import load_examples
-    from training.datasets.tasks import TASKS, find_task
-    from training.evaluation.metrics import METRICS
+    from training.datasets.paper_datasets import CLASSIFICATION, DATASETS, find_dataset
+    from training.evaluation.dataset_metrics import METRICS
 
     program = Program("on_device", __doc__, "--data-dir", "--tokenizer", "--size")
     add_peers(program, PEERS)
     program.add("--model", help="preset of a fine-tuned classifier (default: random weights)")
-    program.add("--task", choices=TASKS, default="sst2", help="default: %(default)s")
+    tasks = [name for name, task in DATASETS.items() if task.kind == CLASSIFICATION]
+    program.add("--task", choices=tasks, default="sst2", help="default: %(default)s")
     program.add("--words", type=int, help="of each text (default: any number)")
     program.add("--limit-examples", type=int, help="how many to sample (default: all)")
     program.add("--block", type=int, default=50, help="texts in a turn (default: %(default)s)")
     options = program.parse()
     names, left_out = measured_here(options.only, PEERS)
-    task = find_task(options.task)
-    examples = load_examples(task, "validation", options.data_dir)
+    task = find_dataset(options.task)
+    examples = load_examples(task, "validation", DataOptions(options.data_dir))
     if options.words:
         examples = _of_words(examples, options.words)
     if options.limit_examples:

@@ -83,7 +83,7 @@ def export_missing(names, size, tokenizer, folder, calibration=()):
     paths = {name: pathlib.Path(folder) / name for name in names}
     if missing := [name for name, path in paths.items() if not path.exists()]:
         from serving.export import export
-        from serving.export.batching import Batching
+        from serving.export.export_options import Batching
 
         classifier = random_classifier(size, tokenizer)
         for name in missing:

@@ -42,17 +42,18 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
     import tensorflow as tf
 
     from gpt1_keras.optimization.optimizer import finetuning_optimizer
+    from training.datasets.data_options import DataOptions
     from training.datasets.labelled_examples import load_examples
     from training.datasets.length_batches import batch_order, make_batches
-    from training.datasets.task_models import load_model
-    from training.datasets.tasks import TASKS
+    from training.datasets.paper_datasets import DATASETS
+    from training.evaluation.fine_tuned_models import load_model
 
     folder = pathlib.Path(folder)
     batch_turns = BatchTurns(turns, count, batches)
     model, _ = load_model(folder / PRESET)
     optimizer = finetuning_optimizer(LEARNING_RATE, batch_turns.steps)
     model.compile(optimizer, lm_coefficient=coefficient)
-    examples = load_examples(TASKS["sst2"], "train", data_dir)
+    examples = load_examples(DATASETS["sst2"], "train", DataOptions(data_dir))
     lengths = np.load(folder / IDS_FILE)["lengths"]
     order = batch_order(lengths, BATCH_SIZE, seed=0, epoch=0)[: batch_turns.steps]
 
@@ -75,7 +76,7 @@ def classifier(export, folder, **setting):
     """By an export in TensorFlow's C++ runtime."""
     import tensorflow as tf
 
-    from serving.layout import DEFAULT_SIGNATURE
+    from serving.export_names import DEFAULT_SIGNATURE
     from serving.server.models.servable import Servable
 
     servable = Servable("model", 1, pathlib.Path(folder, export, "1"))
