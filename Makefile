@@ -3,7 +3,7 @@
 # make test-slow    the tests that take more than eight seconds each
 # make fuzz         the property-based tests with a hundred times as many examples, then by coverage
 # make docs         set up, then the API reference, in docs/api
-# make bench        set up, then the benchmarks beside peers, whose figures go into docs/benchmarks.md
+# make bench        set up, then the benchmarks beside peers, whose figures go into docs/benchmarks/
 # ARGS passes options on: make quickstart ARGS="--task sst2 --data-dir DIR"
 
 PYTHON ?= python3

@@ -1,1 +1,1 @@
-"""Measurements beside peers, each a program that prints one table."""
+"""Measurements beside peers, each a program that prints one report."""

@@ -1,93 +1,82 @@
-"""Greedy generation beside Hugging Face's, with the same weights, in one run.
+"""Greedy generation beside Hugging Face's, with the same weights.
 
     python -m benchmarks.generation
 
-Both continue the same prompts, in turns, and have to write the same tokens. Hugging Face's port of
-GPT-1 keeps no keys and values, so it reads the whole text again for every token, whatever
+Both continue the same prompts, alternately, and have to write the same tokens. Hugging Face's port
+of GPT-1 keeps no keys and values, so it reads the whole text again for every token, whatever
 `use_cache` says; ours caches them. The machine must be idle, as for `benchmarks.training_step`.
 """
 
-import argparse
-import shlex
 import statistics
-import sys
+import tempfile
 import time
 
-import keras
 import numpy as np
 import torch
 from transformers import OpenAIGPTLMHeadModel
 
 import gpt1_keras
-from benchmarks.common.setting import SIZES, cores, describe, hugging_face_config, table
-from gpt1_keras.convert.weights import block_variables
+from benchmarks.harness.alternate import alternate
+from benchmarks.harness.machine import cores
+from benchmarks.harness.measured_models import SIZES
+from benchmarks.harness.program import Program, table
+from gpt1_keras.convert.hugging_face import save_backbone
 
 _BATCH_SIZES = (1, 8)
 _PROMPT_TOKENS = 16
+_PEER = "Hugging Face"
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.generation",
-        description="Greedy generation beside Hugging Face's, tokens per second.",
-    )
-    parser.add_argument("--tokens", type=int, default=64, help="new tokens (default: 64)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds (default: 3)")
-    parser.add_argument("--size", choices=SIZES, default="paper", help="default: paper")
-    parser.add_argument("--output", help="a Markdown file to write")
-    options = parser.parse_args()
-
+    program = Program("generation", __doc__, "--size")
+    program.add("--tokens", type=int, default=64, help="new tokens (default: %(default)s)")
+    program.add("--rounds", type=int, default=3, help="after one (default: %(default)s)")
+    options = program.parse()
     torch.set_num_threads(cores())
     backbone = _random_backbone(SIZES[options.size])
     generators = {
         "gpt1_keras, XLA": _ours(backbone, options.tokens, jit_compile=True),
         "gpt1_keras, graph": _ours(backbone, options.tokens, jit_compile=False),
-        "Hugging Face": _theirs(_copy_to_torch(backbone, options.size), options.tokens),
+        _PEER: _theirs(backbone, options.tokens),
     }
     rows, differences = [], []
     for batch_size in _BATCH_SIZES:
-        prompts = np.random.default_rng(batch_size).integers(
-            0, SIZES[options.size]["vocabulary_size"], (batch_size, _PROMPT_TOKENS), dtype="int32"
-        )
-        outputs, seconds = {}, {name: [] for name in generators}
-        for _ in range(1 + options.rounds):
-            for name, generate in generators.items():
-                started = time.perf_counter()
-                outputs[name] = generate(prompts)
-                seconds[name].append(time.perf_counter() - started)
-        equal = {
-            name: np.array_equal(found, outputs["Hugging Face"]) for name, found in outputs.items()
-        }
-        differences += [f"batch {batch_size}: {name}" for name in generators if not equal[name]]
+        random = np.random.default_rng(batch_size)
+        vocabulary = SIZES[options.size]["vocabulary_size"]
+        prompts = random.integers(0, vocabulary, (batch_size, _PROMPT_TOKENS), dtype="int32")
+        turns = {name: _turn(generate, prompts) for name, generate in generators.items()}
+        found = alternate(turns, 1 + options.rounds, warmup=0)
         speeds = {
-            name: batch_size * options.tokens / statistics.median(times[1:])
-            for name, times in seconds.items()
+            name: batch_size * options.tokens / statistics.median(s for s, _ in results[1:])
+            for name, results in found.items()
         }
-        rows += [
-            [
-                str(batch_size),
-                name,
-                f"{speeds[name]:,.1f}",
-                f"{speeds[name] / speeds['Hugging Face']:.2f}",
-                f"{seconds[name][0]:.1f}",
-                f"{'yes' if equal[name] else 'NO'}, {len(np.unique(outputs[name]))} different",
-            ]
-            for name in generators
-        ]
-
-    command = shlex.join(["python", "-m", "benchmarks.generation", *sys.argv[1:]])
-    header = ["batch", "what", "tokens/s", "/ Hugging Face", "first call, s", "same tokens"]
-    report = (
-        f"{describe()}. Size {options.size!r}, {_PROMPT_TOKENS} tokens of prompt and "
-        f"{options.tokens} new ones, medians of {options.rounds} calls after the first. "
-        f"`{command}`\n\n{table(header, rows, labels=2)}"
+        for name, results in found.items():
+            first_seconds, tokens = results[0]
+            is_equal = np.array_equal(tokens, found[_PEER][0][1])
+            differences += [] if is_equal else [f"batch {batch_size}: {name}"]
+            cells = [f"{speeds[name]:,.1f}", f"{speeds[name] / speeds[_PEER]:.2f}"]
+            cells += [f"{first_seconds:.1f}"]
+            cells += [f"{'yes' if is_equal else 'NO'}, {len(np.unique(tokens))} different"]
+            rows.append([str(batch_size), name, *cells])
+    header = ["batch", "what", "tokens/s", f"/ {_PEER}", "first call, s", "same tokens"]
+    facts = (
+        f"Size {options.size!r}, {_PROMPT_TOKENS} tokens of prompt and {options.tokens} new ones, "
+        f"medians of {options.rounds} calls after the first."
     )
-    print(report)
-    if options.output:
-        with open(options.output, "w", encoding="utf-8") as file:
-            file.write(report + "\n")
+    program.report(facts, table(header, rows, labels=2))
     if differences:
         raise SystemExit(f"Tokens other than Hugging Face's: {'; '.join(differences)}.")
+
+
+def _turn(generate, prompts):
+    """A turn that returns the seconds of a call, and the tokens."""
+
+    def turn():
+        started = time.perf_counter()
+        tokens = generate(prompts)
+        return time.perf_counter() - started, tokens
+
+    return turn
 
 
 def _random_backbone(size):
@@ -97,21 +86,6 @@ def _random_backbone(size):
     for variable in backbone.weights:
         variable.assign(variable + random.normal(0.0, 0.05, variable.shape))
     return backbone
-
-
-def _copy_to_torch(backbone, size):
-    model = OpenAIGPTLMHeadModel(hugging_face_config(SIZES[size])).eval()
-    decoder = model.transformer
-    pairs = [
-        (decoder.tokens_embed.weight, backbone.token_embedding.embeddings),
-        (decoder.positions_embed.weight, backbone.embedding.positions.embeddings),
-    ]
-    for block, variables in zip(decoder.h, map(block_variables, backbone.blocks), strict=True):
-        pairs += zip(block.parameters(), variables, strict=True)
-    with torch.no_grad():
-        for parameter, variable in pairs:
-            parameter.copy_(torch.from_numpy(keras.ops.convert_to_numpy(variable)))
-    return model
 
 
 def _ours(backbone, tokens, jit_compile):
@@ -129,7 +103,11 @@ def _ours(backbone, tokens, jit_compile):
     return generate
 
 
-def _theirs(model, tokens):
+def _theirs(backbone, tokens):
+    with tempfile.TemporaryDirectory() as folder:
+        save_backbone(backbone, f"{folder}/model")
+        model = OpenAIGPTLMHeadModel.from_pretrained(f"{folder}/model").eval()
+
     def generate(prompts):
         ids = torch.tensor(prompts, dtype=torch.int64)
         found = model.generate(

@@ -1,90 +1,72 @@
 """What a server still answers at twice its capacity: goodput, refusals, latencies.
 
-    python -m benchmarks.overload --tokenizer DIR
+    python -m benchmarks.overload
 
 First the capacity: answers a second to 32 clients, each of which asks again once it is answered.
 Then requests arrive at that rate and at twice that rate, whether earlier ones are answered or not,
 as those of many independent clients do. Goodput is what is answered within the time that a client
-waits. The queue of `serving.server` is bounded (`--max_queued_requests`); with --unbounded, it is
-measured without a bound too. The clients use the server's cores, and at twice the capacity twice as
-much of them; with --apart, each side has half of the cores. The machine must be idle.
+waits; the queue of `serving.server` is bounded (`--max_queued_requests`). The clients use the
+server's cores, and at twice the capacity twice as much of them; with --apart, each side has half of
+the cores. The machine must be idle.
 """
 
-import argparse
 import collections
 import contextlib
 import os
-import shlex
-import sys
 import tempfile
 import threading
 import time
 
-import numpy as np
-
-from benchmarks.common.load import GrpcLoad, HttpLoad, arrive, measure
-from benchmarks.common.setting import SIZES, describe, table
-from benchmarks.serving import random_exports, serving
+from benchmarks.harness.load import GrpcLoad, HttpLoad, arrive, measure, percentiles
+from benchmarks.harness.measured_models import export_missing
+from benchmarks.harness.program import Program, table
+from benchmarks.harness.servers import serve_export
 
 _CLIENTS = 32
-_MANY = 100_000  # requests that may wait where the queue has no bound
 _TEXTS = ["a joy to watch", "a waste of time, and a long one", "the staff were kind " * 8]
 
 
 def main():
-    options = _parser().parse_args()
-    rows = []
+    program = Program("overload", __doc__, "--tokenizer", "--size")
+    what = "of a measurement (default: %(default)s)"
+    program.add("--seconds", type=float, default=20, help=what)
+    what = "seconds that a client waits (default: %(default)s)"
+    program.add("--patience", type=float, default=10, help=what)
+    what = "the server on half of the cores, clients on the other"
+    program.add("--apart", action="store_true", help=what)
+    options = program.parse()
     with tempfile.TemporaryDirectory() as folder:
-        path = list(random_exports(options.size, options.tokenizer, folder).values())[-1]
-        bounds = {"bounded": []}
-        if options.unbounded:
-            bounds["unbounded"] = [f"--max_queued_requests={_MANY}"]
-        for bound, flags in bounds.items():
-            with contextlib.ExitStack() as stack:
-                with _on(0) if options.apart else contextlib.nullcontext():
-                    _, port, rest_port = stack.enter_context(serving(path, *flags))
-                if options.apart:
-                    stack.enter_context(_on(1))
-                documents = [{"instances": [text]} for text in _TEXTS]
-                loads = {
-                    "gRPC": GrpcLoad(port, "model", _TEXTS),
-                    "REST": HttpLoad(rest_port, "/v1/models/model:predict", documents),
-                }
-                for name, load in loads.items():
-                    measure(load, len(_TEXTS), _CLIENTS, requests=2 * _CLIENTS)  # warms up
-                    capacity = measure(load, len(_TEXTS), _CLIENTS, seconds=options.seconds).rate
-                    rows.append([bound, name, "capacity", f"{capacity:.0f}", "1.00", "", "", ""])
-                    for factor in (1, 2):
-                        row = _open_loop(load, factor * capacity, options.seconds, options.patience)
-                        goodput, *rest = row
-                        share = f"{goodput / capacity:.2f}"
-                        rows.append([bound, name, f"{factor} x", f"{goodput:.0f}", share, *rest])
-    header = ["queue", "door", "arrivals", "answers/s", "/ capacity", "refused", "late", "p99, ms"]
-    command = shlex.join(["python", "-m", "benchmarks.overload", *sys.argv[1:]])
-    print(
-        f"{describe()}. Size {options.size!r}, {options.seconds:g} s each; clients wait "
-        f"{options.patience:g} s. `{command}`\n\n{table(header, rows, labels=3)}"
+        exports = export_missing(["unmerged"], options.size, options.tokenizer, folder)
+        rows = _measure(exports["unmerged"], options)
+    facts = (
+        f"Size {options.size!r}, {options.seconds:g} s each; clients wait {options.patience:g} s."
     )
+    header = ["protocol", "arrivals", "answers/s", "/ capacity", "refused", "late"]
+    program.report(facts, table([*header, "p99, ms"], rows, labels=2))
 
 
-def _parser():
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.overload",
-        description="What a server still answers at twice its capacity.",
-    )
-    parser.add_argument(
-        "--tokenizer", required=True, help="folder of encoder_bpe_40000.json and vocab_40000.bpe"
-    )
-    parser.add_argument("--size", choices=SIZES, default="paper", help="default: paper")
-    parser.add_argument("--seconds", type=float, default=20, help="of a measurement (default: 20)")
-    parser.add_argument(
-        "--patience", type=float, default=10, help="seconds that a client waits (default: 10)"
-    )
-    parser.add_argument("--unbounded", action="store_true", help="also without a bounded queue")
-    parser.add_argument(
-        "--apart", action="store_true", help="the server on half of the cores, clients on the other"
-    )
-    return parser
+def _measure(path, options):
+    """The rows of the table."""
+    rows = []
+    with contextlib.ExitStack() as stack:
+        with _on(0) if options.apart else contextlib.nullcontext():
+            _, port, rest_port = stack.enter_context(serve_export(path))
+        if options.apart:
+            stack.enter_context(_on(1))
+        documents = [{"instances": [text]} for text in _TEXTS]
+        loads = {
+            "gRPC": GrpcLoad(port, "model", _TEXTS),
+            "REST": HttpLoad(rest_port, "/v1/models/model:predict", documents),
+        }
+        for name, load in loads.items():
+            measure(load, len(_TEXTS), _CLIENTS, requests=2 * _CLIENTS)  # warms up
+            capacity = measure(load, len(_TEXTS), _CLIENTS, seconds=options.seconds).rate
+            rows.append([name, "capacity", f"{capacity:.0f}", "1.00", "", "", ""])
+            for factor in (1, 2):
+                goodput, *rest = _arrivals(load, factor * capacity, options)
+                share = f"{goodput / capacity:.2f}"
+                rows.append([name, f"{factor} x", f"{goodput:.0f}", share, *rest])
+    return rows
 
 
 @contextlib.contextmanager
@@ -98,7 +80,7 @@ def _on(half):
         os.sched_setaffinity(0, cores)
 
 
-def _open_loop(load, rate, seconds, patience):
+def _arrivals(load, rate, options):
     """Sends requests at a rate; returns answers a second, refusals, late answers, and p99 in ms."""
     counts, latencies, clients = collections.Counter(), [], threading.local()
 
@@ -112,18 +94,17 @@ def _open_loop(load, rate, seconds, patience):
             counts["refused" if refused else "failed"] += 1
             return
         latency = time.perf_counter() - due
-        counts["late" if latency > patience else "answered"] += 1
+        counts["late" if latency > options.patience else "answered"] += 1
         latencies.append(latency)
 
     begin = time.perf_counter()
-    arrive(ask, rate, seconds)
+    arrive(ask, rate, options.seconds)
     if counts["failed"]:
         raise SystemExit(f"{counts['failed']} requests failed")
     # Those that were still waiting when the last one arrived were answered afterwards.
-    spent = max(seconds, time.perf_counter() - begin)
-    p99 = 1e3 * np.percentile(latencies, 99)
+    spent = max(options.seconds, time.perf_counter() - begin)
     refused, late = str(counts["refused"]), str(counts["late"])
-    return counts["answered"] / spent, refused, late, f"{p99:.0f}"
+    return counts["answered"] / spent, refused, late, *percentiles(latencies, 99)
 
 
 if __name__ == "__main__":

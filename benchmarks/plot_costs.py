@@ -1,16 +1,16 @@
-"""Draws what an answer costs each peer, against length, batch and clients, beside the limit.
+"""Plots what an answer costs each peer, against length, batch and clients, beside the limit.
 
-`python -m benchmarks` calls it after `benchmarks.costs` and `benchmarks.int8_serving`, whose tables
-it reads.
+`python -m benchmarks` calls it after `benchmarks.costs` and `benchmarks.serving`, whose tables it
+reads.
 """
 
 from matplotlib.ticker import FixedLocator, LogFormatter, NullLocator, ScalarFormatter
 
-from benchmarks import costs, int8_serving
-from benchmarks.common.page import tables_of
+from benchmarks.costs import BATCHES_LENGTH
+from benchmarks.harness.limit import LIMIT
+from benchmarks.harness.page import tables_of
 from training.evaluation.plots import COLORS, new_figure, save
 
-_LIMIT = "limit: the products alone, float32"
 _LINES = {"float32": "-", "bfloat16": "-.", "int8": ":"}
 
 
@@ -19,28 +19,28 @@ def plot_costs(machine, reports, path):
 
     Args:
         machine: its name, for the title.
-        reports: what the programs printed, by program; of `costs`, and of `int8_serving` if it is
+        reports: what the programs printed, by program; of `costs`, and of `serving` if it is
             there.
         path: of the picture, .svg or .png.
     """
     [rows] = tables_of(reports["costs"])
     panels = {
         "tokens of one text": _curves(rows, lambda texts, tokens: tokens if texts == 1 else None),
-        f"texts of {costs.BATCHES_LENGTH} tokens in a batch": _curves(
-            rows, lambda texts, tokens: texts if tokens == costs.BATCHES_LENGTH else None
+        f"texts of {BATCHES_LENGTH} tokens in a batch": _curves(
+            rows, lambda texts, tokens: texts if tokens == BATCHES_LENGTH else None
         ),
     }
-    if "int8_serving" in reports:
-        panels["clients, a text of SST-2 or RACE a request"] = _served(reports["int8_serving"])
+    if served := _served(reports.get("serving", "")):
+        panels["clients, a text of SST-2 or RACE a request"] = served
     figure, all_axes = new_figure(4 * len(panels), 4.2, columns=len(panels))
     names = dict.fromkeys(name for curves in panels.values() for name in curves)
-    engines = dict.fromkeys(_engine(name)[0] for name in names if name != _LIMIT)
+    engines = dict.fromkeys(_engine(name)[0] for name in names if name != LIMIT)
     colors = dict(zip(engines, COLORS, strict=False))
     handles = {}
     for axes, (label, curves) in zip(all_axes, panels.items(), strict=True):
         for name, points in curves.items():
             style = {"color": "0.3", "linestyle": "--"}
-            if name != _LIMIT:
+            if name != LIMIT:
                 engine, precision = _engine(name)
                 style = {"color": colors[engine], "linestyle": _LINES[precision], "marker": "o"}
             [handles[name]] = axes.plot(*zip(*points), markersize=4, **style)
@@ -54,7 +54,8 @@ def plot_costs(machine, reports, path):
         axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))  # 200, not 2e2
     all_axes[0].set_ylabel("ms a text (lower is better)")
     figure.suptitle(f"What an answer costs: the paper's size, {machine}", fontsize="medium")
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=4, edgecolor="none")
+    names = [name.replace(LIMIT, "limit: the products alone, float32") for name in handles]
+    figure.legend(handles.values(), names, loc="outside lower center", ncols=4, edgecolor="none")
     save(figure, path)
 
 
@@ -64,26 +65,28 @@ def _curves(rows, x_of):
     for labels, figures in rows:
         x = x_of(*map(int, labels))
         for name, figure in figures.items() if x is not None else ():
-            curves.setdefault(_name(name, costs.LIMIT), []).append((x, float(figure)))
+            if _is_plotted(name):
+                curves.setdefault(name, []).append((x, float(figure)))
     return curves
 
 
 def _served(report):
-    """As `_curves`, milliseconds a request, of all the machine's; where any was answered."""
-    *_, rows = tables_of(report)
+    """As `_curves`, milliseconds a request, of the servers of what `costs` measures."""
+    rows = next((rows for rows in tables_of(report) if any(LIMIT in each for each, _ in rows)), [])
     curves = {}
     for (clients, name), figures in rows:
-        name = _name(name, int8_serving.LIMIT).removesuffix(", FastAPI")
-        if rate := float(figures["requests/s"]):
+        name = name.removesuffix(", FastAPI")
+        if _is_plotted(name) and (rate := float(figures["requests/s"])):
             curves.setdefault(name, []).append((int(clients), 1e3 / rate))
     return curves
+
+
+def _is_plotted(name):
+    """Whether it is a classifier in a precision, not another commit's, over REST or unmerged."""
+    return name.count(", ") == 1
 
 
 def _engine(name):
     """Who answers, and the precision: of "OpenVINO, int8 (NNCF)", OpenVINO and int8."""
     engine, precision = name.split(", ")
     return engine, precision.split()[0]
-
-
-def _name(name, limit):
-    return _LIMIT if name == limit else name

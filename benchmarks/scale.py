@@ -9,7 +9,8 @@ GPUs, which a ring passes around twice.
 import argparse
 import dataclasses
 
-from benchmarks.common.setting import SIZES, table
+from benchmarks.harness.measured_models import SIZES
+from benchmarks.harness.program import table
 from training.evaluation.throughput import flops_per_token
 
 PARAMETERS = 116_537_088  # with the three special tokens
@@ -36,7 +37,7 @@ class Machines:
     euros: float = 2.5
 
     def step_seconds(self, gpus, windows):
-        """The seconds of an update on a batch of so many windows."""
+        """The seconds of an update on a batch of `windows` windows."""
         flops = windows * LENGTH * flops_per_token(SIZES["paper"], LENGTH)
         bandwidth = self.node_bandwidth if gpus <= 8 else self.network_bandwidth
         passed_on = 2 * (gpus - 1) / gpus * 4 * PARAMETERS  # gradients are float32

@@ -1,214 +1,157 @@
-"""Requests per second, latencies and memory of served models, beside a peer, in one run.
+"""Served exports in each precision that the machine computes, beside peers' servers.
 
-    python -m benchmarks.serving --data-dir DIR --tokenizer DIR
+    python -m benchmarks.serving
 
-Ours is an export under `serving.server`, over gRPC and REST, with batching inside the graph and
-without; the peer is Hugging Face's torch model with its fast tokenizer behind a plain FastAPI
-endpoint. Both have the same size and random weights, and get one text a request: sentences of SST-2
-and passages of RACE, mixed. They are asked in turns, by 1, 8 and 32 clients at once. With --export,
-your exports are served instead of ours. With --soak, many requests go to the first, and its
-memory is watched. The machine must be idle.
+Classifiers of random weights are exported in each precision, with batching in the graph, and in
+float32 without; what is in the folder `--exports` already is served as it is. Requests of one text
+each, sentences of SST-2 and passages of RACE, mixed, go to all servers alternately, from 1, 8 and
+32 clients: to ours over gRPC, and to the first over REST too; to the peers, which are the same
+model in torch and in others' runtimes, behind FastAPI. One text of 20 words is answered without a
+server: in TensorFlow's C++ runtime, and by the peers' runtimes in this process. The machine must be
+idle.
 """
 
-import argparse
 import contextlib
-import pathlib
-import random
-import shlex
-import socket
 import statistics
-import subprocess
-import sys
-import tempfile
-import time
-import urllib.request
 
-import numpy as np
-import psutil
-import tensorflow_datasets as tfds
+from benchmarks.harness.alternate import REST, alternate, timed
+from benchmarks.harness.limit import LIMIT, least_flops
+from benchmarks.harness.load import GrpcLoad, HttpLoad, measure, percentiles
+from benchmarks.harness.matrix_product import fastest_product
+from benchmarks.harness.measured_models import SIZES
+from benchmarks.harness.program import Program, table
+from benchmarks.harness.servers import megabytes, serve_export, serve_peer
+from benchmarks.harness.texts import mixed_texts
+from benchmarks.peers import add_peers, measured_here
+from benchmarks.peers.classifiers import CLASSIFIERS, load_classifier, make_classifiers
+from benchmarks.peers.hugging_face import load_tokenizer
 
-import gpt1_keras
-from benchmarks.common.load import GrpcLoad, HttpLoad, measure
-from benchmarks.common.setting import SIZES, describe, table
-from serving.export import export
-from serving.export.export_options import Batching
-
-_CONCURRENCIES = (1, 8, 32)
-_NUM_TEXTS = 1000
-OURS = "gpt1_keras"
-_PEER = "Hugging Face, FastAPI"
+_WORDS = 20
+_CALIBRATION_TEXTS = 64  # from those that are not sent
 
 
 def main():
-    options = _parser().parse_args()
+    program = Program("serving", __doc__, "--data-dir", "--tokenizer", "--exports", "--size")
+    add_peers(program, CLASSIFIERS)
+    what = "at once (default: 1 8 32)"
+    program.add("--clients", nargs="+", type=int, default=[1, 8, 32], help=what)
+    what = "of a measurement (default: %(default)s)"
+    program.add("--seconds", type=float, default=12, help=what)
+    program.add("--rounds", type=int, default=2, help="default: %(default)s")
+    what = "of one text alone (default: %(default)s)"
+    program.add("--repetitions", type=int, default=40, help=what)
+    options = program.parse()
+    names, left_out = measured_here(options.only, CLASSIFIERS)
     texts = mixed_texts(options.data_dir)
+    texts, calibration = texts[:-_CALIBRATION_TEXTS], texts[-_CALIBRATION_TEXTS:]
+    paths, setting = make_classifiers(
+        names, options.size, options.tokenizer, options.exports, calibration
+    )
+    limit = _limit(texts, options)
+    alone = _one_text(names, setting, texts, options)
     with contextlib.ExitStack() as stack:
-        exports = dict(each.split("=", 1) for each in options.export)
-        if not exports:
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            exports = random_exports(options.size, options.tokenizer, folder)
-        loads, processes = {}, {}
-        for name, path in exports.items():
-            process, port, rest_port = stack.enter_context(serving(path))
-            rows = [{"instances": [text]} for text in texts]
-            loads[f"{name}, gRPC"] = GrpcLoad(port, "model", texts)
-            loads[f"{name}, REST"] = HttpLoad(rest_port, "/v1/models/model:predict", rows)
-            processes |= {f"{name}, gRPC": process, f"{name}, REST": process}
-        arguments = [f"--size={options.size}", f"--tokenizer={options.tokenizer}"]
-        process, port = stack.enter_context(
-            peer("benchmarks.peers.fastapi_app", "torch-float32", *arguments)
-        )
-        loads[_PEER] = HttpLoad(port, "/predict", [{"texts": [text]} for text in texts])
-        processes[_PEER] = process
-
-        rows = _compare(loads, processes, options)
-        header = ["clients", "what", "requests/s", "/ peer", "p50, ms", "p99, ms", "errors"]
-        header.append("memory, MB")
-        command = shlex.join(["python", "-m", "benchmarks.serving", *sys.argv[1:]])
-        report = (
-            f"{describe()}. Size {options.size!r}, medians of {options.rounds} rounds of "
-            f"{options.seconds:g} s. `{command}`\n\n{table(header, rows, labels=2)}"
-        )
-        if options.soak:
-            name = next(iter(loads))
-            report += "\n\n" + _soak(name, loads[name], processes[name], options.soak)
-    print(report)
-    if options.output:
-        pathlib.Path(options.output).write_text(report + "\n", encoding="utf-8")
-
-
-def _parser():
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.serving",
-        description="Requests per second, latencies and memory of served models beside a peer.",
+        servers = _start(stack, names, paths, setting, texts)
+        silent = _warm_up(servers, len(texts), options)
+        served = _requests(servers, len(texts), options, limit)
+    facts = f"Size {options.size!r}; medians of {options.rounds} rounds of {options.seconds:g} s."
+    files = [
+        f"{_folder_megabytes(path / '1'):.0f} MB in {CLASSIFIERS[name].label}"
+        for name, path in paths.items()
+    ]
+    program.report(
+        f"{facts} Files: {', '.join(files)}.", alone, served, "\n".join([left_out, *silent]).strip()
     )
-    parser.add_argument("--data-dir", help="folder of TensorFlow Datasets with SST-2 and RACE")
-    parser.add_argument(
-        "--tokenizer", required=True, help="folder of encoder_bpe_40000.json and vocab_40000.bpe"
-    )
-    parser.add_argument("--size", choices=SIZES, default="paper", help="default: paper")
-    parser.add_argument(
-        "--export",
-        action="append",
-        default=[],
-        metavar="NAME=DIR",
-        help="base path of an export with one `text` input, instead of a random model; may be "
-        "given several times",
-    )
-    parser.add_argument("--seconds", type=float, default=20, help="of a measurement (default: 20)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds (default: 3)")
-    parser.add_argument("--soak", type=int, default=0, help="requests to watch the memory over")
-    parser.add_argument("--output", help="a Markdown file to write")
-    return parser
 
 
-def mixed_texts(data_dir):
-    """Sentences and passages in equal shares, mixed."""
-    sentences = tfds.load("glue/sst2", split="validation", data_dir=data_dir, download=False)
-    passages = tfds.load("race/middle", split="dev", data_dir=data_dir, download=False)
-    texts = [example["sentence"].decode() for example in tfds.as_numpy(sentences)]
-    articles = [example["article"].decode() for example in tfds.as_numpy(passages)]
-    chosen = [*texts[: _NUM_TEXTS // 2], *articles[: _NUM_TEXTS // 2]]
-    random.Random(0).shuffle(chosen)
-    return chosen
+def _limit(texts, options):
+    """Requests a second of which the least products take all of the machine."""
+    tokens = map(len, load_tokenizer(options.tokenizer)(texts)["input_ids"])
+    size = SIZES[options.size]
+    most = size["max_sequence_length"]
+    flops = statistics.mean(least_flops(size, min(each, most)) for each in tokens)
+    return 1e9 * fastest_product("float32", options.size) / flops
 
 
-def random_exports(size, tokenizer, folder):
-    """Exports a classifier with random weights; returns base paths by name."""
-    tokenizer = gpt1_keras.GPT1Tokenizer(
-        f"{tokenizer}/encoder_bpe_40000.json", f"{tokenizer}/vocab_40000.bpe"
-    )
-    size = {**SIZES[size], "vocabulary_size": tokenizer.vocabulary_size()}
-    classifier = gpt1_keras.GPT1TextClassifier(
-        gpt1_keras.GPT1Backbone(**size),
-        class_names=["negative", "positive"],
-        preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer),
-    )
-    paths = {OURS: f"{folder}/batched", f"{OURS}, not batched": f"{folder}/plain"}
-    for path, batching in zip(paths.values(), (Batching(), None)):
-        export(classifier, path, batching=batching)
-    return paths
+def _one_text(names, setting, texts, options):
+    """The table of the latency of one text, which is answered by all alternately."""
+    text = next(text for text in texts if len(text.split()) == _WORDS)
+    turns = {
+        CLASSIFIERS[name].label: timed(load_classifier(name, **setting), [text])
+        for name in names
+        if not name.startswith("hugging_face")  # whose threads wait for each other, beside others'
+    }
+    # The first calls are slower: what is new to the runtime is compiled.
+    found = alternate(turns, options.repetitions, warmup=3, rest=REST)
+    medians = {label: statistics.median(seconds) for label, seconds in found.items()}
+    first = next(iter(medians))
+    rows = [
+        [label, f"{1e3 * median:.1f}", f"{median / medians[first]:.2f}"]
+        for label, median in medians.items()
+    ]
+    return table([f"one text of {_WORDS} words", "p50, ms", f"/ {first}"], rows)
 
 
-@contextlib.contextmanager
-def _process(module, *arguments, stdout=None, stderr=None):
-    command = [sys.executable, "-m", module, *map(str, arguments)]
-    process = subprocess.Popen(command, stdout=stdout, stderr=stderr, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+def _start(stack, names, paths, setting, texts):
+    """Starts all servers; returns their loads and process ids, by label."""
+    servers = {}
+    for name in names:
+        label = CLASSIFIERS[name].label
+        if name in paths:
+            pid, port, rest_port = stack.enter_context(serve_export(paths[name]))
+            is_first = not servers
+            servers[label] = GrpcLoad(port, "model", texts), pid
+            if is_first:
+                rows = [{"instances": [text]} for text in texts]
+                load = HttpLoad(rest_port, "/v1/models/model:predict", rows)
+                servers[f"{label}, REST"] = load, pid
+        else:
+            pid, port = stack.enter_context(serve_peer(name, **setting))
+            rows = [{"texts": [text]} for text in texts]
+            servers[f"{label}, FastAPI"] = HttpLoad(port, "/predict", rows), pid
+    return servers
 
 
-@contextlib.contextmanager
-def serving(path, *flags, log=None):
-    """Serves an export in a process, which logs to a file; returns the process and its ports."""
-    rest_port = _free_port()
-    arguments = ["--model_name=model", f"--model_base_path={path}", "--port=0"]
-    arguments += [f"--rest_api_port={rest_port}", *flags]
-    with _process("serving.server", *arguments, stdout=subprocess.PIPE, stderr=log) as process:
-        ready = process.stdout.readline()  # "Serving ... at localhost:PORT (gRPC) and ..."
-        if not ready:
-            raise SystemExit(f"The server of {path} did not start.")
-        yield process, int(ready.partition(" (gRPC)")[0].rpartition(":")[2]), rest_port
+def _warm_up(servers, num_texts, options):
+    """Lets servers compile what is new to them; takes out those that answer nothing.
+
+    Returns:
+        A line on each of these.
+    """
+    lines = []
+    for label, (load, _) in list(servers.items()):
+        found = measure(load, num_texts, max(options.clients), seconds=options.seconds)
+        if not found.latencies:
+            del servers[label]
+            lines.append(f"- Left out: {label}: none of {len(found.errors)} requests was answered")
+    return lines
 
 
-@contextlib.contextmanager
-def peer(module, *arguments):
-    """Starts a module that serves over HTTP at `--port`; returns the process and its port."""
-    port = _free_port()
-    with _process(module, *arguments, f"--port={port}") as process:
-        while process.poll() is None:
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
-                yield process, port
-                return
-            time.sleep(0.2)
-        raise SystemExit("The peer did not start.")
+def _requests(servers, num_texts, options, limit):
+    """The table of requests a second of all servers."""
+    rows, first = [], next(iter(servers))
+    for concurrency in options.clients:
+
+        def turn(load, concurrency=concurrency):
+            return lambda: measure(load, num_texts, concurrency, seconds=options.seconds)
+
+        turns = {label: turn(load) for label, (load, _) in servers.items()}
+        found = alternate(turns, options.rounds, warmup=0)
+        rates = {label: statistics.median(each.rate for each in m) for label, m in found.items()}
+        cells = [f"{limit:.1f}", f"{limit / rates[first]:.2f}", "", "", "", ""]
+        rows.append([str(concurrency), LIMIT, *cells])
+        for label, measurements in found.items():
+            latencies = sum((each.latencies for each in measurements), [])
+            errors = sum(len(each.errors) for each in measurements)
+            cells = [f"{rates[label]:.1f}", f"{rates[label] / rates[first]:.2f}"]
+            cells += percentiles(latencies, 50, 99)
+            cells += [str(errors), f"{megabytes(servers[label][1]):.0f}"]
+            rows.append([str(concurrency), label, *cells])
+    header = ["clients", "what", "requests/s", f"/ {first}", "p50, ms", "p99, ms", "errors"]
+    return table([*header, "memory, MB"], rows, labels=2)
 
 
-def _free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
-def _compare(loads, processes, options):
-    """Measures all servers in turns; returns the rows of the table."""
-    rows = []
-    for concurrency in _CONCURRENCIES:
-        for load in loads.values():  # what is new to a server is not measured
-            measure(load, _NUM_TEXTS, concurrency, requests=max(2 * concurrency, 10))
-        rounds = [
-            {
-                name: measure(load, _NUM_TEXTS, concurrency, seconds=options.seconds)
-                for name, load in loads.items()
-            }
-            for _ in range(options.rounds)
-        ]
-        rates = {name: statistics.median(each[name].rate for each in rounds) for name in loads}
-        for name in loads:
-            latencies = 1e3 * np.concatenate([each[name].latencies for each in rounds])
-            p50, p99 = np.percentile(latencies, [50, 99]) if len(latencies) else (np.nan, np.nan)
-            cells = [str(concurrency), name, f"{rates[name]:.1f}"]
-            cells += [f"{rates[name] / rates[_PEER]:.2f}", f"{p50:.0f}", f"{p99:.0f}"]
-            cells += [str(sum(len(each[name].errors) for each in rounds))]
-            rows.append([*cells, f"{_megabytes(processes[name]):.0f}"])
-    return rows
-
-
-def _soak(name, load, process, requests):
-    """Puts many requests on a server; tells how its memory went."""
-    memory, errors = [_megabytes(process)], 0
-    for _ in range(10):
-        errors += len(measure(load, _NUM_TEXTS, 8, requests=requests // 10).errors)
-        memory.append(_megabytes(process))
-    steps = ", ".join(f"{each:.0f}" for each in memory)
-    return f"{name}: memory in MB over {requests:,} requests, {errors} errors: {steps}"
-
-
-def _megabytes(process):
-    return psutil.Process(process.pid).memory_info().rss / 2**20
+def _folder_megabytes(folder):
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
 
 
 if __name__ == "__main__":

@@ -1,83 +1,91 @@
-"""Tokenization speed beside Hugging Face's `tokenizers`, in one run.
+"""Tokenization called from Python, beside the peer of each normalization.
 
-    python -m benchmarks.tokenizer --vocabulary FILE --merges FILE --text FILE
+    python -m benchmarks.tokenizer
 
-Both see the same batches of lines, in turns, called from Python; figures are medians over the
-rounds. `benchmarks.short_texts` is the one for the C++ runtime, and for megabytes of text.
+`bert` is beside Hugging Face's `tokenizers`; `original`, beside the Python pipeline, which is ftfy,
+text_standardize, spaCy 2.0's rules and byte-pair encoding, and remembers the words that it has
+seen. Ours and the peer read the same batches of paragraphs of books alternately; figures are
+medians over the rounds. `benchmarks.short_texts` measures the C++ runtime.
 """
 
-import argparse
-import shlex
+import itertools
+import os
 import statistics
-import sys
-import time
 
-import tensorflow as tf
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-
-import gpt1_keras
-from benchmarks.common.setting import describe, table
-from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
+from benchmarks.harness.alternate import alternate, timed
+from benchmarks.harness.program import Program, table
+from benchmarks.harness.texts import book_paragraphs
 
 _BATCH_SIZES = (1, 32, 256, 4096)
+_MOST_LINES = 2048  # in batches smaller than these
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.tokenizer",
-        description="Tokenization speed beside Hugging Face's tokenizers.",
-    )
-    parser.add_argument("--vocabulary", required=True, help="encoder_bpe_40000.json")
-    parser.add_argument("--merges", required=True, help="vocab_40000.bpe")
-    parser.add_argument("--text", required=True, help="a UTF-8 file, a text a line")
-    parser.add_argument("--lines", type=int, default=4096, help="lines to read (default: 4096)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds (default: 5)")
-    options = parser.parse_args()
+    program = Program("tokenizer", __doc__, "--tokenizer", "--books")
+    program.add("--lines", type=int, default=4096, help="to read (default: %(default)s)")
+    program.add("--rounds", type=int, default=5, help="after one (default: %(default)s)")
+    program.add("--one-core", action="store_true", help="use one core, as the pipeline does")
+    options = program.parse()
+    if options.one_core:  # before TensorFlow is imported, which makes a thread for each core
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    lines = list(itertools.islice(book_paragraphs(options.books), options.lines))
+    rows = [
+        [normalization, str(size), *cells]
+        for normalization, encoders in _encoders(options.tokenizer).items()
+        for size in _BATCH_SIZES
+        if (cells := _measure(encoders, _batches(lines, size), options.rounds))
+    ]
+    header = ["normalization", "lines a batch", "ours, MB/s", "peer, MB/s", "ours, ms a batch"]
+    facts = f"{len(lines)} lines, {sum(map(_size, lines)) / 1e6:.2f} MB; medians of rounds."
+    program.report(facts, table([*header, "peer, ms"], rows, labels=2))
 
-    with open(options.text, encoding="utf-8") as file:
-        lines = [line.rstrip("\n") for line in file if line.strip()][: options.lines]
-    ours = gpt1_keras.GPT1Tokenizer(options.vocabulary, options.merges)
-    theirs = Tokenizer(
-        models.BPE.from_file(
-            options.vocabulary, options.merges, unk_token=UNKNOWN, end_of_word_suffix=END_OF_WORD
-        )
-    )
-    theirs.normalizer = normalizers.BertNormalizer(lowercase=True)
-    theirs.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 
-    rows = []
-    for size in _BATCH_SIZES:
-        batches = [lines[start : start + size] for start in range(0, len(lines), size)]
-        batches = batches[: max(1, 2048 // size)]
-        tensors = [tf.constant(batch) for batch in batches]
-        megabytes = sum(_size(line) for batch in batches for line in batch) / 1e6
-        seconds = [
-            (_time(ours, tensors), _time(theirs.encode_batch, batches))
-            for _ in range(options.rounds + 1)
-        ][1:]  # the first round warms up
-        medians = [statistics.median(column) for column in zip(*seconds)]
-        speeds = [megabytes / median for median in medians]
-        latencies = [1e3 * median / len(batches) for median in medians]
-        rows.append([str(size), *(f"{figure:.2f}" for figure in [*speeds, *latencies])])
+def _encoders(folder):
+    """Functions that encode a list of texts, by normalization: ours, and the peer."""
+    import tensorflow as tf
 
-    megabytes = sum(map(_size, lines)) / 1e6
-    header = ["lines a batch", "ours, MB/s", "theirs, MB/s", "ours, ms a batch", "theirs, ms"]
-    command = shlex.join(["python", "-m", "benchmarks.tokenizer", *sys.argv[1:]])
-    print(
-        f"{describe()}. {len(lines)} lines, {megabytes:.2f} MB, medians of {options.rounds} rounds."
-        f" `{command}`\n\n{table(header, rows)}"
-    )
+    import gpt1_keras
+    from benchmarks.harness.measured_models import tokenizer_files
+    from benchmarks.peers.hugging_face import fast_tokenizer
+    from benchmarks.peers.python_pipeline import PipelineTokenizer
+
+    def ours(normalization):
+        files = tokenizer_files(folder)
+        tokenizer = gpt1_keras.GPT1Tokenizer(*files, normalization=normalization)
+        return lambda texts: tokenizer(tf.constant(texts))
+
+    pipeline = PipelineTokenizer(folder)
+    return {
+        "bert": {"ours": ours("bert"), "peer": fast_tokenizer(folder).encode_batch},
+        "original": {
+            "ours": ours("original"),
+            "peer": lambda texts: [pipeline(text) for text in texts],
+        },
+    }
+
+
+def _batches(lines, size):
+    batches = [lines[start : start + size] for start in range(0, len(lines), size)]
+    return batches[: max(1, _MOST_LINES // size)]
+
+
+def _measure(encoders, batches, rounds):
+    """The cells of a row."""
+
+    def encode_all(encode):
+        for batch in batches:
+            encode(batch)
+
+    turns = {name: timed(encode_all, encode) for name, encode in encoders.items()}
+    medians = [statistics.median(seconds) for seconds in alternate(turns, rounds).values()]
+    megabytes = sum(_size(line) for batch in batches for line in batch) / 1e6
+    speeds = [megabytes / median for median in medians]
+    latencies = [1e3 * median / len(batches) for median in medians]
+    return [f"{figure:.2f}" for figure in [*speeds, *latencies]]
 
 
 def _size(text):
     return len(text.encode())
-
-
-def _time(function, batches):
-    started = time.perf_counter()
-    for batch in batches:
-        function(batch)
-    return time.perf_counter() - started
 
 
 if __name__ == "__main__":

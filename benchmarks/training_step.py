@@ -1,9 +1,10 @@
-"""The pre-training step beside Hugging Face's, KerasHub's and a plain one, in one run.
+"""The pre-training step beside Hugging Face's, KerasHub's and a plain one.
 
-    python -m benchmarks.training_step --output FILE.md
+    python -m benchmarks.training_step
+    python -m benchmarks.training_step --before DIR    # and beside another commit's
 
-Ours and one competitor at a time train in processes of their own, a step each in turns, and between
-the steps the frameworks' fastest matrix products are measured. So where the machine's speed
+Ours and one peer at a time train in processes of their own, a step each alternately, and before
+each step the frameworks' fastest matrix products are measured. So where the machine's speed
 changes, as that of shared machines does, it changes for all. The medians of the steps after a
 warm-up are given, and of the ratios of neighbouring steps. The machine must be idle: a busy core
 slows torch's threads, which wait for each other, out of all proportion.
@@ -12,57 +13,66 @@ slows torch's threads, which wait for each other, out of all proportion.
 import argparse
 import contextlib
 import dataclasses
-import shlex
+import os
 import statistics
 import sys
 
-from benchmarks.common.precisions import measured_here
-from benchmarks.common.setting import SIZES, describe, table, train_by_onednn, why_not
-from benchmarks.common.turns import Worker
-from benchmarks.matrix_product import FRAMEWORKS
-from benchmarks.peers.training_step import COMPETITORS
-from training.evaluation.throughput import flops_per_token
+from benchmarks.harness.alternate import REST, alternate, speedup
+from benchmarks.harness.matrix_product import fastest_of, product_workers
+from benchmarks.harness.measured_models import SIZES
+from benchmarks.harness.program import Program, table
+from benchmarks.harness.worker import Worker
+from benchmarks.peers import Peer, add_peers, measured_here
 
 # The first step traces and compiles, the second fills caches and arenas.
 _WARMUP_STEPS = 2
-# What each of ours is compared with. The plain one's memory counts too, so it is in the same mode.
-_RIVALS = {
-    "ours_graph": ("plain_graph", "hugging_face", "keras_hub_graph", "keras_hub_xla"),
-    "ours_xla": ("plain_xla", "hugging_face", "keras_hub_graph", "keras_hub_xla"),
-    "ours_graph_bfloat16": (
-        "hugging_face_bfloat16",
-        "keras_hub_graph_bfloat16",
-        "keras_hub_xla_bfloat16",
-    ),
+_KERAS = [  # label, module and precision
+    ("gpt1_keras", "ours", "float32"),
+    ("plain Keras", "plain_keras", "float32"),
+    ("KerasHub GPT-2", "keras_hub", "float32"),
+    ("gpt1_keras", "ours", "bfloat16"),
+    ("KerasHub GPT-2", "keras_hub", "bfloat16"),
+]
+_BEFORE = "gpt1_keras before"
+_TORCH = ("torch", "transformers")
+PEERS = {
+    **{
+        f"{module}-{precision}-{mode}": Peer(f"{label}, {mode}", module, precision, (), mode)
+        for label, module, precision in _KERAS
+        for mode in ("graph", "XLA")
+    },
+    "hugging_face-float32": Peer("Hugging Face", "hugging_face", "float32", _TORCH),
+    "hugging_face-bfloat16": Peer("Hugging Face", "hugging_face", "bfloat16", _TORCH),
 }
 
 
 @dataclasses.dataclass(frozen=True)
-class Duel:
-    """Ours and a rival on one shape of batch.
+class Pair:
+    """Ours and a peer on one shape of batch.
 
     Attributes:
         batch, length: ints.
-        names: of ours and of the rival.
+        peers: ours and the other.
         seconds: of their steps, two lists.
         products: GFLOP/s of the fastest matrix product next to each of these steps, a list.
-        summaries: of both, dicts of bytes.
+        memory: of both, dicts of bytes.
     """
 
     batch: int
     length: int
-    names: tuple
+    peers: tuple
     seconds: tuple
     products: list
-    summaries: tuple
+    memory: tuple
 
     def speedup(self):
         """How many times as fast ours is."""
-        ours, rival = self.seconds
-        return statistics.median(b / a for a, b in zip(ours, rival))
+        return speedup(*self.seconds)
 
     def shares(self, config):
         """The share of the matrix product that each reaches, two floats."""
+        from training.evaluation.throughput import flops_per_token
+
         flops = self.batch * self.length * flops_per_token(config, self.length)
         return tuple(
             statistics.median(1e-9 * flops / s / p for s, p in zip(seconds, self.products))
@@ -71,154 +81,114 @@ class Duel:
 
 
 def main():
-    options = _parse_options()
-    train_by_onednn()
-    names, left_out = measured_here(options.only, lambda name: why_not(COMPETITORS[name].dtype))
-    duels, failed = [], []
-    for batch, length in options.batches:
-        for ours in (name for name in _RIVALS if name in names):
-            for rival in (name for name in _RIVALS[ours] if name in names):
-                heading = f"{batch} x {length}, {ours} beside {rival}"
-                try:
-                    duels.append(_fight(batch, length, (ours, rival), options))
-                except RuntimeError as error:  # a long run goes on without it
-                    failed.append(f"{heading}: {error}")
-                    print(failed[-1], file=sys.stderr, flush=True)
-                else:
-                    line = f"{heading}: {_line(duels[-1], options)}"
-                    print(line, file=sys.stderr, flush=True)
-    report = "\n".join([_report(duels, options), *([""] if left_out else []), *left_out])
-    print(report)
-    if options.output:
-        with open(options.output, "w", encoding="utf-8") as file:
-            file.write(report + "\n")
+    program = Program("training_step", __doc__, "--size")
+    # On a CPU, Keras's default is the graph, and XLA's steps would take an hour more.
+    add_peers(program, PEERS, [name for name, peer in PEERS.items() if peer.mode != "XLA"])
+    program.add("--batches", nargs="+", type=_batch, default=[(8, 128), (4, 512)], metavar="NxM",
+                help="batch and length of each (default: 8x128 4x512)")  # fmt: skip
+    program.add("--steps", type=int, default=3, help="steps that count (default: %(default)s)")
+    program.add("--before", metavar="DIR", help="a checkout of another commit, beside ours")
+    options = program.parse()
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as `training`'s programs do
+    names, left_out = measured_here(options.only, PEERS)
+    pairs, failed = [], []
+    for shape in options.batches:
+        for ours, other in _pairs([PEERS[name] for name in names], options.before):
+            heading = f"{shape[0]} x {shape[1]}, {ours.label} beside {other.label}"
+            try:
+                pairs.append(_train(shape, (ours, other), options))
+            except RuntimeError as error:  # a long run goes on without it
+                failed.append(f"{heading}: {error}")
+                print(failed[-1], file=sys.stderr, flush=True)
+            else:
+                line = f"{heading}: {pairs[-1].speedup():.2f} times as fast"
+                print(line, file=sys.stderr, flush=True)
+    size = SIZES[options.size]
+    facts = (
+        f"{size['num_layers']} layers, width {size['hidden_dim']}, {size['num_heads']} heads, "
+        f"{size['vocabulary_size']:,} tokens; medians of {options.steps} steps after "
+        f"{_WARMUP_STEPS}."
+    )
+    program.report(facts, _steps_table(pairs, size), _ratios_table(pairs), _NOTES, left_out)
     if failed:
         raise SystemExit("\n".join(failed))
 
 
-def _parse_options():
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.training_step",
-        description="The pre-training step beside its peers: speed and memory.",
-    )
-    parser.add_argument(
-        "--only", type=_names, default=list(COMPETITORS), help=f"of {', '.join(COMPETITORS)}"
-    )
-    parser.add_argument(
-        "--batches", type=_batches, default="8x128,4x512", help="default: 8x128,4x512"
-    )
-    parser.add_argument("--steps", type=int, default=5, help="steps that count (default: 5)")
-    parser.add_argument("--size", choices=SIZES, default="paper", help="default: paper")
-    parser.add_argument("--output", help="a Markdown file to write")
-    return parser.parse_args()
+def _batch(text):
+    try:
+        batch, length = map(int, text.split("x"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like 8x128") from None
+    return batch, length
 
 
-def _names(text):
-    names = text.split(",")
-    for name in names:
-        if name not in COMPETITORS:
-            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(COMPETITORS)}")
-    return names
+def _pairs(peers, before):
+    """Each of ours with those of the same precision; the plain one in the same mode, too."""
+    for ours in (peer for peer in peers if peer.module == "ours"):
+        if before:
+            yield ours, dataclasses.replace(ours, label=f"{_BEFORE}, {ours.mode}")
+        for other in peers:
+            is_alike = other.module != "plain_keras" or other.mode == ours.mode
+            if other.module != "ours" and other.precision == ours.precision and is_alike:
+                yield ours, other
 
 
-def _batches(text):
-    return [tuple(map(int, shape.split("x"))) for shape in text.split(",")]
-
-
-def _fight(batch, length, names, options):
-    """Trains ours and a rival in turns."""
-    turns = _WARMUP_STEPS + options.steps
-    shape = ["--size", options.size, "--batch", batch, "--length", length, "--steps", turns]
-    product = ["--size", options.size, "--dtype", COMPETITORS[names[0]].dtype, "--turns", turns]
+def _train(shape, peers, options):
+    """Trains ours and another alternately; returns a `Pair`."""
+    batch, length = shape
+    rounds = _WARMUP_STEPS + options.steps
+    setting = {"size": options.size, "batch": batch, "length": length, "steps": rounds}
     with contextlib.ExitStack() as stack:
-
-        def start(module, name, arguments):
-            worker = Worker(module, name, *arguments)
-            stack.callback(worker.stop)
-            return worker
-
-        products = [start("matrix_product", name, product) for name in FRAMEWORKS]
-        trainers = [start("peers.training_step", name, shape) for name in names]
-        best, seconds = [], ([], [])
-        for _ in range(turns):
-            best.append(max(worker.turn()["gigaflops"] for worker in products))
-            for worker, taken in zip(trainers, seconds):
-                taken.append(worker.turn()["seconds"])
-        summaries = tuple(worker.summary() for worker in trainers)
-    seconds = tuple(taken[_WARMUP_STEPS:] for taken in seconds)
-    return Duel(batch, length, names, seconds, best[_WARMUP_STEPS:], summaries)
-
-
-def _line(duel, options):
-    steps = [f"{statistics.median(seconds):.3g} s" for seconds in duel.seconds]
-    shares = [f"{share:.0%}" for share in duel.shares(SIZES[options.size])]
-    memory = [f"{summary['peak_memory'] / 1e9:.2f} GB" for summary in duel.summaries]
-    return (
-        f"{' and '.join(steps)} a step, {' and '.join(shares)} of the product, "
-        f"{' and '.join(memory)}; {duel.speedup():.2f} times as fast"
-    )
+        workers = product_workers(stack, peers[0].precision, options.size, rounds)
+        for peer in peers:
+            checkout = options.before if peer.label.startswith(_BEFORE) else None
+            worker = Worker(
+                f"peers.{peer.module}:train",
+                checkout=checkout,
+                precision=peer.precision,
+                mode=peer.mode,
+                **setting,
+            )
+            workers[peer] = stack.enter_context(worker)
+        turns = {name: worker.turn for name, worker in workers.items()}
+        found = alternate(turns, options.steps, warmup=_WARMUP_STEPS, rest=REST)
+        memory = tuple(workers[peer].summary() for peer in peers)
+    seconds = tuple([facts["seconds"] for facts in found[peer]] for peer in peers)
+    return Pair(batch, length, peers, seconds, fastest_of(found), memory)
 
 
-def _report(duels, options):
-    command = shlex.join(["python", "-m", "benchmarks.training_step", *sys.argv[1:]])
-    size = SIZES[options.size]
-    heading = (
-        f"{describe()}. {size['num_layers']} layers, width {size['hidden_dim']}, "
-        f"{size['num_heads']} heads, {size['vocabulary_size']:,} tokens; medians of "
-        f"{options.steps} steps after {_WARMUP_STEPS}. `{command}`"
-    )
-    return "\n\n".join([heading, _speed_table(duels, size), _ratio_table(duels), _NOTES])
-
-
-def _speed_table(duels, size):
-    """A row for each competitor, of all its duels."""
+def _steps_table(pairs, size):
+    """A row for each peer, of all its pairs."""
     found = {}
-    for duel in duels:
-        for name, seconds, share, summary in zip(
-            duel.names, duel.seconds, duel.shares(size), duel.summaries
-        ):
-            key = (duel.batch, duel.length, name)
-            found.setdefault(key, []).append((statistics.median(seconds), share, summary))
+    for pair in pairs:
+        figures = zip(pair.peers, pair.seconds, pair.shares(size), pair.memory)
+        for peer, seconds, share, memory in figures:
+            key = (pair.batch, pair.length, peer)
+            figures = (statistics.median(seconds), share, memory["peak_memory"])
+            found.setdefault(key, []).append(figures)
     rows = []
-    for (batch, length, name), results in found.items():
-        seconds, shares, summaries = zip(*results)
-        memory = statistics.median(summary["peak_memory"] for summary in summaries)
-        rows.append(
-            [
-                f"{batch} x {length}",
-                COMPETITORS[name].dtype,
-                COMPETITORS[name].label,
-                f"{statistics.median(seconds):.3g}",
-                f"{batch * length / statistics.median(seconds):,.0f}",
-                f"{statistics.median(shares):.0%}",
-                f"{memory / 1e9:.2f}",
-            ]
-        )
+    for (batch, length, peer), figures in found.items():
+        seconds, share, memory = map(statistics.median, zip(*figures))
+        cells = [f"{seconds:.3g}", f"{batch * length / seconds:,.0f}", f"{share:.0%}"]
+        cells.append(f"{memory / 1e9:.2f}")
+        rows.append([f"{batch} x {length}", peer.precision, peer.label, *cells])
     header = ["batch", "dtype", "what", "s/step", "tokens/s", "of product", "peak GB"]
     return table(header, rows, labels=3)
 
 
-def _ratio_table(duels):
+def _ratios_table(pairs):
     rows = []
-    for duel in duels:
-        ours, rival = duel.summaries
-        rows.append(
-            [
-                f"{duel.batch} x {duel.length}",
-                COMPETITORS[duel.names[0]].dtype,
-                " / ".join(COMPETITORS[name].label for name in duel.names),
-                f"{duel.speedup():.2f}",
-                f"{ours['peak_memory'] / rival['peak_memory']:.0%}",
-                f"{_own_memory(ours) / _own_memory(rival):.0%}",
-                f"{max(duel.products):.0f}",
-            ]
-        )
+    for pair in pairs:
+        peaks, own = zip(*(
+            (each["peak_memory"], each["peak_memory"] - each["import_memory"])
+            for each in pair.memory
+        ))  # fmt: skip
+        cells = [f"{pair.speedup():.2f}", f"{peaks[0] / peaks[1]:.0%}", f"{own[0] / own[1]:.0%}"]
+        cells.append(f"{max(pair.products):.0f}")
+        labels = " / ".join(peer.label for peer in pair.peers)
+        rows.append([f"{pair.batch} x {pair.length}", pair.peers[0].precision, labels, *cells])
     header = ["batch", "dtype", "ours / the other", "speed", "peak memory", "less imports"]
     return table([*header, "best product, GFLOP/s"], rows, labels=3)
-
-
-def _own_memory(summary):
-    return summary["peak_memory"] - summary["import_memory"]
 
 
 _NOTES = """\
@@ -233,7 +203,7 @@ _NOTES = """\
 - All train with dropout 0.1, AdamW (ours: the paper's Adam), gradients clipped to norm 1, on random
   ids, and without metrics. Hugging Face's is eager torch with the fused AdamW; its bfloat16 is
   autocast's, the others' is `mixed_bfloat16`. On a CPU, graph is Keras's default.
-- KerasHub's is GPT-2 of the same size. "plain" is `benchmarks/peers/plain_gpt1.py`, the same
+- KerasHub's is GPT-2 of the same size. "plain" is `benchmarks/peers/plain_keras.py`, the same
   decoder of stock Keras layers, in the same mode as ours."""
 
 

@@ -1,87 +1,62 @@
-"""What our classifiers are compared with: Hugging Face's, in torch and in other runtimes.
+"""The classifiers that `benchmarks.costs` and `benchmarks.serving` compare.
 
-All have random weights, the same size, and Hugging Face's fast tokenizer outside of the model.
+All have random weights and the same size; peers have Hugging Face's fast tokenizer outside of the
+model. A classifier's name is the peer's module and the precision; of ours, the name in `EXPORTS`.
 """
 
-import importlib.util
-import pathlib
+from benchmarks.harness.measured_models import export_missing
+from benchmarks.harness.worker import Worker
+from benchmarks.peers import Peer, run
 
-from benchmarks.common.setting import SIZES, cores, hugging_face_config, why_not
-
-LABELS = ["negative", "positive"]
+_TORCH = ("torch", "transformers")
+_ONNX = (*_TORCH, "onnx", "onnxruntime", "onnxscript")
+_OPENVINO = (*_TORCH, "onnx", "onnxscript", "openvino")
+OURS = {
+    "ours-float32": Peer("gpt1_keras, float32", "ours", "float32"),
+    "ours-bfloat16": Peer("gpt1_keras, bfloat16", "ours", "bfloat16"),
+    "ours-int8": Peer("gpt1_keras, int8", "ours", "int8"),
+    "ours-unmerged": Peer("gpt1_keras, float32, not merged", "ours", "float32"),
+}
 PEERS = {
-    "torch-float32": "Hugging Face, float32",
-    "torch-bfloat16": "Hugging Face, bfloat16",
-    "onnxruntime-float32": "ONNX Runtime, float32",
-    "onnxruntime-int8": "ONNX Runtime, int8",
-    "openvino-float32": "OpenVINO, float32",
-    "openvino-int8": "OpenVINO, int8 (NNCF)",
+    "hugging_face-float32": Peer("Hugging Face, float32", "hugging_face", "float32", _TORCH),
+    "hugging_face-bfloat16": Peer("Hugging Face, bfloat16", "hugging_face", "bfloat16", _TORCH),
+    "onnxruntime-float32": Peer("ONNX Runtime, float32", "onnxruntime", "float32", _ONNX),
+    "onnxruntime-int8": Peer("ONNX Runtime, int8", "onnxruntime", "int8", _ONNX),
+    "openvino-float32": Peer("OpenVINO, float32", "openvino", "float32", _OPENVINO),
+    "openvino-int8": Peer("OpenVINO, int8 (NNCF)", "openvino", "int8", (*_OPENVINO, "nncf")),
 }
-_PACKAGES = {
-    "torch": ("torch", "transformers"),
-    "onnxruntime": ("onnx", "onnxruntime", "onnxscript"),
-    "openvino": ("onnx", "onnxscript", "openvino"),
-}
+CLASSIFIERS = {**OURS, **PEERS}
 
 
-def why_not_peer(name):
-    """Why a peer is not measured here: a package that is missing, its precision; None if it is."""
-    engine, precision = name.split("-")
-    packages = [*_PACKAGES[engine], *(["nncf"] if name == "openvino-int8" else [])]
-    missing = [package for package in packages if importlib.util.find_spec(package) is None]
-    return f"{', '.join(missing)} is not installed" if missing else why_not(precision)
-
-
-def peer_scores(name, size, tokenizer, folder, calibration=()):
-    """A function from texts to their scores, float `[texts, classes]`, an array or a tensor.
+def make_classifiers(names, size, tokenizer, folder, calibration):
+    """Makes the exports and the peers' files that a folder does not hold yet.
 
     Args:
-        name: in `PEERS`.
-        size: a name in `SIZES`.
-        tokenizer: folder of both files of the original.
-        folder: of the files of ONNX Runtime's and OpenVINO's models, made if missing.
-        calibration: list of str, for OpenVINO in int8.
+        names: of `CLASSIFIERS`.
+        size, tokenizer, folder: as in `export_missing`.
+        calibration: list of str, for 8 bits.
+
+    Returns:
+        `(paths, setting)`: the exports' base paths by name, and what `load_classifier` takes
+        besides a name, which JSON can hold.
     """
-    engine, precision = name.split("-")
-    tokenizer = load_tokenizer(tokenizer)
-    size = {**SIZES[size], "vocabulary_size": len(tokenizer)}
-    if engine == "torch":
-        return _torch_scores(size, tokenizer, precision)
-    from benchmarks.peers.runtimes import runtime_scores
-
-    return runtime_scores(
-        engine, precision, size, len(LABELS), tokenizer, pathlib.Path(folder), calibration
-    )
-
-
-def load_tokenizer(folder):
-    """Hugging Face's tokenizer of the original files, with a padding token."""
-    from transformers import OpenAIGPTTokenizer
-
-    tokenizer = OpenAIGPTTokenizer(f"{folder}/encoder_bpe_40000.json", f"{folder}/vocab_40000.bpe")
-    tokenizer.pad_token = tokenizer.unk_token
-    return tokenizer
+    setting = {"size": size, "tokenizer": str(tokenizer), "folder": str(folder)}
+    exports = {name: name.removeprefix("ours-") for name in names if name in OURS}
+    paths = export_missing(exports.values(), **setting, calibration=calibration)
+    for name in names:
+        if name in PEERS:
+            arguments = {**setting, "calibration": calibration}
+            with Worker("peers.classifiers:make", name=name, **arguments) as worker:
+                worker.summary()
+    return {name: paths[export] for name, export in exports.items()}, setting
 
 
-def _torch_scores(size, tokenizer, dtype):
-    import torch
-    from transformers import OpenAIGPTForSequenceClassification
+def make(turns, name, **setting):
+    """Makes a peer's files, in a worker."""
+    load_classifier(name, **setting)
 
-    torch.set_num_threads(cores())
-    config = hugging_face_config(size)
-    config.num_labels = len(LABELS)
-    config.pad_token_id = tokenizer.pad_token_id
-    model = OpenAIGPTForSequenceClassification(config).eval().to(getattr(torch, dtype))
 
-    def scores_of(texts):
-        inputs = tokenizer(
-            texts,
-            padding=True,
-            truncation=True,
-            max_length=size["max_sequence_length"],
-            return_tensors="pt",
-        )
-        with torch.inference_mode():
-            return model(**inputs).logits.float().softmax(-1)
-
-    return scores_of
+def load_classifier(name, **setting):
+    """A function from texts to their scores, float `[texts, classes]`, an array or a tensor."""
+    module, _, variant = name.partition("-")
+    return run(module, "classifier", variant, **setting)

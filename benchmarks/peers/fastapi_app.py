@@ -1,40 +1,18 @@
-"""The peers of served exports, behind a plain FastAPI endpoint.
-
-    python -m benchmarks.peers.fastapi_app torch-float32 --size paper --tokenizer DIR --port 8000
+"""A peer of served exports, behind a plain FastAPI endpoint.
 
 It answers POST /predict {"texts": [...]} with labels and scores, and GET / once it is ready.
-Without a port it only makes the model's files.
 """
 
-import argparse
-import pathlib
-
-from benchmarks.common.setting import SIZES
-from benchmarks.peers.classifiers import LABELS, PEERS, peer_scores
+from benchmarks.harness.measured_models import LABELS
+from benchmarks.peers.classifiers import load_classifier
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.fastapi_app")
-    parser.add_argument("name", choices=PEERS)
-    parser.add_argument("--size", choices=SIZES, default="paper")
-    parser.add_argument("--tokenizer", required=True, help="folder of both files of the original")
-    parser.add_argument("--folder", help="of a runtime's models, which are made if missing")
-    parser.add_argument("--calibration", help="texts, one a line; for OpenVINO in int8")
-    parser.add_argument("--port", type=int, help="default: make the model, serve nothing")
-    options = parser.parse_args()
-    texts = []
-    if options.calibration:
-        texts = pathlib.Path(options.calibration).read_text(encoding="utf-8").splitlines()
-    scores_of = peer_scores(options.name, options.size, options.tokenizer, options.folder, texts)
-    if options.port is not None:
-        _serve(scores_of, options.port)
-
-
-def _serve(scores_of, port):
-    """Answers requests until it is stopped."""
+def serve(turns, peer, port, **setting):
+    """Answers requests until the worker is stopped."""
     import uvicorn
     from fastapi import FastAPI
 
+    scores_of = load_classifier(peer, **setting)
     app = FastAPI()
 
     @app.get("/")
@@ -48,7 +26,3 @@ def _serve(scores_of, port):
         return {"labels": labels, "scores": scores.tolist()}
 
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
-
-
-if __name__ == "__main__":
-    main()

@@ -11,6 +11,10 @@ import re
 
 import ftfy
 import regex
+from tokenizers import Tokenizer, models
+
+from benchmarks.harness.measured_models import tokenizer_files
+from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 
 RULES_FILE = pathlib.Path(__file__).with_name("spacy_rules.json")
 _REPLACED = {"—": "-", "–": "-", "―": "-", "…": "...", "´": "'"}
@@ -101,6 +105,31 @@ class PythonPipeline:
                 self._words[chunk] = [token.lower() for token in tokens]
             words += self._words[chunk]
         return words
+
+
+class PipelineTokenizer:
+    """The pipeline followed by Hugging Face's byte-pair encoding: from a text to ids.
+
+    Args:
+        folder: of the original vocabulary and merges.
+    """
+
+    def __init__(self, folder):
+        self._words = PythonPipeline()
+        files = tokenizer_files(folder)
+        self._encoder = Tokenizer(
+            models.BPE.from_file(*files, unk_token=UNKNOWN, end_of_word_suffix=END_OF_WORD)
+        )
+        self._ids = {}
+
+    def __call__(self, text):
+        """The ids of a text, a list of int."""
+        ids = []
+        for word in self._words(text):
+            if word not in self._ids:
+                self._ids[word] = self._encoder.encode([word], is_pretokenized=True).ids
+            ids += self._ids[word]
+        return ids
 
 
 def text_standardize(text):

@@ -5,8 +5,8 @@
 Two classifiers that differ, fine-tuned from the preset gpt1_tiny_books, are the versions of one
 model under `serving.server`, a process of its own. Requests of all kinds arrive at twice the rate
 that it answers, over gRPC and REST, some of them malformed, oversized or abandoned half-way.
-Meanwhile versions are swapped, copied slowly, broken and deleted, and the disk fills: a small one
-in memory, where mounting it is allowed. Each answer is compared with what the version that answered
+Meanwhile versions are swapped, copied slowly, broken and deleted, and copies end where the disk is
+full: at a limit on the size of files. Each answer is compared with what the version that answered
 must say, computed by the model in Keras. All traffic stays on loopback.
 
 It ends with status 1 if an answer was wrong, if a request ended in a way that it must not, if a
@@ -14,11 +14,9 @@ version did not become what it should be, or if threads, descriptors or memory s
 at the start.
 """
 
-import argparse
 import array
 import collections
 import pathlib
-import shlex
 import shutil
 import sys
 import tempfile
@@ -30,11 +28,11 @@ import numpy as np
 import psutil
 
 import gpt1_keras
-from benchmarks.common.load import arrive, measure
-from benchmarks.common.setting import describe, table
-from benchmarks.serving import serving
-from benchmarks.soak.faults import Faults, small_disk
-from benchmarks.soak.requests import LABELS, TEXTS, Answers, Mix
+from benchmarks.harness.load import arrive, measure, percentiles
+from benchmarks.harness.program import Program, table
+from benchmarks.harness.servers import serve_export
+from benchmarks.soak.faults import Faults
+from benchmarks.soak.request_mix import LABELS, TEXTS, Answers, Mix
 from serving.export import export
 
 _CLIENTS = 32
@@ -47,26 +45,14 @@ _MORE_THREADS = 16
 
 
 def main():
-    options = _parser().parse_args()
+    program = Program("soak", __doc__)
+    program.add("--minutes", type=float, default=30, help="of load (default: %(default)s)")
+    options = program.parse()
     with tempfile.TemporaryDirectory() as folder:
         exports, scores = _exports(folder)
-        size = sum(each.stat().st_size for each in pathlib.Path(exports[0]).rglob("*"))
-        with small_disk(f"{folder}/model", 5 * size) as mounted:
-            report, is_clean = _soak(folder, exports, scores, mounted, 60 * options.minutes)
-    print(report)
-    if options.output:
-        pathlib.Path(options.output).write_text(report + "\n", encoding="utf-8")
+        facts, tables, is_clean = _soak(folder, exports, scores, 60 * options.minutes)
+    program.report(facts, *tables)
     return 0 if is_clean else 1
-
-
-def _parser():
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.soak",
-        description="A server at twice its capacity, while all goes wrong that can.",
-    )
-    parser.add_argument("--minutes", type=float, default=30, help="of load (default: 30)")
-    parser.add_argument("--output", help="a Markdown file to write")
-    return parser
 
 
 def _exports(folder):
@@ -128,19 +114,19 @@ class _Tally:
                 self.latencies[kind].append(latency)
 
 
-def _soak(folder, exports, scores, mounted, seconds):
-    """Returns the report, and whether the server did all that it should."""
+def _soak(folder, exports, scores, seconds):
+    """Returns facts, tables, and whether the server did all that it should."""
     base, monitoring = f"{folder}/model", pathlib.Path(f"{folder}/monitoring")
     monitoring.write_text('prometheus_config { enable: true path: "/metrics" }')
     shutil.copytree(exports[1], f"{base}/1")
     log = pathlib.Path(f"{folder}/log")
     with (
         log.open("w") as file,
-        serving(base, f"--monitoring_config_file={monitoring}", log=file) as (process, *ports),
+        serve_export(base, f"--monitoring_config_file={monitoring}", log=file) as (pid, *ports),
     ):
         answers = Answers(scores)
         mix = Mix(*ports, answers)
-        faults = Faults(exports, base, mounted, ports[0], answers)
+        faults = Faults(exports, base, ports[0], answers)
         load = _Answered(mix)
         measure(load, len(load.numbers), _CLIENTS, requests=len(load.numbers))  # warms up
         capacity = measure(load, len(load.numbers), _CLIENTS, seconds=15.0).rate
@@ -149,7 +135,7 @@ def _soak(folder, exports, scores, mounted, seconds):
         for _ in range(2):
             faults.swap()
         time.sleep(_SETTLED)
-        server = psutil.Process(process.pid)
+        server = psutil.Process(pid)
         samples, tally, ended = [_sample(server)], _Tally(mix), threading.Event()
         workers = [
             threading.Thread(target=faults.run),
@@ -165,7 +151,7 @@ def _soak(folder, exports, scores, mounted, seconds):
         time.sleep(_SETTLED)
         samples.append(_sample(server))
     tracebacks = log.read_text(errors="replace").count("Traceback")
-    return _report(capacity, spent, tally, mix.expected, samples, faults, mounted, tracebacks)
+    return _report(capacity, spent, tally, mix.expected, samples, faults, tracebacks)
 
 
 def _sample(server):
@@ -179,8 +165,8 @@ def _watch(server, samples, ended):
         samples.append(_sample(server))
 
 
-def _report(capacity, spent, tally, expected, samples, faults, mounted, tracebacks):
-    """Returns the report, and whether the server did all that it should."""
+def _report(capacity, spent, tally, expected, samples, faults, tracebacks):
+    """Returns facts, tables, and whether the server did all that it should."""
     rows, sent = [], 0
     totals = collections.Counter()
     for kind, allowed in expected.items():
@@ -202,32 +188,27 @@ def _report(capacity, spent, tally, expected, samples, faults, mounted, tracebac
     )
     is_clean = is_back and not (wrong or unexpected or faults.failures or tracebacks)
     caused = ", ".join(f"{name} {count}" for name, count in sorted(faults.counts.items()))
-    lines = [
-        f"{describe()}. `{shlex.join(['python', '-m', 'benchmarks.soak', *sys.argv[1:]])}`",
+    facts = (
         f"Capacity {capacity:.0f} requests/s. In {spent / 60:.1f} minutes {sent:,} were sent, "
-        f"{sent / spent:.0f}/s, and {tally.not_sent:,} were not, as no client was free.",
-        table(
-            ["request", "sent", "wrong", "p50, ms", "p99, ms", "unexpected", "how they ended"], rows
-        ),
-        table(
-            ["server", "start", "middle", "end", "most"],
-            [[name, *(f"{value:.0f}" for value in values)] for name, *values in figures],
-        ),
-        f"Versions: {caused}; the disk was {'small' if mounted else 'a limit on files'}. "
+        f"{sent / spent:.0f}/s, and {tally.not_sent:,} were not, as no client was free."
+    )
+    header = ["request", "sent", "wrong", "p50, ms", "p99, ms", "unexpected", "how they ended"]
+    levels = [[name, *(f"{value:.0f}" for value in values)] for name, *values in figures]
+    versions = (
+        f"Versions: {caused}. "
         f"What did not become what it should: {'; '.join(faults.failures) or 'none'}. "
         f"Tracebacks in the log: {tracebacks}. Back to the start's level (memory within "
-        f"{_MORE_MEMORY - 1:.0%}, threads within {_MORE_THREADS}): {'yes' if is_back else 'no'}.",
-    ]
-    return "\n\n".join(lines), is_clean
+        f"{_MORE_MEMORY - 1:.0%}, threads within {_MORE_THREADS}): {'yes' if is_back else 'no'}."
+    )
+    tables = table(header, rows), table(["server", "start", "middle", "end", "most"], levels)
+    return facts, (*tables, versions), is_clean
 
 
 def _row(kind, outcomes, wrong, unexpected, latencies):
     """A row of the table of requests."""
-    times = ["", ""]
-    if len(latencies):
-        times = [f"{1e3 * value:.0f}" for value in np.percentile(latencies, [50, 99])]
     ended = ", ".join(f"{name} {count:,}" for name, count in outcomes.most_common())
     sent = outcomes.total() + wrong
+    times = percentiles(latencies, 50, 99)
     return [kind, f"{sent:,}", f"{wrong:,}", *times, f"{unexpected:,}", ended]
 
 

@@ -1,13 +1,11 @@
 """Versions that are swapped, copied slowly, broken and deleted, and a disk that fills."""
 
 import collections
-import contextlib
 import os
 import pathlib
 import random
 import resource
 import shutil
-import subprocess
 import threading
 import time
 
@@ -21,19 +19,6 @@ _KEPT = 2  # good versions on disk
 _PATIENCE = 300.0  # seconds until the server, busy as it is, has seen what has changed
 
 
-@contextlib.contextmanager
-def small_disk(folder, size):
-    """Mounts memory of so many bytes as `folder`; returns whether that is allowed here."""
-    os.makedirs(folder)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
-    mounted = subprocess.run(command, capture_output=True).returncode == 0
-    try:
-        yield mounted
-    finally:
-        if mounted:
-            subprocess.run(["umount", folder], check=True)
-
-
 class Faults:
     """What goes wrong in a model's folder, one thing after another.
 
@@ -42,7 +27,6 @@ class Faults:
     Args:
         exports: folders of two versions.
         base: the model's folder.
-        mounted: whether that is a small disk; otherwise the size of files stands for its size.
         port: the server's gRPC port.
         right: `Answers`, which are told what each version is.
 
@@ -51,10 +35,9 @@ class Faults:
         failures: list of str, what the server did not do in time.
     """
 
-    def __init__(self, exports, base, mounted, port, right):
+    def __init__(self, exports, base, port, right):
         self._exports = [pathlib.Path(each) for each in exports]
         self._base = pathlib.Path(base)
-        self._mounted = mounted
         self._status = ModelServiceStub(grpc.insecure_channel(f"127.0.0.1:{port}"))
         self._right = right
         self._good = [1]  # versions that can be served, oldest first
@@ -145,15 +128,12 @@ class Faults:
         self._expect(deleted, "END")
 
     def _fill_disk(self):
-        """There is no space for all of a new version. Then there is, or it is deleted."""
+        """There is no room for all of a new version. Then there is, or it is deleted."""
         number = self._next()
-        target, filler = self._base / str(number), self._base / "filler"
+        target = self._base / str(number)
         half = (self._export(number) / _DATA).stat().st_size // 2
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-        if self._mounted:
-            filler.write_bytes(bytes(shutil.disk_usage(self._base).free - half))
-        else:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (half, limits[1]))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (half, limits[1]))
         try:
             shutil.copytree(self._export(number), target)
             raise AssertionError("the copy fitted")
@@ -161,7 +141,6 @@ class Faults:
             self._expect(number, "END")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-            filler.unlink(missing_ok=True)
         self._mend_or_delete(number)
 
     def _mend_or_delete(self, number):

@@ -1,8 +1,7 @@
-"""`python -m benchmarks` runs programs with arguments that they take, and keeps what they print."""
+"""`python -m benchmarks` runs programs without arguments, and keeps what they print."""
 
 import argparse
 import importlib
-import pathlib
 import re
 import subprocess
 import sys
@@ -11,26 +10,27 @@ from unittest import mock
 import pytest
 
 from benchmarks import __main__ as bench
-from benchmarks.common.page import read_reports, tables_of, write_reports
-from benchmarks.common.setting import machine, table
+from benchmarks.harness.machine import machine
+from benchmarks.harness.page import page_name, read_page, tables_of, write_page
+from benchmarks.harness.program import LEFT_OUT, Program, table
 
-ROOT = pathlib.Path(__file__).parents[2]
-PAGE = ROOT / "docs/benchmarks.md"
+PAGES = sorted(bench.PAGES.glob("*.md"))
 REPORT = "Made up. `python -m benchmarks.x`\n\n" + table(
     ["batch", "what", "s", "GB"], [["8", "ours", "4.71", "3.9"], ["8", "theirs", "4.83", ""]], 2
 )
 
 
-def test_reports_are_kept_by_machine_and_program():
-    page = write_reports(
-        "# Benchmarks\n\nText.\n", {"A": {"x": REPORT, "y": "old"}, "B": {"x": "b"}}
-    )
-    reports = read_reports(page)
-    assert reports == {"A": {"x": REPORT, "y": "old"}, "B": {"x": "b"}}
-    reports["A"]["y"] = "new"
-    changed = write_reports(page, reports)
-    assert changed == page.replace("old", "new")
-    assert changed.startswith("# Benchmarks\n\nText.\n\n## By machine\n\n### A\n\n#### x\n")
+def test_reports_are_kept_by_program(tmp_path):
+    page = tmp_path / "pages/a.md"
+    page.parent.mkdir()
+    assert read_page(page) == {}
+    write_page(page, "A", {"x": REPORT, "y": "old"})
+    reports = read_page(page)
+    assert reports == {"x": REPORT, "y": "old"}
+    before = page.read_text()
+    assert before.startswith("# A\n\n") and "\n\n## x\n\nMade up." in before
+    write_page(page, "A", {**reports, "y": "new"})
+    assert page.read_text() == before.replace("old", "new")
 
 
 def test_figures_of_a_table():
@@ -42,56 +42,72 @@ def test_figures_of_a_table():
     ]
 
 
-def test_the_page_is_as_it_would_be_written():
-    text = PAGE.read_text()
-    reports = read_reports(text)
-    assert write_reports(text, reports) == text
-    for found in reports.values():
-        for program, report in found.items():
-            assert program in bench.PROGRAMS
-            assert tables_of(report)
-            for picture in re.findall(r"!\[.*\]\((.*)\)", report):
-                assert (PAGE.parent / picture).exists()
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_as_it_would_be_written(page, tmp_path):
+    text, reports = page.read_text(), read_page(page)
+    name = text.partition("\n")[0].removeprefix("# ")
+    assert page_name(name) == page.stem
+    write_page(tmp_path / page.name, name, reports)
+    assert (tmp_path / page.name).read_text() == text
+    for program, report in reports.items():
+        assert program in bench.PROGRAMS
+        assert tables_of(report)
+        for picture in re.findall(r"!\[.*\]\((.*)\)", report):
+            assert (page.parent / picture).exists()
+
+
+def test_the_results_link_to_all_machines():
+    assert PAGES
+    results = (bench.PAGES.parent / "benchmarks.md").read_text()
+    for page in PAGES:
+        assert f"(benchmarks/{page.name})" in results
 
 
 @pytest.fixture
 def run(monkeypatch, tmp_path):
     """Runs `python -m benchmarks` on programs of which each does what a function says."""
-    page = tmp_path / "benchmarks.md"
-    page.write_text("# Benchmarks\n")
 
     def run(programs, function, *arguments):
-        monkeypatch.setattr(bench, "PROGRAMS", programs)
+        monkeypatch.setattr(bench, "PROGRAMS", tuple(programs))
         monkeypatch.setattr(subprocess, "run", function)
-        monkeypatch.setattr(
-            sys, "argv", ["benchmarks", "--shared", str(tmp_path), "--page", str(page), *arguments]
-        )
+        monkeypatch.setattr(sys, "argv", ["benchmarks", "--pages", str(tmp_path), *arguments])
         bench.main()
-        return page.read_text()
+        return read_page(tmp_path / f"{page_name(machine())}.md")
 
     return run
 
 
-def test_a_line_for_each_figure(run, capsys, tmp_path):
+def test_a_line_for_each_figure(run, capsys):
     commands = []
 
     def program(command, **kwargs):
         commands.append(command)
-        return subprocess.CompletedProcess(command, 0, f"{REPORT}\n{tmp_path}/data\n")
+        return subprocess.CompletedProcess(command, 0, f"{REPORT}\n")
 
-    page = run({"x": "--only a"}, program, "x", "--steps", "2")
-    assert commands == [[sys.executable, "-m", "benchmarks.x", "--only", "a", "--steps", "2"]]
+    reports = run("x", program, "x", "--steps", "2")
+    assert commands == [[sys.executable, "-m", "benchmarks.x", "--steps", "2"]]
     assert capsys.readouterr().out.splitlines() == [
         "x: 8, ours: s: 4.71",
         "x: 8, ours: GB: 3.9",
         "x: 8, theirs: s: 4.83",
     ]
-    assert read_reports(page)[machine()]["x"] == f"{REPORT}\n$GPT1_KERAS_SHARED/data"
+    assert reports == {"x": REPORT}
 
 
-def test_what_lacks_its_data_is_left_out(run, capsys):
-    assert run({"x": "--tokenizer {tokenizer}"}, None) == "# Benchmarks\n"
-    assert "x: left out, as it needs tokenizer" in capsys.readouterr().out
+def test_what_lacks_its_data_is_left_out(run):
+    def program(command, **kwargs):
+        return subprocess.CompletedProcess(command, LEFT_OUT, "")
+
+    assert run("x", program) == {}
+
+
+def test_a_program_says_what_data_it_lacks(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["x", "--tokenizer", str(tmp_path / "missing")])
+    with pytest.raises(SystemExit) as stopped:
+        Program("x", "X.", "--tokenizer").parse()
+    assert stopped.value.code == LEFT_OUT
+    expected = f"benchmarks.x: left out, as there is no {tmp_path}/missing: see --tokenizer"
+    assert expected in capsys.readouterr().err
 
 
 def test_what_fails_is_named_and_the_others_run(run, capsys):
@@ -99,12 +115,12 @@ def test_what_fails_is_named_and_the_others_run(run, capsys):
         return subprocess.CompletedProcess(command, int(command[-1].endswith("x")), REPORT)
 
     with pytest.raises(SystemExit, match="x: exit status 1"):
-        run({"x": "", "y": ""}, program)
+        run("xy", program)
     assert "y: 8, ours: s: 4.71" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", bench.PROGRAMS)
-def test_a_program_takes_its_arguments(name, monkeypatch):
+def test_a_program_takes_no_arguments(name, monkeypatch):
     class Parsed(BaseException):
         pass
 
@@ -115,14 +131,8 @@ def test_a_program_takes_its_arguments(name, monkeypatch):
         assert not more
         raise Parsed
 
-    values = dict.fromkeys(
-        ("data", "data_sets", "tokenizer", "vocabulary", "merges", "book", "exports"), "DIR"
-    )
-    arguments = bench.PROGRAMS[name].format(**values, classifier="PRESET").split()
-    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    monkeypatch.setattr(sys, "argv", [name])
     module = importlib.import_module(f"benchmarks.{name}")
-    if not arguments and not hasattr(module, "argparse"):  # it takes none
-        return
     with mock.patch.object(argparse.ArgumentParser, "parse_known_args", stop):
         with pytest.raises(Parsed):
             module.main()

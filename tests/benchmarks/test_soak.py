@@ -1,9 +1,14 @@
 """The soak compares answers: one that finds no wrong answer must be able to find one."""
 
+import collections
+import re
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from benchmarks.soak.requests import Answers
+from benchmarks.soak import __main__ as soak
+from benchmarks.soak.request_mix import Answers
 
 SCORES = np.array([[[0.2, 0.8], [0.7, 0.3]], [[0.8, 0.2], [0.6, 0.4]]])  # of two exports
 
@@ -29,3 +34,29 @@ def test_answers_are_compared_with_what_the_version_must_say(
     answers = Answers(list(SCORES))
     answers.exports[2] = 0
     assert answers.judge(version, rows, scores, labels) == expected
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "threads", "is_clean"),
+    [
+        ({"OK": 2, "429": 1}, 5, True),
+        ({"OK": 2, "WRONG": 1}, 5, False),
+        ({"OK": 2, "INTERNAL": 1}, 5, False),
+        ({"OK": 3}, 50, False),  # threads that stay
+    ],
+)
+def test_a_report_says_whether_all_was_as_it_should(outcomes, threads, is_clean):
+    tally = soak._Tally(SimpleNamespace())
+    tally.outcomes["REST"] = collections.Counter(outcomes)
+    tally.latencies["REST"].extend([0.5, 0.5])
+    samples = [(100.0, 5, 3), (120.0, 60, 30), (101.0, threads, 3)]
+    faults = SimpleNamespace(counts={"broken": 2}, failures=[])
+    facts, tables, found = soak._report(
+        1.0, 60.0, tally, {"REST": {"OK", "429"}}, samples, faults, 0
+    )
+    assert found == is_clean
+    assert "3 were sent" in facts
+    requests, levels, versions = tables
+    assert re.search(r"\| +500 \| +500 \|", requests)
+    assert "broken 2" in versions
+    assert f"{threads} |" in levels

@@ -9,10 +9,11 @@ import pytest
 
 import gpt1_keras
 from benchmarks import generation, training_step
-from benchmarks.common.setting import SIZES
-from benchmarks.common.turns import Worker
-from benchmarks.peers.plain_gpt1 import plain_gpt1
-from benchmarks.training_step import Duel
+from benchmarks.harness.alternate import alternate, speedup
+from benchmarks.harness.measured_models import SIZES
+from benchmarks.harness.worker import Worker
+from benchmarks.peers.plain_keras import plain_gpt1
+from benchmarks.training_step import PEERS, Pair
 from gpt1_keras.convert.weights import block_variables
 from training.evaluation.throughput import flops_per_token
 
@@ -39,14 +40,10 @@ def rows_of(report):
 
 
 @pytest.mark.slow
-def test_tables_of_the_training_step(run, tmp_path):
-    report = tmp_path / "report.md"
-    names = ["ours_graph", "plain_graph"]
-    arguments = ["--only", ",".join(names), "--batches", "2x32", "--steps", "2"]
-    printed = run(training_step, *arguments, "--output", str(report))
-    assert report.read_text() in printed
-
-    rows = [row for row in rows_of(report.read_text()) if row[0] == "2 x 32"]
+def test_tables_of_the_training_step(run):
+    names = ["ours-float32-graph", "plain_keras-float32-graph"]
+    report = run(training_step, "--only", *names, "--batches", "2x32", "--steps", "2")
+    rows = [row for row in rows_of(report) if row[0] == "2 x 32"]
     assert [row[:3] for row in rows] == [
         ["2 x 32", "float32", "gpt1_keras, graph"],
         ["2 x 32", "float32", "plain Keras, graph"],
@@ -60,45 +57,62 @@ def test_tables_of_the_training_step(run, tmp_path):
     assert float(ratios[4].rstrip("%")) == pytest.approx(100 * expected, abs=2)
 
 
-def test_a_duel_s_figures():
-    summaries = ({"peak_memory": 3e9, "import_memory": 1e9},) * 2
+def test_figures_of_a_pair():
+    memory = ({"peak_memory": 3e9, "import_memory": 1e9},) * 2
     seconds = ([1.0, 2.0, 4.0], [1.5, 8.0, 6.0])  # ratios 1.5, 4 and 1.5
-    duel = Duel(2, 32, ("ours_graph", "plain_graph"), seconds, [5.0, 10.0, 5.0], summaries)
-    assert duel.speedup() == 1.5
+    peers = (PEERS["ours-float32-graph"], PEERS["plain_keras-float32-graph"])
+    pair = Pair(2, 32, peers, seconds, [5.0, 10.0, 5.0], memory)
+    assert pair.speedup() == 1.5
     gigaflops = 1e-9 * 64 * flops_per_token(SIZES["micro"], 32)
     # At the speed of the product, 5, 20 and 20 GFLOP fit our steps; 7.5, 80 and 30 theirs.
-    assert duel.shares(SIZES["micro"]) == pytest.approx((gigaflops / 20, gigaflops / 30))
+    assert pair.shares(SIZES["micro"]) == pytest.approx((gigaflops / 20, gigaflops / 30))
 
 
 @pytest.mark.slow
-def test_competitors_train_the_same():
+def test_peers_train_the_same():
     """Untrained models of 1,000 tokens, whatever they are made of."""
-    for name in ("hugging_face", "keras_hub_graph"):
-        arguments = ["--size", "micro", "--batch", 2, "--length", 32, "--steps", 2]
-        worker = Worker("peers.training_step", name, *arguments)
-        try:
+    setting = {"precision": "float32", "size": "micro", "batch": 2, "length": 32, "steps": 2}
+    for module, mode in (("hugging_face", None), ("keras_hub", "graph")):
+        with Worker(f"peers.{module}:train", mode=mode, **setting) as worker:
             losses = [worker.turn()["loss"] for _ in range(2)]
             summary = worker.summary()
-        finally:
-            worker.stop()
         assert np.mean(losses) == pytest.approx(np.log(1000), rel=0.05)
         assert 0 < summary["import_memory"] < summary["peak_memory"]
 
 
 def test_a_worker_that_dies_says_why():
-    worker = Worker("peers.training_step", "nobody")
-    try:
-        with pytest.raises(RuntimeError, match="(?s)exit status 2.*invalid choice: 'nobody'"):
+    with Worker("harness.matrix_product:multiply", nothing=1) as worker:
+        with pytest.raises(RuntimeError, match="(?s)exit status 1.*argument 'nothing'"):
             worker.turn()
-    finally:
-        worker.stop()
 
 
-def test_an_unknown_competitor(run, capsys):
+def test_a_worker_takes_another_commit_s_package(tmp_path):
+    package = tmp_path / "gpt1_keras"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise ImportError('of the other commit')")
+    arguments = {"precision": "float32", "mode": "graph", "size": "micro"}
+    arguments |= {"batch": 1, "length": 8, "steps": 1}
+    with Worker("peers.ours:train", checkout=str(tmp_path), **arguments) as worker:
+        with pytest.raises(RuntimeError, match="of the other commit"):
+            worker.turn()
+
+
+def test_turns_alternate_and_the_warm_up_is_left_out():
+    calls = []
+    turns = {name: lambda name=name: calls.append(name) or len(calls) for name in "ab"}
+    assert alternate(turns, rounds=2, warmup=1) == {"a": [3, 5], "b": [4, 6]}
+    assert "".join(calls) == "ababab"
+
+
+def test_a_speedup_is_of_neighbouring_turns():
+    assert speedup([1.0, 2.0, 4.0], [1.5, 8.0, 6.0]) == 1.5
+
+
+def test_an_unknown_peer(run, capsys):
     with pytest.raises(SystemExit) as stopped:
         run(training_step, "--only", "ours")
     assert stopped.value.code == 2
-    assert "'ours' is not one of ours_xla, ours_graph" in capsys.readouterr().err
+    assert "invalid choice: 'ours' (choose from" in capsys.readouterr().err
 
 
 @pytest.mark.slow

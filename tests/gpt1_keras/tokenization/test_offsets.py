@@ -14,10 +14,11 @@ from ftfy.chardata import CHARMAP_ENCODINGS
 from ftfy.fixes import replace_lossy_sequences, restore_byte_a0, unescape_html
 from tokenizers import normalizers
 
-from benchmarks.original_agreement import book_paragraphs, fuzz_texts
+from benchmarks.harness.texts import book_paragraphs
 from benchmarks.peers.python_pipeline import PythonPipeline
 from gpt1_keras import GPT1Tokenizer
 from gpt1_keras.tokenization import list_backend
+from tests.helpers.original_texts import fuzz_texts
 from tests.helpers.random_unicode import (
     BLOCKS,
     random_bytes,

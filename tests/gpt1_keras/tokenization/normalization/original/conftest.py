@@ -1,11 +1,12 @@
 """What the tests of the `original` normalization share."""
 
+import os
+
 import pytest
 import tensorflow as tf
 
 import gpt1_keras
-from benchmarks.original_agreement import Reference
-from benchmarks.peers.python_pipeline import PythonPipeline
+from benchmarks.peers.python_pipeline import PipelineTokenizer, PythonPipeline
 from gpt1_keras.tokenization.normalization.original.original_normalizer import OriginalNormalizer
 from gpt1_keras.tokenization.ragged import join_rows
 
@@ -42,4 +43,4 @@ def tokenizer(original_files):
 @pytest.fixture(scope="session")
 def reference(original_files):
     """The Python pipeline and Hugging Face's byte-pair encoding: from str to list of ids."""
-    return Reference(*original_files)
+    return PipelineTokenizer(os.path.dirname(original_files[0]))

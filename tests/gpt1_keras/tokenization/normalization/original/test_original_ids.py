@@ -7,13 +7,9 @@ import pytest
 import tensorflow as tf
 
 import gpt1_keras
-from benchmarks.original_agreement import (
-    book_paragraphs,
-    compare,
-    data_set_texts,
-    fuzz_texts,
-)
+from benchmarks.harness.texts import book_paragraphs, data_set_texts
 from gpt1_keras import GPT1Tokenizer
+from tests.helpers.original_texts import compare, fuzz_texts
 
 TEXTS = [
     "I don't know; Mr. Brown's U.S.A. trip cost $5.50 (in May. 2018)...",
@@ -76,7 +72,7 @@ def test_saved_model_in_the_cpp_runtime(saved_model, expected, run_cpp, monkeypa
 
 @pytest.mark.parametrize("name", ["glue/sst2", "glue/cola", "glue/rte", "race/middle", "snli"])
 def test_data_sets(tokenizer, reference, tfds_dir, name):
-    """A few hundred texts; benchmarks/original_agreement.py compares them all."""
+    """A few hundred texts of each."""
     texts = itertools.islice(data_set_texts(name, tfds_dir), 0, 1600, 4)
     assert compare(tokenizer, reference, texts)[1] == []
 

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from benchmarks.original_agreement import mojibake_texts
+from tests.helpers.original_texts import mojibake_texts
 
 TEXTS = [
     "",

@@ -1,8 +1,10 @@
 """The limit of a machine: the least products of an answer, at the speed of the fastest product."""
 
+LIMIT = "limit, float32"  # its name in tables
+
 
 def least_flops(size, tokens):
-    """FLOPs of the products that a classifier cannot do without, for a text of so many tokens.
+    """FLOPs of the products that a classifier cannot do without, for a text of `tokens` tokens.
 
     Of the last block, tokens before the last need keys and values alone; a token attends to itself
     and those before it. All else (normalisation, softmax, GELU, the head) counts as nothing.

@@ -7,6 +7,25 @@ plain, however the library's changes.
 import keras
 from keras import ops
 
+from benchmarks.harness.measured_models import SIZES
+from benchmarks.harness.pretraining_steps import (
+    compile_stock,
+    fit_in_turns,
+    peak_memory,
+    random_ids,
+    use_precision,
+)
+
+
+def train(turns, precision, mode, size, batch, length, steps):
+    """Pre-trains it on random ids."""
+    import_memory = peak_memory()
+    use_precision(precision)
+    model = plain_gpt1(**SIZES[size])
+    compile_stock(model, mode)
+    fit_in_turns(turns, model, random_ids(size, batch, length + 1, steps))
+    return {"import_memory": import_memory, "peak_memory": peak_memory()}
+
 
 def plain_gpt1(
     vocabulary_size,

@@ -1,9 +1,9 @@
-"""Loads on a server: clients that ask again once they are answered, and many that do not wait."""
+"""Loads on a server: clients that ask again once they are answered, and requests at a rate."""
 
+import dataclasses
 import http.client
 import itertools
 import json
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,8 +27,7 @@ class GrpcLoad:
     """
 
     def __init__(self, port, model, texts):
-        self._channel = grpc.insecure_channel(f"127.0.0.1:{port}")
-        self._stub = PredictionServiceStub(self._channel)
+        self._stub = PredictionServiceStub(grpc.insecure_channel(f"127.0.0.1:{port}"))
         self._requests = []
         for text in texts:
             request = PredictRequest()
@@ -37,8 +36,8 @@ class GrpcLoad:
             self._requests.append(request)
 
     def client(self):
-        """A function that requests the scores of one of the texts, by its index."""
-        return lambda number: self._stub.Predict(self._requests[number], timeout=_TIMEOUT)
+        """A function that sends one of the texts, by its index."""
+        return lambda index: self._stub.Predict(self._requests[index], timeout=_TIMEOUT)
 
 
 class HttpLoad:
@@ -51,8 +50,7 @@ class HttpLoad:
     """
 
     def __init__(self, port, path, documents):
-        self._port = port
-        self._path = path
+        self._port, self._path = port, path
         self._bodies = [json.dumps(document).encode() for document in documents]
 
     def client(self):
@@ -60,8 +58,8 @@ class HttpLoad:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT)
         headers = {"Content-Type": "application/json"}
 
-        def ask(number):
-            connection.request("POST", self._path, self._bodies[number], headers)
+        def ask(index):
+            connection.request("POST", self._path, self._bodies[index], headers)
             response = connection.getresponse()
             content = response.read()
             if response.status != 200:
@@ -70,19 +68,19 @@ class HttpLoad:
         return ask
 
 
+@dataclasses.dataclass(frozen=True)
 class Measurement:
     """What a load saw.
 
     Attributes:
-        latencies: float64 `[requests]`, seconds, of the requests that were answered.
+        latencies: list of seconds, of the requests that were answered.
         errors: list of str.
         seconds: how long it took in all.
     """
 
-    def __init__(self, latencies, errors, seconds):
-        self.latencies = np.array(latencies)
-        self.errors = errors
-        self.seconds = seconds
+    latencies: list
+    errors: list
+    seconds: float
 
     @property
     def rate(self):
@@ -95,7 +93,7 @@ def measure(load, num_texts, concurrency, seconds=None, requests=None):
 
     Args:
         load: `GrpcLoad` or `HttpLoad`.
-        num_texts: how many texts it has; they are asked about in turn.
+        num_texts: how many texts it has; they are sent one after the other, again and again.
         concurrency: the number of clients.
         seconds: float, after which no client sends another request; or
         requests: int, the number of requests.
@@ -103,32 +101,29 @@ def measure(load, num_texts, concurrency, seconds=None, requests=None):
     Returns:
         `Measurement`.
     """
-    numbers = itertools.count() if requests is None else iter(range(requests))
-    lock = threading.Lock()
+    indices = itertools.count() if requests is None else iter(range(requests))  # threads share it
     latencies, errors = [], []
     begin = time.perf_counter()
 
     def work():
         ask = load.client()
         while seconds is None or time.perf_counter() - begin < seconds:
-            with lock:
-                number = next(numbers, None)
-            if number is None:
+            index = next(indices, None)
+            if index is None:
                 return
             started = time.perf_counter()
             try:
-                ask(number % num_texts)
+                ask(index % num_texts)
             except (grpc.RpcError, OSError, http.client.HTTPException) as error:
                 errors.append(str(error))
                 ask = load.client()
             else:
                 latencies.append(time.perf_counter() - started)
 
-    threads = [threading.Thread(target=work) for _ in range(concurrency)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(concurrency) as pool:
+        clients = [pool.submit(work) for _ in range(concurrency)]
+    for client in clients:
+        client.result()
     return Measurement(latencies, errors, time.perf_counter() - begin)
 
 
@@ -150,3 +145,10 @@ def arrive(ask, rate, seconds):
             time.sleep(max(0.0, due - time.perf_counter()))
             pool.submit(ask, number, due)
         return time.perf_counter() - begin
+
+
+def percentiles(latencies, *ranks):
+    """Percentiles of seconds in milliseconds, as cells of a table; empty ones of no latency."""
+    if not len(latencies):
+        return [""] * len(ranks)
+    return [f"{1e3 * value:.0f}" for value in np.percentile(latencies, ranks)]

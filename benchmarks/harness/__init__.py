@@ -1,0 +1,1 @@
+"""What the benchmarks share: the machine, models, workers, turns, servers, reports."""

@@ -1,0 +1,80 @@
+"""The fastest matrix product of either framework, which other figures are measured against."""
+
+import contextlib
+import statistics
+import time
+
+from benchmarks.harness.alternate import REST, alternate
+from benchmarks.harness.machine import cores
+from benchmarks.harness.measured_models import SIZES
+from benchmarks.harness.worker import Worker
+
+FRAMEWORKS = ("tensorflow", "torch")
+
+
+def multiply(turns, framework, dtype, size, rounds):
+    """In each turn, a worker multiplies every shape once; its fact is the most GFLOP/s."""
+    make, product = {"tensorflow": _tensorflow, "torch": _torch}[framework](dtype)
+    factors = [(make((m, k)), make((k, n))) for m, k, n in _shapes(SIZES[size])]
+    for _ in range(rounds):
+        turns.begin()
+        turns.end(gigaflops=max(_speed(product, a, b) for a, b in factors))
+
+
+def product_workers(stack, dtype, size, rounds):
+    """Workers of both frameworks, by name, which end with an `ExitStack`."""
+    function = "harness.matrix_product:multiply"
+    return {
+        name: stack.enter_context(
+            Worker(function, framework=name, dtype=dtype, size=size, rounds=rounds)
+        )
+        for name in FRAMEWORKS
+    }
+
+
+def fastest_product(dtype, size, rounds=3):
+    """GFLOP/s of the faster framework, the median of the rounds after one."""
+    with contextlib.ExitStack() as stack:
+        workers = product_workers(stack, dtype, size, 1 + rounds)
+        turns = {name: worker.turn for name, worker in workers.items()}
+        return statistics.median(fastest_of(alternate(turns, rounds, rest=REST)))
+
+
+def fastest_of(results):
+    """GFLOP/s of the faster framework in each round, a list, of results of `alternate`."""
+    rounds = zip(*(results[name] for name in FRAMEWORKS))
+    return [max(facts["gigaflops"] for facts in of_round) for of_round in rounds]
+
+
+def _shapes(size):
+    """Products (m, k) x (k, n) of the model's forward pass, and a square one."""
+    tokens = 4 * size["max_sequence_length"]
+    width, wide, vocabulary = size["hidden_dim"], size["intermediate_dim"], size["vocabulary_size"]
+    return [
+        (tokens // 2, width, wide),
+        (tokens, width, wide),
+        (tokens, wide, width),
+        (tokens, width, vocabulary),
+        (tokens, tokens, tokens),
+    ]
+
+
+def _tensorflow(dtype):
+    import tensorflow as tf
+
+    product = tf.function(tf.matmul, jit_compile=False)
+    return (lambda shape: tf.cast(tf.random.normal(shape), dtype)), product
+
+
+def _torch(dtype):
+    import torch
+
+    torch.set_num_threads(cores())
+    return (lambda shape: torch.randn(shape).to(getattr(torch, dtype))), torch.matmul
+
+
+def _speed(product, a, b):
+    """GFLOP/s."""
+    started = time.perf_counter()
+    product(a, b)
+    return 2e-9 * a.shape[0] * a.shape[1] * b.shape[1] / (time.perf_counter() - started)

@@ -1,0 +1,94 @@
+"""The models that are measured: their sizes, and classifiers and exports of random weights."""
+
+import pathlib
+
+LABELS = ["negative", "positive"]
+# Written out, so that a process without TensorFlow can read them: gpt1_paper, gpt1_tiny and
+# gpt1_micro, with vocabularies of their own.
+SIZES = {
+    "paper": {
+        "vocabulary_size": 40481,
+        "num_layers": 12,
+        "num_heads": 12,
+        "hidden_dim": 768,
+        "intermediate_dim": 3072,
+        "max_sequence_length": 512,
+    },
+    "tiny": {
+        "vocabulary_size": 8228,
+        "num_layers": 4,
+        "num_heads": 4,
+        "hidden_dim": 256,
+        "intermediate_dim": 1024,
+        "max_sequence_length": 256,
+    },
+    "micro": {
+        "vocabulary_size": 1000,
+        "num_layers": 2,
+        "num_heads": 4,
+        "hidden_dim": 128,
+        "intermediate_dim": 512,
+        "max_sequence_length": 128,
+    },
+}
+# Exports by what is special about them. All merge requests in the graph, but for the last.
+EXPORTS = {
+    "float32": {},
+    "bfloat16": {"dtype": "bfloat16"},
+    "int8": {"int8": True},
+    "unmerged": {"batching": None},
+}
+
+
+def tokenizer_files(folder):
+    """The paths of the original vocabulary and merges in a folder."""
+    return f"{folder}/encoder_bpe_40000.json", f"{folder}/vocab_40000.bpe"
+
+
+def random_classifier(size, tokenizer, class_names=LABELS, **preprocessing):
+    """A classifier of random weights.
+
+    Args:
+        size: a name in `SIZES`; the vocabulary is the tokenizer's.
+        tokenizer: folder of both files of the original.
+        class_names: list of str.
+        **preprocessing: arguments of its preprocessor.
+    """
+    import keras
+
+    import gpt1_keras
+
+    tokenizer = gpt1_keras.GPT1Tokenizer(*tokenizer_files(tokenizer))
+    keras.utils.set_random_seed(0)
+    size = SIZES[size] | {"vocabulary_size": tokenizer.vocabulary_size()}
+    return gpt1_keras.GPT1TextClassifier(
+        gpt1_keras.GPT1Backbone(**size),
+        class_names=class_names,
+        preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer, **preprocessing),
+    )
+
+
+def export_missing(names, size, tokenizer, folder, calibration=()):
+    """Writes the exports that a folder does not hold yet.
+
+    Args:
+        names: of `EXPORTS`.
+        size, tokenizer: as in `random_classifier`.
+        folder: of the exports.
+        calibration: list of str, for int8.
+
+    Returns:
+        The exports' base paths, by name.
+    """
+    paths = {name: pathlib.Path(folder) / name for name in names}
+    if missing := [name for name, path in paths.items() if not path.exists()]:
+        from serving.export import export
+        from serving.export.export_options import Batching
+
+        classifier = random_classifier(size, tokenizer)
+        for name in missing:
+            arguments = {"batching": Batching(), **EXPORTS[name]}
+            if "int8" in arguments:
+                arguments["calibration"] = [{"text": text} for text in calibration]
+            export(classifier, paths[name], **arguments)
+    return paths

@@ -1,0 +1,64 @@
+"""What the peers share that take steps of pre-training in turns."""
+
+import pathlib
+
+from benchmarks.harness.measured_models import SIZES
+
+LEARNING_RATE = 2.5e-4
+WEIGHT_DECAY = 0.01
+CLIP_NORM = 1.0
+
+
+def random_ids(size, batch, length, steps):
+    """Token ids, int32 `[steps, batch, length]`."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    shape = (steps, batch, length)
+    return random.integers(0, SIZES[size]["vocabulary_size"], shape, dtype="int32")
+
+
+def peak_memory():
+    """Bytes. (`resource` would count what the process that started this one had then.)"""
+    status = pathlib.Path("/proc/self/status").read_text()
+    kilobytes = next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1]
+    return int(kilobytes) * 1024
+
+
+def use_precision(precision):
+    """Sets Keras's policy."""
+    import keras
+
+    keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bfloat16" else precision)
+
+
+def compile_stock(model, mode, **kwargs):
+    """Compiles a model with Keras's own optimizer and loss."""
+    import keras
+
+    model.compile(
+        optimizer=keras.optimizers.AdamW(
+            LEARNING_RATE, weight_decay=WEIGHT_DECAY, global_clipnorm=CLIP_NORM
+        ),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=mode == "XLA",
+        **kwargs,
+    )
+
+
+def fit_in_turns(turns, model, ids, padding_mask=False):
+    """Trains on ids `[steps, batch, length + 1]`, a step a turn; its fact is the loss."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    x = {"token_ids": ids[:, :, :-1]}
+    if padding_mask:
+        x["padding_mask"] = np.ones_like(x["token_ids"])
+    data = tf.data.Dataset.from_tensor_slices((x, ids[:, :, 1:]))
+    callback = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: turns.begin(),
+        # Reading the loss waits for the step to end.
+        on_train_batch_end=lambda batch, logs: turns.end(loss=float(logs["loss"])),
+    )
+    model.fit(data, verbose=0, callbacks=[callback])

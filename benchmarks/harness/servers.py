@@ -1,0 +1,62 @@
+"""Servers on this machine: an export under `serving.server`, a peer behind FastAPI."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import psutil
+
+from benchmarks.harness.worker import Worker
+
+
+@contextlib.contextmanager
+def serve_export(path, *flags, log=None):
+    """Serves the export at a base path in a process, which logs to a file.
+
+    Yields:
+        `(pid, port, rest_port)`.
+    """
+    rest_port = _free_port()
+    command = [sys.executable, "-m", "serving.server", "--model_name=model", "--port=0"]
+    command += [f"--model_base_path={path}", f"--rest_api_port={rest_port}", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        ready = process.stdout.readline()  # "Serving ... at localhost:PORT (gRPC) and ..."
+        if not ready:
+            raise SystemExit(f"The server of {path} did not start.")
+        yield process.pid, int(ready.partition(" (gRPC)")[0].rpartition(":")[2]), rest_port
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextlib.contextmanager
+def serve_peer(peer, **setting):
+    """Serves a peer of `benchmarks.peers.classifiers`, with its setting; yields `(pid, port)`."""
+    port = _free_port()
+    with Worker("peers.fastapi_app:serve", peer=peer, port=port, **setting) as worker:
+        while not _answers(port):
+            if not worker.is_running():
+                worker.summary()  # raises what it printed
+            time.sleep(0.2)
+        yield worker.pid, port
+
+
+def megabytes(pid):
+    """The resident memory of a process."""
+    return psutil.Process(pid).memory_info().rss / 2**20
+
+
+def _answers(port):
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
+        return True
+    return False
+
+
+def _free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]

@@ -1,0 +1,267 @@
+"""Hugging Face's torch model of GPT-1, its Trainer and its tokenizers."""
+
+import io
+import pathlib
+import tempfile
+
+import numpy as np
+
+from benchmarks.harness import pretraining_steps
+from benchmarks.harness.finetuning_batches import (
+    BATCH_SIZE,
+    CLIP_NORM,
+    HUGGING_FACE,
+    IDS_FILE,
+    LEARNING_RATE,
+    WEIGHT_DECAY,
+    BatchTurns,
+)
+from benchmarks.harness.machine import cores
+from benchmarks.harness.measured_models import LABELS, SIZES, tokenizer_files
+
+HEAD_FILE = "head.npz"  # of a classifier that is measured as on a device
+
+
+def model_config(size, **settings):
+    """`OpenAIGPTConfig` of one of `SIZES`."""
+    from transformers import OpenAIGPTConfig
+
+    return OpenAIGPTConfig(
+        vocab_size=size["vocabulary_size"],
+        n_positions=size["max_sequence_length"],
+        n_embd=size["hidden_dim"],
+        n_layer=size["num_layers"],
+        n_head=size["num_heads"],
+        **settings,
+    )
+
+
+def load_tokenizer(folder):
+    """The tokenizer class of the original files, with a padding token."""
+    from transformers import OpenAIGPTTokenizer
+
+    tokenizer = OpenAIGPTTokenizer(*tokenizer_files(folder))
+    tokenizer.pad_token = tokenizer.unk_token
+    return tokenizer
+
+
+def fast_tokenizer(folder):
+    """The Rust tokenizer of `tokenizers`, of the original files."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
+
+    files = tokenizer_files(folder)
+    tokenizer = Tokenizer(
+        models.BPE.from_file(*files, unk_token=UNKNOWN, end_of_word_suffix=END_OF_WORD)
+    )
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
+
+def train(turns, precision, mode, size, batch, length, steps):
+    """Pre-trains a language model on random ids."""
+    import torch
+    from transformers import OpenAIGPTLMHeadModel
+
+    import_memory = pretraining_steps.peak_memory()
+    torch.set_num_threads(cores())
+    model = OpenAIGPTLMHeadModel(model_config(SIZES[size])).train()
+    optimizer = torch.optim.AdamW(
+        model.parameters(),
+        pretraining_steps.LEARNING_RATE,
+        weight_decay=pretraining_steps.WEIGHT_DECAY,
+        fused=True,
+    )
+    batches = pretraining_steps.random_ids(size, batch, length, steps)
+    for ids in torch.tensor(batches, dtype=torch.int64):
+        turns.begin()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16"):
+            loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), pretraining_steps.CLIP_NORM)
+        optimizer.step()
+        optimizer.zero_grad()
+        turns.end(loss=loss.item())
+    return {"import_memory": import_memory, "peak_memory": pretraining_steps.peak_memory()}
+
+
+def fine_tune(turns, folder, data_dir, count, batches, coefficient):
+    """As the Trainer does; returns the share of padding."""
+    import torch
+    from transformers import (
+        OpenAIGPTForSequenceClassification,
+        PrinterCallback,
+        Trainer,
+        TrainerCallback,
+        TrainingArguments,
+    )
+
+    torch.set_num_threads(cores())
+    folder = pathlib.Path(folder)
+    batch_turns = BatchTurns(turns, count, batches)
+    data = np.load(folder / IDS_FILE)
+    pad = int(data["pad_token_id"])
+    model = OpenAIGPTForSequenceClassification.from_pretrained(
+        folder / HUGGING_FACE, pad_token_id=pad
+    )
+    rows = np.split(data["ids"], np.cumsum(data["lengths"])[:-1])
+    examples = [{"ids": ids, "labels": label} for ids, label in zip(rows, data["labels"])]
+    tokens = padded = 0
+
+    def collate(batch):
+        """As `DataCollatorWithPadding`, without a tokenizer."""
+        nonlocal tokens, padded
+        lengths = torch.tensor([len(example["ids"]) for example in batch])
+        ids = [torch.tensor(example["ids"], dtype=torch.int64) for example in batch]
+        ids = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=pad)
+        mask = torch.arange(ids.shape[1]) < lengths[:, None]
+        tokens += int(lengths.sum())
+        padded += ids.numel()
+        labels = torch.tensor([int(example["labels"]) for example in batch])
+        return {"input_ids": ids, "attention_mask": mask.long(), "labels": labels}
+
+    class L3Trainer(Trainer):
+        """Adds lambda L1, of the mean over sequences of the mean over their tokens."""
+
+        def compute_loss(self, model, inputs, return_outputs=False, **kwargs):
+            if not coefficient:
+                return super().compute_loss(model, inputs, return_outputs, **kwargs)
+            ids, mask = inputs["input_ids"], inputs["attention_mask"]
+            states = model.transformer(ids, attention_mask=mask)[0]  # [batch, length, hidden_dim]
+            last = states[torch.arange(len(ids)), mask.sum(1) - 1]
+            cross_entropy = torch.nn.functional.cross_entropy
+            logits = states[:, :-1] @ model.transformer.tokens_embed.weight.T
+            targets = ids[:, 1:]
+            losses = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+            losses = losses.view(targets.shape) * mask[:, 1:]  # [batch, length - 1]
+            of_texts = losses.sum(1) / mask[:, 1:].sum(1).clamp(min=1)
+            label_loss = cross_entropy(model.score(last), inputs["labels"])
+            return label_loss + coefficient * of_texts.mean()
+
+    class Reporter(TrainerCallback):
+        def on_train_begin(self, *args, **kwargs):
+            batch_turns.begin()
+
+        def on_step_end(self, *args, **kwargs):
+            batch_turns.batch_ended()
+
+    with tempfile.TemporaryDirectory() as temporary:
+        trainer = L3Trainer(
+            model=model,
+            args=TrainingArguments(
+                temporary,
+                per_device_train_batch_size=BATCH_SIZE,
+                max_steps=batch_turns.steps,
+                learning_rate=LEARNING_RATE,
+                weight_decay=WEIGHT_DECAY,
+                max_grad_norm=CLIP_NORM,
+                use_cpu=True,
+                report_to=[],
+                save_strategy="no",
+                logging_strategy="no",
+                disable_tqdm=True,
+                remove_unused_columns=False,
+            ),
+            train_dataset=examples,
+            data_collator=collate,
+            callbacks=[Reporter()],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    return {"padding": 1 - tokens / padded}
+
+
+def classifier(precision, size, tokenizer, **setting):
+    """In eager torch."""
+    import torch
+    from transformers import OpenAIGPTForSequenceClassification
+
+    torch.set_num_threads(cores())
+    tokenizer = load_tokenizer(tokenizer)
+    size = {**SIZES[size], "vocabulary_size": len(tokenizer)}
+    config = model_config(size, num_labels=len(LABELS), pad_token_id=tokenizer.pad_token_id)
+    model = OpenAIGPTForSequenceClassification(config).eval().to(getattr(torch, precision))
+
+    def scores_of(texts):
+        inputs = tokenizer(
+            texts,
+            padding=True,
+            truncation=True,
+            max_length=size["max_sequence_length"],
+            return_tensors="pt",
+        )
+        with torch.inference_mode():
+            return model(**inputs).logits.float().softmax(-1)
+
+    return scores_of
+
+
+def device_classifier(variant, folder, job):
+    """By torch's dynamic quantization."""
+    import torch
+
+    torch.set_num_threads(1)
+    model = device_model(folder)
+    model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, torch.qint8)
+    buffer = io.BytesIO()
+    torch.save(model.state_dict(), buffer)
+    frame, tokenizer_size = outside_tokenizer(folder, job)
+
+    def score(texts):
+        with torch.inference_mode():
+            return model(torch.tensor([frame(texts)])).numpy()[0]
+
+    return score, buffer.tell() + tokenizer_size
+
+
+def device_model(folder):
+    """The decoder with the classifier's head: ids `[1, length]` to logits.
+
+    GPT-1's Conv1D are turned into Linear, which quantizers know.
+    """
+    import torch
+    from transformers import OpenAIGPTModel
+    from transformers.pytorch_utils import Conv1D
+
+    def linear(kernel, bias):
+        layer = torch.nn.Linear(*kernel.shape)
+        layer.weight.data = torch.tensor(np.ascontiguousarray(kernel.T))
+        layer.bias.data = torch.tensor(bias)
+        return layer
+
+    class Classifier(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.decoder = OpenAIGPTModel.from_pretrained(folder / HUGGING_FACE)
+            with np.load(folder / HEAD_FILE) as head:
+                self.head = linear(head["kernel"], head["bias"])
+
+        def forward(self, ids):
+            return self.head(self.decoder(ids).last_hidden_state[:, -1])
+
+    model = Classifier().eval()
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, Conv1D):
+                weight, bias = child.weight.detach().numpy(), child.bias.detach().numpy()
+                setattr(module, name, linear(weight, bias))
+    return model
+
+
+def outside_tokenizer(folder, job):
+    """A function from texts to framed ids, by `tokenizers`, and the bytes of its file."""
+    from tokenizers import Tokenizer
+
+    path = folder / HUGGING_FACE / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(path))
+    start, delimiter, extract = (tokenizer.token_to_id(token) for token in job["special_tokens"])
+
+    def frame(texts):
+        ids = [start]
+        for text in texts:
+            ids += tokenizer.encode(text).ids[: job["limit"]] + [delimiter]
+        return [*ids[:-1], extract]
+
+    return frame, path.stat().st_size

@@ -1,0 +1,125 @@
+"""Hugging Face's model in ONNX Runtime: in float32, and by its dynamic quantization in int8."""
+
+import pathlib
+
+import numpy as np
+
+from benchmarks.harness.machine import cores
+from benchmarks.harness.measured_models import LABELS, SIZES
+from benchmarks.peers.hugging_face import (
+    device_model,
+    load_tokenizer,
+    model_config,
+    outside_tokenizer,
+)
+
+
+def classifier(precision, size, tokenizer, folder, calibration=()):
+    """With a scale a column in int8. What is in the folder already is not made again."""
+    import onnxruntime
+
+    path = float_model(size, tokenizer, folder)
+    if precision == "int8":
+        path = _quantized(path, path.with_name("int8.onnx"), per_channel=True)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = cores()
+    session = onnxruntime.InferenceSession(str(path), options)
+    return scores_by(lambda ids: session.run(None, {"input_ids": ids})[0], size, tokenizer)
+
+
+def float_model(size, tokenizer, folder):
+    """The path of a classifier of random weights as ONNX, from ids to logits at each position.
+
+    An index to choose a position would fix the batch's size.
+    """
+    path = pathlib.Path(folder, "peers", "float32.onnx")
+    if path.exists():
+        return path
+    import torch
+    from transformers import OpenAIGPTForSequenceClassification
+
+    class Classifier(torch.nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.model = OpenAIGPTForSequenceClassification(config).eval()
+
+        def forward(self, input_ids):
+            return self.model.score(self.model.transformer(input_ids=input_ids).last_hidden_state)
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    size = {**SIZES[size], "vocabulary_size": len(load_tokenizer(tokenizer))}
+    config = model_config(size, num_labels=len(LABELS))
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
+    torch.onnx.export(
+        Classifier(config).eval(),
+        (torch.ones(3, 17, dtype=torch.int64),),
+        path,
+        input_names=["input_ids"],
+        output_names=["logits"],
+        dynamic_shapes={"input_ids": {0: batch, 1: length}},
+    )
+    return path
+
+
+def scores_by(run, size, tokenizer):
+    """A function from texts to scores, by one from ids to the logits at each position."""
+    tokenizer = load_tokenizer(tokenizer)
+
+    def scores_of(texts):
+        ids, last = padded_ids(tokenizer, texts, size)
+        logits = run(ids)[np.arange(len(last)), last]  # [texts, classes]
+        scores = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return scores / scores.sum(axis=-1, keepdims=True)
+
+    return scores_of
+
+
+def padded_ids(tokenizer, texts, size):
+    """Ids, padded, int64 `[texts, tokens]`, and the index of each text's last token."""
+    max_length = SIZES[size]["max_sequence_length"]
+    rows = tokenizer(texts, truncation=True, max_length=max_length)["input_ids"]
+    longest = max(map(len, rows))
+    ids = np.array([row + [0] * (longest - len(row)) for row in rows])
+    return ids, np.array([len(row) - 1 for row in rows])
+
+
+def device_classifier(variant, folder, job):
+    """By one thread, with a scale for each matrix."""
+    import onnxruntime
+
+    path = folder / "model.int8.onnx"
+    if not path.exists():
+        _quantized(_device_model(folder, job), path)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    [name] = (each.name for each in session.get_inputs())
+    frame, tokenizer_size = outside_tokenizer(folder, job)
+
+    def score(texts):
+        return session.run(None, {name: np.array([frame(texts)], np.int64)})[0][0]
+
+    return score, path.stat().st_size + tokenizer_size
+
+
+def _device_model(folder, job):
+    import onnx
+    import torch
+
+    ids = torch.ones([1, 8], dtype=torch.int64)
+    shapes = ({1: torch.export.Dim("length", min=2, max=job["sequence_length"])},)
+    program = torch.onnx.export(device_model(folder), (ids,), dynamic_shapes=shapes, dynamo=True)
+    proto = program.model_proto
+    del proto.graph.value_info[:]  # shapes that quantization changes, and would trip over
+    onnx.save(proto, folder / "model.onnx")
+    return folder / "model.onnx"
+
+
+def _quantized(float_path, path, per_channel=False):
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    if not path.exists():
+        quantize_dynamic(float_path, path, per_channel=per_channel, weight_type=QuantType.QInt8)
+    return path

@@ -1,0 +1,44 @@
+"""Hugging Face's model in OpenVINO: in float32, and calibrated by NNCF in int8."""
+
+import threading
+
+from benchmarks.peers.hugging_face import load_tokenizer
+from benchmarks.peers.onnxruntime import float_model, padded_ids, scores_by
+
+
+def classifier(precision, size, tokenizer, folder, calibration=()):
+    """From the same ONNX file as ONNX Runtime's."""
+    import openvino
+
+    path = float_model(size, tokenizer, folder)
+    settings = {"PERFORMANCE_HINT": "LATENCY"}
+    if precision == "int8":
+        path = _quantized(path, size, tokenizer, calibration)
+    else:
+        settings["INFERENCE_PRECISION_HINT"] = "f32"  # it would use bfloat16 where it can
+    request = openvino.compile_model(path, "CPU", settings).create_infer_request()
+    lock = threading.Lock()
+
+    def run(ids):
+        with lock:  # two threads at once can lock each other out; and it computes one at a time
+            return request.infer([ids])[0]
+
+    return scores_by(run, size, tokenizer)
+
+
+def _quantized(float_path, size, tokenizer, calibration):
+    import nncf
+    import openvino
+
+    path = float_path.with_name("int8.xml")
+    if not path.exists():
+        tokenizer = load_tokenizer(tokenizer)
+        ids = [padded_ids(tokenizer, [text], size)[0] for text in calibration]
+        model = nncf.quantize(
+            openvino.convert_model(float_path),
+            nncf.Dataset(ids),
+            model_type=nncf.ModelType.TRANSFORMER,
+            subset_size=len(ids),
+        )
+        openvino.save_model(model, path)
+    return path

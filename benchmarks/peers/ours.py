@@ -1,0 +1,113 @@
+"""gpt1_keras, as the benchmarks run it beside its peers."""
+
+import pathlib
+
+import numpy as np
+
+from benchmarks.harness import pretraining_steps
+from benchmarks.harness.finetuning_batches import (
+    BATCH_SIZE,
+    IDS_FILE,
+    LEARNING_RATE,
+    PRESET,
+    BatchTurns,
+)
+from benchmarks.harness.measured_models import SIZES
+
+SAVED_MODEL = "saved_model"  # the export that is measured as on a device
+
+
+def train(turns, precision, mode, size, batch, length, steps):
+    """Pre-trains a language model on random ids."""
+    import gpt1_keras
+    from gpt1_keras.optimization.optimizer import GPT1Adam
+
+    import_memory = pretraining_steps.peak_memory()
+    pretraining_steps.use_precision(precision)
+    model = gpt1_keras.GPT1CausalLM(gpt1_keras.GPT1Backbone(**SIZES[size], dropout=0.1))
+    optimizer = GPT1Adam(
+        pretraining_steps.LEARNING_RATE,
+        weight_decay=pretraining_steps.WEIGHT_DECAY,
+        global_clipnorm=pretraining_steps.CLIP_NORM,
+    )
+    model.compile(optimizer=optimizer, jit_compile=mode == "XLA")
+    ids = pretraining_steps.random_ids(size, batch, length + 1, steps)
+    pretraining_steps.fit_in_turns(turns, model, ids)
+    return {"import_memory": import_memory, "peak_memory": pretraining_steps.peak_memory()}
+
+
+def fine_tune(turns, folder, data_dir, count, batches, coefficient):
+    """As `training.finetune` trains; returns the share of padding."""
+    import keras
+    import tensorflow as tf
+
+    from gpt1_keras.optimization.optimizer import finetuning_optimizer
+    from training.datasets.data_options import DataOptions
+    from training.datasets.labelled_examples import load_examples
+    from training.datasets.length_batches import batch_order, make_batches
+    from training.datasets.paper_datasets import DATASETS
+    from training.evaluation.fine_tuned_models import load_model
+
+    folder = pathlib.Path(folder)
+    batch_turns = BatchTurns(turns, count, batches)
+    model, _ = load_model(folder / PRESET)
+    optimizer = finetuning_optimizer(LEARNING_RATE, batch_turns.steps)
+    model.compile(optimizer, lm_coefficient=coefficient)
+    examples = load_examples(DATASETS["sst2"], "train", DataOptions(data_dir))
+    lengths = np.load(folder / IDS_FILE)["lengths"]
+    order = batch_order(lengths, BATCH_SIZE, seed=0, epoch=0)[: batch_turns.steps]
+
+    def on_batch_end(batch, logs):
+        float(logs["loss"])  # waits for the step to end
+        batch_turns.batch_ended()
+
+    callback = keras.callbacks.LambdaCallback(
+        on_train_begin=lambda logs: batch_turns.begin(), on_train_batch_end=on_batch_end
+    )
+    model.fit(make_batches(examples, order), verbose=0, callbacks=[callback])
+    padded = sum(
+        int(tf.size(model.preprocess_samples(texts)["token_ids"]))
+        for texts, _ in make_batches(examples, order)
+    )
+    return {"padding": 1 - sum(int(lengths[batch].sum()) for batch in order) / padded}
+
+
+def classifier(export, folder, **setting):
+    """By an export in TensorFlow's C++ runtime."""
+    import tensorflow as tf
+
+    from serving.export_names import DEFAULT_SIGNATURE
+    from serving.server.models.servable import Servable
+
+    servable = Servable("model", 1, pathlib.Path(folder, export, "1"))
+    return lambda texts: servable.predict(DEFAULT_SIGNATURE, {"text": tf.make_tensor_proto(texts)})
+
+
+def device_classifier(quantization, folder, job):
+    """By a file for devices in LiteRT; or by an export, where the quantization is its folder."""
+    if quantization == SAVED_MODEL:
+        return _saved_model(folder, job)
+    from ai_edge_litert.interpreter import Interpreter
+
+    path = folder / f"{quantization}.tflite"
+    run = Interpreter(str(path), num_threads=1).get_signature_runner("text")
+
+    def score(texts):
+        padded = [text.encode().ljust(job["max_bytes"], b"\0") for text in texts]
+        inputs = [np.frombuffer(each, np.uint8).astype(np.int32) for each in padded]
+        return run(**dict(zip(job["fields"], inputs)))["scores"]
+
+    return score, path.stat().st_size
+
+
+def _saved_model(folder, job):
+    import tensorflow as tf
+
+    [version] = (folder / SAVED_MODEL).iterdir()
+    model = tf.saved_model.load(version)
+
+    def score(texts):
+        inputs = {field: tf.constant([text]) for field, text in zip(job["fields"], texts)}
+        return model.signatures["serving_default"](**inputs)["scores"].numpy()[0]
+
+    return score, sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
