@@ -35,6 +35,7 @@ from gpt1_keras.tasks.causal_lm import GPT1CausalLM
 from gpt1_keras.tasks.text_classifier import GPT1TextClassifier
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
+from gpt1_keras.transformers_writers import register_writer
 
 
 def load_hugging_face(
@@ -100,7 +101,7 @@ def save_backbone(backbone: GPT1Backbone, directory: str | os.PathLike[str]) -> 
     """Writes a backbone's config.json and weights, beside what a folder holds already.
 
     Raises:
-        ValueError: as of `save_hugging_face`.
+        ValueError: as `save_hugging_face`.
     """
     weights, config = _arrays(backbone), _config(backbone)
     _write_into(directory, lambda folder: _write_backbone(folder, weights, config))
@@ -110,7 +111,7 @@ def save_tokenizer(tokenizer: GPT1Tokenizer, directory: str | os.PathLike[str]) 
     """Writes a tokenizer's files, beside what a folder holds already.
 
     Raises:
-        ValueError: as of `save_hugging_face`.
+        ValueError: as `save_hugging_face`.
     """
     _check_tokenizer(tokenizer)
     _write_into(directory, lambda folder: _write_tokenizer(folder, tokenizer))
@@ -234,3 +235,8 @@ def _fast_tokenizer(folder: pathlib.Path, tokenizer: GPT1Tokenizer) -> Tokenizer
         [tokenizer.start_token, tokenizer.delimiter_token, tokenizer.extract_token]
     )
     return fast
+
+
+register_writer(RawTextTask, save_hugging_face)
+register_writer(GPT1Backbone, save_backbone)
+register_writer(GPT1Tokenizer, save_tokenizer)

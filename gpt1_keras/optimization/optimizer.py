@@ -15,7 +15,7 @@ from gpt1_keras.optimization.schedules import (
     WarmupStableDecaySchedule,
 )
 from gpt1_keras.types import Tensor
-from gpt1_keras.upstream import AdamInternals
+from gpt1_keras.upstream import AdamHooks, schedule_of
 
 __all__ = [
     "FinetuningSchedule",
@@ -32,7 +32,7 @@ _EMBEDDING = re.compile(r"(?:^|/)embedding/")
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1Adam(AdamInternals, keras.optimizers.Adam):
+class GPT1Adam(AdamHooks, keras.optimizers.Adam):
     """Adam with the decoupled L2 regularisation of GPT-1.
 
     With lr_t = lr sqrt(1 - beta_2^t) / (1 - beta_1^t), an update is
@@ -178,3 +178,19 @@ def pretraining_optimizer(
     else:
         schedule = WarmupStableDecaySchedule(learning_rate, total_steps, warmup_steps, decay_steps)
     return GPT1Adam(schedule, global_clipnorm=clip_norm)
+
+
+def open_schedule(optimizer: keras.optimizers.Optimizer) -> Any:
+    """Returns an optimizer's schedule if it waits for `fit` to say how long it is, or else None."""
+    schedule = schedule_of(_unwrapped(optimizer))
+    return schedule if getattr(schedule, "is_open", False) else None
+
+
+def updates_done(optimizer: keras.optimizers.Optimizer) -> int:
+    """Returns the number of updates that an optimizer has made."""
+    return int(_unwrapped(optimizer).iterations)
+
+
+def _unwrapped(optimizer: Any) -> Any:
+    """Returns the optimizer itself: in float16, Keras wraps it in one that scales the loss."""
+    return getattr(optimizer, "inner_optimizer", optimizer)

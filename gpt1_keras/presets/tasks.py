@@ -19,7 +19,7 @@ def load_task(preset: str | os.PathLike[str], *classes: type[_Task]) -> _Task:
     """Loads the task that a preset holds.
 
     Args:
-        preset: a name, a folder or a handle, as of `find_preset`.
+        preset: a name, a folder or a handle, as in `find_preset`.
         *classes: the accepted tasks; by default any, including a subclass of your own that is
             registered with `keras.saving.register_keras_serializable`.
 

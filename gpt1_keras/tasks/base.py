@@ -1,54 +1,54 @@
-"""RawTextTask, what all tasks share: backbone, preprocessor and head."""
+"""RawTextTask, what all tasks share: they train on strings, and predict from them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, ClassVar
 
 import keras
+from keras import ops, tree
 
-from gpt1_keras.files import reading_weights, writing_weights
 from gpt1_keras.models.causal_backbone import CausalBackbone
-from gpt1_keras.models.named_inputs import NamedInputs
-from gpt1_keras.models.weight_files import WeightFiles
+from gpt1_keras.models.functional_model import FunctionalModel
+from gpt1_keras.models.padding import move_to_front
+from gpt1_keras.optimization.losses import compiled_loss
 from gpt1_keras.optimization.objective import AuxiliaryLanguageModeling, sequence_weights
+from gpt1_keras.optimization.optimizer import finetuning_optimizer, open_schedule, updates_done
+from gpt1_keras.optimization.training_step import training_step
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.tasks.calibration import Calibration
-from gpt1_keras.tasks.data import check_sequences
-from gpt1_keras.tasks.heads import ExtractHead
-from gpt1_keras.tasks.preset_checks import check_head_is_saved, check_trained_with, name_tasks
-from gpt1_keras.tasks.trainer import RawTextTrainer
-from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from gpt1_keras.tasks.data import as_batches, check_sequences, training_batches
+from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
+from gpt1_keras.tasks.heads import ExtractHead, Head, last_token_states
+from gpt1_keras.tasks.task_presets import load_head, load_task_preset, name_tasks, save_head
+from gpt1_keras.transformers_writers import write_for_transformers
 from gpt1_keras.types import Tensor
 from gpt1_keras.upstream import (
-    get_preset_loader,
+    TaskHooks,
+    in_grain_data_pipeline,
     is_selected,
-    layers_of,
+    keras_loops,
     list_subclasses,
 )
 
 
-class RawTextTask(WeightFiles, NamedInputs, RawTextTrainer):
+class RawTextTask(FunctionalModel, TaskHooks):
     """A model that trains on strings and predicts from them.
 
     A task inherits from it and from one of KerasHub's tasks, in this order:
     `class MyTask(RawTextTask, keras_hub.models.Task)`. It is a functional model of ids, built in
-    its constructor, with a `backbone`; a `preprocessor`, which turns strings into the model's
-    inputs; and a `task_head`, which has the layers on the hidden states and says what labels are.
+    its constructor, and is composed of a `backbone`; a `preprocessor`, which turns strings into the
+    model's inputs; and a `task_head`, which has the layers on the hidden states and says what
+    labels are. `compile` adds a `training_step`.
 
-    Method resolution order, and what each class does when `fit` is called on strings:
-
-    1. The task, such as `GPT1TextClassifier`: its functional model, and `texts_as_tensors`.
-    2. `RawTextTask`: its parts, presets and quantization.
-    3. `RawTextTrainer`: `fit` batches and shuffles, and stretches the learning-rate schedule;
-       `preprocess_samples` checks the tokenizer and has the head encode the labels.
-    4. `TrainingStep`: `train_step` computes the model's loss and gradients, compiled in each
-       replica.
-    5. KerasHub's `Task`, by way of `CausalLM` or `TextClassifier`: its `fit` maps
-       `preprocess_samples` over the batches, and its `preprocess_samples` calls the preprocessor.
-    6. `keras.Model`: `fit` loops over epochs and batches, and calls `train_step`.
+    What happens in `fit` on strings: `training_batches` makes a dataset of batches; KerasHub maps
+    `preprocess_samples` over it, in which the head encodes the labels and the preprocessor frames
+    and pads the texts; Keras loops over epochs and batches; and the training step computes
+    `forward_loss` and its gradients, and updates the weights.
     """
 
     # Constructor arguments that say what labels are. `from_preset` with one of them asks for a
@@ -58,7 +58,11 @@ class RawTextTask(WeightFiles, NamedInputs, RawTextTrainer):
     # And what such a head starts with, whatever the preset's own has learned.
     fresh_arguments: ClassVar[Mapping[str, Any]] = {}
 
+    task_head: Any = Head()  # which head, a task says
     head: Any = None  # the linear layer on the hidden states; None without one
+    auxiliary: Any = None  # an `AuxiliaryLanguageModeling`, which adds L1; None without a head
+    preprocessor: Any  # a layer or a function; None where inputs are ids
+    _takes_class_numbers = True  # whether the compiled loss takes what the head makes of labels
 
     class_names = property(attrgetter("task_head.class_names"), doc="The classes, or None.")
     num_classes = property(attrgetter("task_head.num_classes"), doc="How many, or None.")
@@ -147,6 +151,21 @@ class RawTextTask(WeightFiles, NamedInputs, RawTextTrainer):
         self.extract_dropout, self.head = head.dropout, head.linear
         self.dropout = head.dropout.rate
 
+    def last_states(self, token_ids: Tensor, padding_mask: Tensor) -> Tensor:
+        """Returns the hidden state of each sequence's last token, and adds L1 while training.
+
+        Args:
+            token_ids: int `[batch, length]`, an input of the functional model.
+            padding_mask: int `[batch, length]`, likewise.
+
+        Returns:
+            float `[batch, hidden_dim]`.
+        """
+        token_ids, padding_mask = move_to_front(token_ids, padding_mask)
+        hidden_states = self.backbone({"token_ids": token_ids})
+        hidden_states = self.auxiliary(hidden_states, token_ids, padding_mask)
+        return last_token_states(hidden_states, padding_mask)
+
     def predict_outputs(
         self, inputs: dict[str, Tensor], states_at: Callable[..., Tensor] | None = None
     ) -> Tensor:
@@ -165,6 +184,249 @@ class RawTextTask(WeightFiles, NamedInputs, RawTextTrainer):
         super().check_inputs(inputs)
         if self.auxiliary is not None and "padding_mask" in inputs:
             check_sequences(inputs["padding_mask"])
+
+    # === Training and prediction ===
+
+    def compile(  # type: ignore[override]  # names what Keras takes as *args
+        self,
+        optimizer: Any = "auto",
+        loss: Any = "auto",
+        *,
+        metrics: Any = "auto",
+        lm_coefficient: float | None = None,
+        accumulation_steps: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        """Configures training; by default fine-tuning as in the paper (section 4.1).
+
+        Args:
+            optimizer: `"auto"` for Adam with the paper's rate, schedule, decay and clipping.
+            loss: `"auto"` for the head's, L2: cross-entropy.
+            metrics: `"auto"` for the head's: accuracy, where there are classes and the loss takes
+                their numbers.
+            lm_coefficient: lambda in L3 = L2 + lambda L1, for a task with a head; by default the
+                paper's 0.5. `fit` reports L3 as its loss; validation and `evaluate` report L2. The
+                weights of examples weigh both.
+            accumulation_steps: in how many slices each batch is computed; see `training_step`.
+            **kwargs: see `keras.Model.compile`.
+
+        Raises:
+            ValueError: a sparse loss for labels that are no classes, `lm_coefficient` without a
+                head, or see `training_step`.
+        """
+        if self.auxiliary is not None:
+            self.auxiliary.coefficient = 0.5 if lm_coefficient is None else lm_coefficient
+        elif lm_coefficient is not None:
+            raise ValueError(
+                "`lm_coefficient` weighs L1 beside the loss of a head, and a "
+                f"{type(self).__name__} has none. Received: lm_coefficient={lm_coefficient}."
+            )
+        is_auto, is_sparse = isinstance(loss, str) and loss == "auto", _is_sparse(loss)
+        if is_sparse and not self.task_head.labels_are_classes:
+            raise ValueError(
+                "A sparse loss takes numbers of two classes or more, which the labels of a "
+                f"{type(self.task_head).__name__} are not. Received: loss={loss}."
+            )
+        self._takes_class_numbers = is_auto or is_sparse
+        if metrics == "auto":
+            metrics = self.task_head.default_metrics() if self._takes_class_numbers else []
+        self.training_step = training_step(self, accumulation_steps)
+        super().compile(
+            optimizer=finetuning_optimizer() if optimizer == "auto" else optimizer,
+            loss=self.task_head.default_loss() if is_auto else loss,
+            metrics=metrics,
+            **kwargs,
+        )
+
+    def forward_loss(
+        self, x: Any, y: Any, sample_weight: Any, training: bool
+    ) -> tuple[Any, Tensor]:
+        """Computes a batch's outputs and mean loss; see `compiled_loss`."""
+        weighted = contextlib.nullcontext()
+        if self.auxiliary is not None:
+            weighted = self.auxiliary.weighted(sample_weight)
+        with weighted:
+            return compiled_loss(self, x, y, sample_weight, training)
+
+    def loss_count(self, x: Any, y: Any, sample_weight: Any) -> Tensor:
+        """Returns how many items `forward_loss` is the mean of, float32 scalar: the examples."""
+        return ops.cast(ops.shape(tree.flatten(x)[0])[0], "float32")
+
+    def preprocess_samples(self, x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """As `keras_hub.models.Task.preprocess_samples`, with labels encoded by the head."""
+        self.check_tokenizer()
+        if self.preprocessor is None:
+            self.check_inputs(x)
+        if y is not None and self._takes_class_numbers:
+            y = self.task_head.encode_labels(y)
+        elif y is not None:
+            y = self.task_head.encode_names(y)
+        if isinstance(self.preprocessor, FieldsPreprocessor):
+            # Grain's batches must all be of one length.
+            to_bucket = not in_grain_data_pipeline()
+            batch = self.preprocessor(x, y, sample_weight, to_bucket=to_bucket)
+            # Buckets keep down how often XLA compiles. A graph takes any length.
+            if to_bucket and keras.backend.backend() == "tensorflow" and not self.jit_compile:
+                inputs, *others = keras.utils.unpack_x_y_sample_weight(batch)
+                batch = keras.utils.pack_x_y_sample_weight(self.preprocessor.trim(inputs), *others)
+            return batch
+        return super().preprocess_samples(x, y, sample_weight)
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        sample_weight: Any = None,
+        validation_data: Any = None,
+        validation_split: float | None = None,
+        shuffle: bool = True,
+        class_weight: Mapping[Any, float] | None = None,
+        **kwargs: Any,
+    ) -> keras.callbacks.History:
+        """Trains on strings, a `tf.data.Dataset` or a generator of batches, as `keras.Model.fit`.
+
+        Strings and arrays are reshuffled each epoch (KerasHub would leave them in order); a dataset
+        keeps its order. A learning-rate schedule without `total_steps` is stretched over all
+        updates up to the end of this call. A `keras.utils.PyDataset` and a
+        `tf.distribute.DistributedDataset` hold ids, and `keras.Model.fit` gets them unchanged.
+
+        Args:
+            x, y, batch_size, sample_weight, validation_data, validation_split: as in
+                `keras_hub.models.Task.fit`.
+            shuffle: whether to reshuffle strings and arrays.
+            class_weight: the weight of each class, by its name or number; 1 where it is not given.
+            **kwargs: see `keras.Model.fit`.
+
+        Raises:
+            ValueError: `validation_split` with anything but strings or arrays; a schedule without
+                `total_steps` and data of unknown length; unknown classes in `class_weight`; or
+                weights in float16.
+        """
+        self._check_dtypes()
+        batches, validation_data = training_batches(
+            *(self._for_slicing, x, y, sample_weight, batch_size),
+            validation_data=validation_data,
+            validation_split=validation_split,
+            shuffle=shuffle,
+        )
+        steps = kwargs.get("steps_per_epoch")
+        self._stretch_schedule(
+            steps or batches.count, kwargs.get("epochs", 1) - kwargs.get("initial_epoch", 0)
+        )
+        if steps and batches.count < 0 and not batches.are_of_ids:
+            batches = batches.repeated()  # else Keras would find no data in the second epoch
+        loops: Any = keras_loops(self) if batches.are_of_ids else super()
+        return loops.fit(
+            *(batches.x, batches.y),
+            sample_weight=batches.sample_weight,
+            validation_data=validation_data,
+            shuffle=False,
+            class_weight=self._by_number(class_weight),
+            **kwargs,
+        )
+
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        sample_weight: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As `keras.Model.evaluate`, on what `fit` takes."""
+        batches = as_batches(self._for_slicing, x, y, sample_weight, batch_size)
+        loops: Any = keras_loops(self) if batches.are_of_ids else super()
+        return loops.evaluate(
+            *(batches.x, batches.y, batches.batch_size),
+            sample_weight=batches.sample_weight,
+            **kwargs,
+        )
+
+    def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
+        """As `keras.Model.predict`, on what `fit` takes.
+
+        Returns:
+            float32: `[batch, classes]`, logits unless there is an activation; or scores `[batch]`;
+            or logits `[batch, choices]`.
+        """
+        batches = as_batches(self._for_slicing, x, None, None, batch_size)
+        outputs = super().predict(batches.x, batches.batch_size, **kwargs)
+        return self.task_head.predictions(outputs)
+
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As `keras.Model.train_on_batch`, on strings.
+
+        Raises:
+            ValueError: the learning-rate schedule has no `total_steps`.
+        """
+        schedule = open_schedule(self.optimizer) if self.compiled else None
+        if schedule is not None:
+            raise ValueError(
+                f"The {type(schedule).__name__} spans a whole training, and `train_on_batch` does "
+                "not say how many updates that has. Compile with an optimizer that has "
+                "`total_steps`, as `gpt1_keras.optimizer.finetuning_optimizer(total_steps=...)`."
+            )
+        class_weight = self._by_number(class_weight)
+        return super().train_on_batch(x, y, sample_weight, class_weight=class_weight, **kwargs)
+
+    def predict_on_batch(self, x: Any, **kwargs: Any) -> Any:
+        """As `keras.Model.predict_on_batch`, on strings; returns what `predict` does."""
+        return self.task_head.predictions(super().predict_on_batch(x, **kwargs))
+
+    def _check_dtypes(self) -> None:
+        """Warns of weights in bfloat16, and raises ValueError for weights in float16."""
+        dtypes = {variable.dtype for variable in self.trainable_variables}
+        if "bfloat16" in dtypes:
+            warnings.warn(
+                "Weights in bfloat16 have 8 bits: updates of less than about 1/256 of a weight are "
+                "lost, as all are at fine-tuning's rates. Build the backbone with "
+                "dtype='mixed_bfloat16', whose weights are float32.",
+                stacklevel=3,
+            )
+        if "float16" in dtypes:
+            raise ValueError(
+                "Weights in float16 cannot be trained: Adam's epsilon rounds to 0 there, and "
+                "updates become NaN. Build the backbone with dtype='mixed_float16'. Received: "
+                f"dtype={self.backbone.dtype_policy.name!r}."
+            )
+
+    def _for_slicing(self, x: Any) -> Any:
+        """Returns texts as users give them in a form that can be sliced into examples."""
+        is_ours = isinstance(self.preprocessor, FieldsPreprocessor)
+        return self.preprocessor.for_slicing(x) if is_ours else x
+
+    def _by_number(self, class_weight: Mapping[Any, float] | None) -> dict[int, float] | None:
+        """Returns the weights of classes by their numbers, or None if there are none."""
+        return None if class_weight is None else self.task_head.weights_by_number(class_weight)
+
+    def _stretch_schedule(self, steps: int, epochs: int) -> None:
+        """Gives a schedule that is open the number of updates at the end of `fit`.
+
+        Args:
+            steps: of an epoch; negative if it is not known.
+            epochs: how many follow.
+        """
+        schedule = open_schedule(self.optimizer) if self.compiled else None  # as Keras will say
+        if schedule is None:
+            return
+        if steps < 0:
+            raise ValueError(
+                "The learning-rate schedule spans the whole training, but the dataset does not "
+                "say how many batches it has. Pass `steps_per_epoch` to `fit`, or compile with "
+                "`gpt1_keras.optimizer.finetuning_optimizer(total_steps=...)`."
+            )
+        total = updates_done(self.optimizer) + steps * epochs
+        if total != schedule.total_steps:
+            schedule.total_steps = total
+            self.train_function = None  # the old total is a constant of its graph
 
     # === Presets ===
 
@@ -197,34 +459,7 @@ class RawTextTask(WeightFiles, NamedInputs, RawTextTrainer):
                 preset's or that of a preprocessor in `kwargs`; or the preset has another
                 normalization.
         """
-        loader = get_preset_loader(preset)
-        backbone_cls = loader.check_backbone_class()
-        if not issubclass(backbone_cls, CausalBackbone):
-            raise ValueError(
-                f"{cls.__name__} needs a backbone of gpt1_keras. Received: {preset}, which holds a "
-                f"{backbone_cls.__name__}."
-            )
-        is_fresh = any(kwargs.get(name) is not None for name in cls.label_arguments)
-        if is_fresh:
-            # Those that are not given must not stay as the preset has them.
-            labels = {name: kwargs.get(name) for name in cls.label_arguments}
-            kwargs = {**cls.fresh_arguments, **kwargs, **labels}
-        if normalization is not None:
-            if "preprocessor" in kwargs:
-                raise ValueError("Give `normalization` or a preprocessor. Received both.")
-            tokenizer = GPT1Tokenizer.from_preset(preset, normalization=normalization)
-            kwargs["preprocessor"] = cls.preprocessor_cls.from_preset(preset, tokenizer=tokenizer)
-        if kwargs.get("dtype") is None and _has_mixed_policy(loader.config):
-            # As of every other float policy; KerasHub 0.32 means to, and raises "Invalid dtype".
-            kwargs["dtype"] = keras.config.dtype_policy()
-        # KerasHub's own `from_preset` requires another task for each class of backbone.
-        task = loader.load_task(cls, load_weights, not is_fresh, **kwargs)
-        if load_weights and not is_fresh and task.has_task_weights():
-            check_head_is_saved(cls.__name__, preset)
-        task.check_tokenizer()
-        if load_weights and task.tokenizer is not None:
-            check_trained_with(preset, task.tokenizer)
-        return task
+        return load_task_preset(cls, preset, load_weights, normalization, kwargs)
 
     def save_to_preset(
         self, preset_dir: str | os.PathLike[str], max_shard_size: float = 10
@@ -240,26 +475,16 @@ class RawTextTask(WeightFiles, NamedInputs, RawTextTrainer):
         name_tasks(preset_dir, [task_cls.__name__ for task_cls in list_subclasses(RawTextTask)])
 
     def save_task_weights(self, filepath: str) -> None:
-        """Saves the head's weights, without the optimizer's state, which no preset can load.
+        """Saves the head's weights; see `save_head`."""
+        save_head(self, filepath)
 
-        Raises:
-            OSError: as `save_weights`.
-        """
-        skipped = [*layers_of(self.backbone), self.optimizer]
-        with writing_weights(filepath) as memory:
-            keras.saving.save_weights(self, memory, objects_to_skip=skipped)
+    def load_task_weights(self, filepath: str) -> None:
+        """Loads the head's weights; see `load_head`."""
+        load_head(self, filepath)
 
     def export_to_transformers(self, path: str | os.PathLike[str]) -> None:
         """KerasHub's name for `gpt1_keras.convert.save_hugging_face`."""
-        from gpt1_keras.convert import save_hugging_face  # which imports this module
-
-        save_hugging_face(self, path)
-
-    def load_task_weights(self, filepath: str) -> None:
-        """Loads the head's weights. Raises ValueError if they are damaged or do not fit."""
-        skipped = [*layers_of(self.backbone), self.optimizer]
-        with reading_weights(filepath):
-            keras.saving.load_weights(self, filepath, objects_to_skip=skipped)
+        write_for_transformers(self, path)
 
     def check_tokenizer(self) -> None:
         """Raises ValueError if the tokenizer has tokens that the backbone does not embed."""
@@ -313,7 +538,8 @@ class RawTextTask(WeightFiles, NamedInputs, RawTextTrainer):
         return self.backbone.get_quantization_layer_structure(mode)
 
 
-def _has_mixed_policy(config: dict[str, Any]) -> bool:
-    """Whether a preset's config.json is of a backbone in mixed precision."""
-    policy = config.get("config", {}).get("dtype") or {}
-    return str(policy.get("config", {}).get("name")).startswith("mixed_")
+def _is_sparse(loss: Any) -> bool:
+    """Whether a loss takes class numbers."""
+    if isinstance(loss, str):
+        return loss == "sparse_categorical_crossentropy"
+    return isinstance(loss, keras.losses.SparseCategoricalCrossentropy)

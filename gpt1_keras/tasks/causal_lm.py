@@ -58,6 +58,7 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
         optimizer: Any = "auto",
         loss: Any = "auto",
         *,
+        metrics: Any = None,
         weighted_metrics: Any = "auto",
         **kwargs: Any,
     ) -> None:
@@ -67,17 +68,24 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
             optimizer: `"auto"` for the paper's for pre-training (section 4.1).
             loss: `"auto"` for L1 (equation 1): the mean cross-entropy of next tokens, computed
                 without holding all logits. `fit` and `evaluate` report its perplexity too.
-            weighted_metrics: `"auto"` for none, as metrics need all logits.
-            **kwargs: see `keras_hub.models.CausalLM.compile`.
+            metrics: none by default, as metrics need all logits.
+            weighted_metrics: `"auto"` for none.
+            **kwargs: see `keras_hub.models.CausalLM.compile`, and `RawTextTask.compile` for
+                `accumulation_steps`.
+
+        Raises:
+            ValueError: `lm_coefficient` is given, as L1 is all of this task's loss.
         """
         if weighted_metrics == "auto":
             weighted_metrics = None
         self._has_own_loss = loss != "auto"
-        self._has_metrics = bool(weighted_metrics or kwargs.get("metrics"))
-        # Past `RawTextTask.compile`, whose defaults are those of fine-tuning.
-        super(RawTextTask, self).compile(
+        self._has_metrics = bool(weighted_metrics or metrics)
+        if not self._has_own_loss:  # Keras requires one, and `forward_loss` computes the same
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        super().compile(
             optimizer=pretraining_optimizer() if optimizer == "auto" else optimizer,
             loss=loss,
+            metrics=metrics,
             weighted_metrics=weighted_metrics,
             **kwargs,
         )
@@ -85,7 +93,7 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
     def forward_loss(
         self, x: dict[str, Tensor], y: Tensor, sample_weight: Tensor | None, training: bool
     ) -> tuple[Any, Tensor]:
-        """As `TrainingStep.forward_loss`; without outputs, unless metrics or the loss need them."""
+        """As `RawTextTask.forward_loss`; without outputs, unless metrics or the loss need them."""
         if self._has_own_loss:
             return super().forward_loss(x, y, sample_weight, training)
         hidden_states = self.backbone(x, training=training)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import keras_hub
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
@@ -14,7 +15,7 @@ from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1MultipleChoicePreprocessor(FieldsPreprocessor):
+class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Preprocessor):
     """Tokenizes, frames, truncates and pads contexts, questions and their choices.
 
     Args:
@@ -52,7 +53,9 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor):
         fields: Sequence[str] = ("context", "question", "choices"),
         **kwargs: Any,
     ) -> None:
-        super().__init__(tokenizer, sequence_length, fields, **kwargs)
+        super().__init__(fields, **kwargs)
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
 
     def transform(self, texts: list[Any]) -> tuple[Any, Any]:
         """As `FieldsPreprocessor.transform`, as `frame_choices` returns them."""
@@ -96,3 +99,8 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor):
 
     def by_field(self, x: Any) -> dict[str, Any]:
         return super().by_field(tuple(x) if isinstance(x, list) else x)
+
+    def for_slicing(self, x: Any) -> Any:
+        # Nested lists of different lengths are not an array.
+        is_texts = isinstance(x, (dict, tuple))
+        return text_backend().for_slicing(self.as_tensors(x)) if is_texts else x

@@ -39,7 +39,8 @@ class GPT1TextClassifierPreprocessor(
         `batch` for one string; with `y`, a tuple as Keras's `fit` takes it.
 
     Raises:
-        ValueError: the texts do not match the fields, or are not strings.
+        ValueError: the texts do not match the fields, or are not strings; or `truncate` is given,
+            which KerasHub's preprocessors take.
     """
 
     field_counts: ClassVar[tuple[int, ...]] = (1, 2)
@@ -52,12 +53,22 @@ class GPT1TextClassifierPreprocessor(
         fields: Sequence[str] = ("text",),
         **kwargs: Any,
     ) -> None:
-        super().__init__(tokenizer, sequence_length, fields, **kwargs)
+        if "truncate" in kwargs:
+            raise ValueError(
+                "Of two texts that are too long, each is cut to half. Received: truncate="
+                f"{kwargs['truncate']!r}; expected none."
+            )
+        super().__init__(fields, tokenizer=tokenizer, sequence_length=sequence_length, **kwargs)
 
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
-        """As `FieldsPreprocessor.frame`; the ids, int32 `[batch, None]`, as of section 3.3."""
+        """As `FieldsPreprocessor.frame`; the ids, int32 `[batch, None]`, as in section 3.3."""
         return text_backend().frame(segments, self.tokenizer, self.sequence_length)
 
     def pad(self, framed: Any, to_bucket: bool = True) -> dict[str, Any]:
         """As `FieldsPreprocessor.pad`: int32 `[batch, length]`."""
         return text_backend().pad(framed, self.tokenizer, self.sequence_length, to_bucket)
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        del config["truncate"]  # KerasHub's, which `frame` does not follow
+        return config

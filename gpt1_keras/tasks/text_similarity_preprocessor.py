@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import keras_hub
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
@@ -14,7 +15,7 @@ from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1TextSimilarityPreprocessor(FieldsPreprocessor):
+class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Preprocessor):
     """Tokenizes, frames, truncates and pads pairs of texts in both orders.
 
     Args:
@@ -40,7 +41,9 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor):
         fields: Sequence[str] = ("text1", "text2"),
         **kwargs: Any,
     ) -> None:
-        super().__init__(tokenizer, sequence_length, fields, **kwargs)
+        super().__init__(fields, **kwargs)
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
 
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
         """As `FieldsPreprocessor.frame`.
