@@ -1,6 +1,7 @@
 """The paper's Adam, and its optimizers for pre-training and fine-tuning (section 4.1)."""
 
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -186,9 +187,50 @@ def open_schedule(optimizer: keras.optimizers.Optimizer) -> Any:
     return schedule if getattr(schedule, "is_open", False) else None
 
 
-def updates_done(optimizer: keras.optimizers.Optimizer) -> int:
-    """Returns the number of updates that an optimizer has made."""
-    return int(_unwrapped(optimizer).iterations)
+def stretch_schedule(optimizer: keras.optimizers.Optimizer, steps: int, epochs: int) -> bool:
+    """Gives an open schedule the number of updates at the end of `fit`.
+
+    Args:
+        optimizer: whose schedule it is.
+        steps: of an epoch; negative if it is not known.
+        epochs: how many follow.
+
+    Returns:
+        Whether that is another number than before.
+
+    Raises:
+        ValueError: the schedule is open, and the number of steps is not known.
+    """
+    schedule = open_schedule(optimizer)
+    if schedule is None:
+        return False
+    if steps < 0:
+        raise ValueError(
+            "The learning-rate schedule spans the whole training, but the dataset does not "
+            "say how many batches it has. Pass `steps_per_epoch` to `fit`, or compile with "
+            "`gpt1_keras.optimizer.finetuning_optimizer(total_steps=...)`."
+        )
+    before = schedule.total_steps
+    schedule.total_steps = int(_unwrapped(optimizer).iterations) + steps * epochs
+    return schedule.total_steps != before
+
+
+def check_dtypes(variables: Sequence[keras.Variable]) -> None:
+    """Warns of weights in bfloat16, and raises ValueError for weights in float16."""
+    dtypes = {variable.dtype for variable in variables}
+    if "bfloat16" in dtypes:
+        warnings.warn(
+            "Weights in bfloat16 have 8 bits: updates of less than about 1/256 of a weight are "
+            "lost, as all are at fine-tuning's rates. Build the backbone with "
+            "dtype='mixed_bfloat16', whose weights are float32.",
+            stacklevel=3,
+        )
+    if "float16" in dtypes:
+        raise ValueError(
+            "Weights in float16 cannot be trained: Adam's epsilon rounds to 0 there, and "
+            "updates become NaN. Build the backbone with dtype='mixed_float16'. Received: "
+            "dtype='float16'."
+        )
 
 
 def _unwrapped(optimizer: Any) -> Any:

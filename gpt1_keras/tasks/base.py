@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, ClassVar
@@ -17,7 +16,12 @@ from gpt1_keras.models.functional_model import FunctionalModel
 from gpt1_keras.models.padding import move_to_front
 from gpt1_keras.optimization.losses import compiled_loss
 from gpt1_keras.optimization.objective import AuxiliaryLanguageModeling, sequence_weights
-from gpt1_keras.optimization.optimizer import finetuning_optimizer, open_schedule, updates_done
+from gpt1_keras.optimization.optimizer import (
+    check_dtypes,
+    finetuning_optimizer,
+    open_schedule,
+    stretch_schedule,
+)
 from gpt1_keras.optimization.training_step import training_step
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.tasks.calibration import Calibration
@@ -303,7 +307,7 @@ class RawTextTask(FunctionalModel, TaskHooks):
                 `total_steps` and data of unknown length; unknown classes in `class_weight`; or
                 weights in float16.
         """
-        self._check_dtypes()
+        check_dtypes(self.trainable_variables)
         batches, validation_data = training_batches(
             *(self._for_slicing, x, y, sample_weight, batch_size),
             validation_data=validation_data,
@@ -311,9 +315,9 @@ class RawTextTask(FunctionalModel, TaskHooks):
             shuffle=shuffle,
         )
         steps = kwargs.get("steps_per_epoch")
-        self._stretch_schedule(
-            steps or batches.count, kwargs.get("epochs", 1) - kwargs.get("initial_epoch", 0)
-        )
+        epochs = kwargs.get("epochs", 1) - kwargs.get("initial_epoch", 0)
+        if self.compiled and stretch_schedule(self.optimizer, steps or batches.count, epochs):
+            self.train_function = None  # the earlier total is a constant of its graph
         if steps and batches.count < 0 and not batches.are_of_ids:
             batches = batches.repeated()  # else Keras would find no data in the second epoch
         loops: Any = keras_loops(self) if batches.are_of_ids else super()
@@ -381,23 +385,6 @@ class RawTextTask(FunctionalModel, TaskHooks):
         """As `keras.Model.predict_on_batch`, on strings; returns what `predict` does."""
         return self.task_head.predictions(super().predict_on_batch(x, **kwargs))
 
-    def _check_dtypes(self) -> None:
-        """Warns of weights in bfloat16, and raises ValueError for weights in float16."""
-        dtypes = {variable.dtype for variable in self.trainable_variables}
-        if "bfloat16" in dtypes:
-            warnings.warn(
-                "Weights in bfloat16 have 8 bits: updates of less than about 1/256 of a weight are "
-                "lost, as all are at fine-tuning's rates. Build the backbone with "
-                "dtype='mixed_bfloat16', whose weights are float32.",
-                stacklevel=3,
-            )
-        if "float16" in dtypes:
-            raise ValueError(
-                "Weights in float16 cannot be trained: Adam's epsilon rounds to 0 there, and "
-                "updates become NaN. Build the backbone with dtype='mixed_float16'. Received: "
-                f"dtype={self.backbone.dtype_policy.name!r}."
-            )
-
     def _for_slicing(self, x: Any) -> Any:
         """Returns texts as users give them in a form that can be sliced into examples."""
         is_ours = isinstance(self.preprocessor, FieldsPreprocessor)
@@ -406,27 +393,6 @@ class RawTextTask(FunctionalModel, TaskHooks):
     def _by_number(self, class_weight: Mapping[Any, float] | None) -> dict[int, float] | None:
         """Returns the weights of classes by their numbers, or None if there are none."""
         return None if class_weight is None else self.task_head.weights_by_number(class_weight)
-
-    def _stretch_schedule(self, steps: int, epochs: int) -> None:
-        """Gives a schedule that is open the number of updates at the end of `fit`.
-
-        Args:
-            steps: of an epoch; negative if it is not known.
-            epochs: how many follow.
-        """
-        schedule = open_schedule(self.optimizer) if self.compiled else None  # as Keras will say
-        if schedule is None:
-            return
-        if steps < 0:
-            raise ValueError(
-                "The learning-rate schedule spans the whole training, but the dataset does not "
-                "say how many batches it has. Pass `steps_per_epoch` to `fit`, or compile with "
-                "`gpt1_keras.optimizer.finetuning_optimizer(total_steps=...)`."
-            )
-        total = updates_done(self.optimizer) + steps * epochs
-        if total != schedule.total_steps:
-            schedule.total_steps = total
-            self.train_function = None  # the old total is a constant of its graph
 
     # === Presets ===
 
