@@ -23,8 +23,8 @@ from serving.export_check.graph import composite_outputs, foreign_ops, foreign_p
 from serving.export_check.requests import requests_for
 from serving.export_check.runs import failures, run_in
 from serving.layout import METADATA_FILE
+from serving.server.calls.warmup_requests import read_warmup
 from serving.server.errors import ServingError
-from serving.server.models.warmup import read_warmup
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
 from serving.layout import DEFAULT_SIGNATURE
-from serving.server.requests.example_inference import serialized_examples
+from serving.server.calls.example_inference import serialized_examples
 
 _INIT_SIGNATURE = "__saved_model_init_op"  # run when the model is loaded
 

@@ -9,6 +9,7 @@ import numpy as np
 from tensorflow.lite.python import schema_py_generated as schema
 
 from serving.tflite.flatbuffer import pack, unpack
+from serving.tflite_buffer import read_buffer
 
 NAME = "gpt1_keras"
 
@@ -44,17 +45,3 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
     if buffer is None:
         raise ValueError(f"{path} has no metadata named {NAME!r}: serving.tflite did not write it.")
     return json.loads(buffer)
-
-
-def read_buffer(content: bytes, name: str) -> bytes | None:
-    """Returns the metadata of a name in a .tflite file's content, if it has any."""
-    model = schema.Model.GetRootAsModel(content, 0)
-    for index in range(model.MetadataLength()):
-        entry = model.Metadata(index)
-        if entry.Name() == name.encode():
-            buffer = model.Buffers(entry.Buffer())
-            # Large buffers may lie after the flatbuffer.
-            if offset := buffer.Offset():
-                return content[offset : offset + buffer.Size()]
-            return buffer.DataAsNumpy().tobytes()
-    return None

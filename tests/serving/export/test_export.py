@@ -17,9 +17,9 @@ from serving import check
 from serving.export.exporter import signatures_of
 from serving.export.task_signatures import ClassSignatures
 from serving.export.warmup import warmup_requests
+from serving.server.calls.example_inference import classify
+from serving.server.calls.inference import predict
 from serving.server.models.servable import Servable, ServingError
-from serving.server.requests.example_inference import classify
-from serving.server.requests.inference import predict
 
 CLASS_NAMES = ["negative", "neutral", "positive"]
 SEQUENCE_LENGTH = 40

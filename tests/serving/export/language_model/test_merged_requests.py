@@ -15,10 +15,8 @@ from tensorflow.core.protobuf.config_pb2 import RunOptions
 from serving.export.batching import Batching
 from serving.export.exporter import signatures_of
 from serving.runtime.c_api import StatusError
-from serving.server.models.loading import Loader
+from serving.server.limits.budget import UNLIMITED, Budget
 from serving.server.models.servable import Servable, ServingError
-from serving.server.options import Options
-from serving.server.requests.budget import UNLIMITED, Budget
 
 CONTEXT = 48
 FOREVER = 600_000.0  # milliseconds
@@ -56,17 +54,6 @@ def merging(lm, tmp_path_factory):
     return Servable("lm", 1, path)
 
 
-@pytest.fixture(scope="module")
-def merging_outside(path_of, tmp_path_factory):
-    """By the server's own batching, of an export without: until there are 8 rows."""
-    file = tmp_path_factory.mktemp("parameters") / "batching.config"
-    file.write_text(
-        f"max_batch_size {{ value: 8 }} batch_timeout_micros {{ value: {int(1000 * FOREVER)} }}"
-    )
-    loader = Loader(Options(enable_batching=True, batching_parameters_file=str(file)))
-    return Servable("lm", 1, path_of("lm"), loader=loader)
-
-
 def ask(servable, signature, rows, budget=UNLIMITED):
     if signature == "score":
         inputs = {"text": np.array(rows, object)}
@@ -87,11 +74,9 @@ def ask_at_once(servable, signature, rows):
     return zip(requests, found)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("merging", marks=pytest.mark.slow), "merging_outside"]
-)
-def test_generation(plain, kind, request):
-    for rows, found in ask_at_once(request.getfixturevalue(kind), "generate", ROWS):
+@pytest.mark.slow
+def test_generation(plain, merging):
+    for rows, found in ask_at_once(merging, "generate", ROWS):
         for index, row in enumerate(rows):
             for name, values in ask(plain, "generate", [row]).items():
                 assert values.tolist() == [found[name][index]]
@@ -103,16 +88,6 @@ def test_scores(plain, merging):
         assert set(found) == set(expected)
         for name, values in expected.items():  # in the same shapes, whoever else was longer
             np.testing.assert_allclose(found[name], values, atol=1e-5, rtol=RTOL)
-
-
-def test_scores_that_the_server_merges(plain, merging_outside):
-    """Who shares a run is not known in the graph: texts are padded to the longest of all."""
-    for rows, found in ask_at_once(merging_outside, "score", TEXTS):
-        for name, values in ask(plain, "score", rows).items():
-            others = found[name][:, values.shape[1] :] if values.ndim > 1 else np.zeros(0)
-            kept = found[name][:, : values.shape[1]] if values.ndim > 1 else found[name]
-            np.testing.assert_allclose(kept, values, atol=1e-5, rtol=RTOL)
-            assert len(np.unique(others)) <= 1  # of padding
 
 
 @pytest.mark.parametrize(
