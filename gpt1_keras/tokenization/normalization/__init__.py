@@ -1,8 +1,8 @@
 """The two normalizations, which turn text into words: `bert` and `original`."""
 
-from gpt1_keras.tokenization.normalization.base import Normalizer
 from gpt1_keras.tokenization.normalization.bert import BertNormalizer
-from gpt1_keras.tokenization.normalization.original.normalizer import OriginalNormalizer
+from gpt1_keras.tokenization.normalization.normalizer import Normalizer
+from gpt1_keras.tokenization.normalization.original.original_normalizer import OriginalNormalizer
 
 _NORMALIZERS: dict[str, type[Normalizer]] = {
     cls.name: cls for cls in (BertNormalizer, OriginalNormalizer)

@@ -21,28 +21,28 @@ class Normalizer(Protocol):
     def split(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         """Splits texts into chunks, and each distinct chunk into words.
 
-        Texts repeat their chunks, so later steps need to look at each only once.
+        Texts repeat their chunks, so later steps look at each distinct chunk only once.
 
         Args:
             texts: string `[batch]`, UTF-8, possibly invalid.
 
         Returns:
-            `(words, chunks)`: string `[chunks, None]`, the words of each chunk, valid UTF-8 and
-            none of them empty; and int32 `[batch, None]`, the indices of each text's chunks.
+            `(words, chunks)`: string `[chunks, None]`, the words of each distinct chunk, which are
+            valid UTF-8 and not empty; and int32 `[batch, None]`, the indices of each text's chunks.
         """
         ...
 
     def split_with_ranges(
         self, texts: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """Splits texts, and finds where the letters of their words came from.
+        """Splits texts, and finds the bytes that the characters of their words came from.
 
         Args:
             texts: as for `split`.
 
         Returns:
-            `(words, chunks, starts, ends)`: as `split` returns them; and int64 `[letters]`, for
-            each letter of all texts' words in turn, the smallest range that it came from, in bytes
-            of all texts put together.
+            `(words, chunks, starts, ends)`: the first two as `split` returns them; and int64
+            `[characters]` twice, for each character of all texts' words, the smallest range of
+            bytes that it came from in the concatenation of all texts.
         """
         ...

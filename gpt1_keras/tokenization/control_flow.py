@@ -1,4 +1,4 @@
-"""Functions that process only those texts of a batch that need it."""
+"""Branches and loops in a graph, which process only those texts of a batch that need it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.lookup.aligned_texts import Texts, put, strings_of, take
+from gpt1_keras.tokenization.alignment.aligned_texts import Texts, put, strings_of, take
 
 
 def update_where(condition: tf.Tensor, function: Callable[[Texts], Texts], texts: Texts) -> Texts:
@@ -18,7 +18,7 @@ def update_where(condition: tf.Tensor, function: Callable[[Texts], Texts], texts
         texts: strings or aligned texts, `[n]`.
 
     Returns:
-        The same, `[n]`.
+        Texts of the same type, `[n]`.
     """
 
     def update() -> Texts:
@@ -31,8 +31,8 @@ def update_where(condition: tf.Tensor, function: Callable[[Texts], Texts], texts
 def call_if(condition: tf.Tensor, function: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
     """`tf.cond` whose first branch is large and seldom taken.
 
-    TensorFlow visits every op of a branch that is not taken, too. As the body of a function that
-    is not inlined, the whole branch is one op.
+    TensorFlow also visits every op of the branch that it does not take. In a function that is not
+    inlined, the whole branch is one op.
     """
     if not tf.executing_eagerly():
         function = tf.function(
@@ -50,7 +50,7 @@ def repeat(function: Callable[[Texts], Texts], texts: Texts, rounds: int) -> Tex
         rounds: the bound.
 
     Returns:
-        The same, `[n]`.
+        Texts of the same type, `[n]`.
     """
 
     def apply(texts: Texts, changes: tf.Tensor) -> tuple[Texts, tf.Tensor]:
@@ -61,16 +61,11 @@ def repeat(function: Callable[[Texts], Texts], texts: Texts, rounds: int) -> Tex
         lambda texts, changes: changes,
         apply,
         (texts, tf.size(strings_of(texts)) > 0),
-        shape_invariants=(shapes_of(texts), tf.TensorShape([])),
+        shape_invariants=(loop_shapes(texts), tf.TensorShape([])),
         maximum_iterations=rounds,
     )[0]
 
 
-def shapes_of(texts: Texts) -> Any:
-    """What a loop that changes texts may assume of their shapes."""
+def loop_shapes(texts: Texts) -> Any:
+    """The shape invariants of texts that a loop changes."""
     return tf.nest.map_structure(lambda _: tf.TensorShape([None]), texts)
-
-
-def is_ascii(texts: tf.Tensor) -> tf.Tensor:
-    """Whether each text is ASCII: string `[n]` to bool `[n]`."""
-    return tf.strings.regex_full_match(texts, r"[\x00-\x7f]*")

@@ -1,6 +1,6 @@
-"""Operations on ragged tensors in linear time, whatever their longest row, and in few ops.
+"""Operations on ragged tensors in few ops, and in time linear in the number of values.
 
-TensorFlow's own ops for these build a mask of all rows by the longest row.
+TensorFlow's own ops for these build a mask of the number of rows by the length of the longest row.
 """
 
 from __future__ import annotations
@@ -8,15 +8,20 @@ from __future__ import annotations
 from gpt1_keras.lazy import tensorflow as tf
 
 
+def row_splits(lengths: tf.Tensor) -> tf.Tensor:
+    """The row splits of rows of these lengths: int `[rows]` to int `[rows + 1]`."""
+    return tf.concat([[0], tf.cumsum(lengths)], 0)
+
+
 def row_indices(splits: tf.Tensor) -> tf.Tensor:
     """The index of the row that each value belongs to: int `[rows + 1]` to int `[values]`."""
-    starts = splits[1:-1]  # of all rows but the first, which may be empty
+    starts = splits[1:-1]  # without that of the first row, which may be empty
     steps = tf.math.unsorted_segment_sum(tf.ones_like(starts), starts, splits[-1] + 1)
     return tf.cumsum(steps)[:-1]
 
 
 def from_row_indices(values: tf.Tensor, rows: tf.Tensor, nrows: tf.Tensor) -> tf.RaggedTensor:
-    """The ragged tensor of values, `[n]`, and the index of each one's row, ascending int `[n]`."""
+    """Makes `nrows` rows of values, `[n]`, from the row index of each, ascending int `[n]`."""
     splits = tf.raw_ops.UpperBound(
         sorted_inputs=tf.expand_dims(rows, 0),
         values=tf.expand_dims(tf.range(-1, nrows), 0),
@@ -54,8 +59,8 @@ def join_rows(rows: tf.RaggedTensor, indices: tf.RaggedTensor) -> tf.RaggedTenso
 
 
 def gather_rows(rows: tf.RaggedTensor, indices: tf.Tensor) -> tf.RaggedTensor:
-    """The rows, `[n, None]`, at indices, int `[m]`: `[m, None]`."""
-    # tf.gather would look for what is ragged, in many ops.
+    """Gathers rows, `[n, None]`, at indices, int `[m]`, to `[m, None]`."""
+    # tf.gather would take many ops to find out which dimensions are ragged.
     [splits], values = tf.raw_ops.RaggedGather(
         params_nested_splits=[rows.row_splits],
         params_dense_values=rows.values,

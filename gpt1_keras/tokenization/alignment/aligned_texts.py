@@ -1,7 +1,7 @@
-"""Texts that keep, while they are changed, where each of their code points came from.
+"""Texts that remember, while they are changed, which bytes each of their code points came from.
 
-The functions take plain strings, too, and then do nothing more than the change itself: what turns
-texts into words is written once, and keeps the ranges only where it is asked for them.
+All functions also take plain strings, and then only change them. So what turns texts into words is
+written once, and its graph holds ops for the ranges only where the ranges are wanted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.lookup.ragged import concatenate, join_rows, row_indices
+from gpt1_keras.tokenization.alignment.byte_ranges import decode_with_ranges
+from gpt1_keras.tokenization.ragged import concatenate, join_rows, row_indices, row_splits
 
 _MARK = b"\xff"  # no byte of UTF-8
 
@@ -21,8 +22,8 @@ class AlignedTexts(NamedTuple):
 
     Attributes:
         strings: string `[n]`, valid UTF-8.
-        starts, ends: int64 `[code points]`, of all texts in turn: the range of bytes that each came
-            from, in all original texts put together.
+        starts, ends: int64 `[code points]`, for each code point of all texts, the range of bytes
+            that it came from in the concatenation of all original texts.
     """
 
     strings: tf.Tensor
@@ -39,29 +40,14 @@ def align(texts: tf.Tensor) -> AlignedTexts:
     return AlignedTexts(tf.strings.unicode_encode(codes, "UTF-8"), starts, ends)
 
 
-def decode_with_ranges(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-    """Decodes texts, string `[n]`; invalid bytes become U+FFFD.
-
-    Returns:
-        `(codes, starts, ends)`: int32 `[n, None]`, and for each of them, int64 `[code points]`, its
-        range of bytes in all texts put together.
-    """
-    codes, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
-    first = byte_splits(texts)
-    starts = offsets.values + tf.gather(first, row_indices(codes.row_splits))
-    # Every byte belongs to a code point, so one ends where the next one starts.
-    ends = tf.concat([starts, first[-1:]], 0)[1 : 1 + tf.size(starts)]
-    return codes, starts, ends
-
-
-def byte_splits(texts: tf.Tensor) -> tf.Tensor:
-    """Where each text starts among the bytes of all, and their number: int64 `[n + 1]`."""
-    return _splits(tf.cast(tf.strings.length(texts), tf.int64))
-
-
 def strings_of(texts: Texts) -> tf.Tensor:
     """The strings of texts, `[n]`."""
     return texts.strings if isinstance(texts, AlignedTexts) else texts
+
+
+def is_ascii(texts: Texts) -> tf.Tensor:
+    """Whether each text is ASCII: bool `[n]`."""
+    return tf.strings.regex_full_match(strings_of(texts), r"[\x00-\x7f]*")
 
 
 def take(texts: Texts, indices: tf.Tensor) -> Texts:
@@ -74,7 +60,7 @@ def take(texts: Texts, indices: tf.Tensor) -> Texts:
 def _take(
     strings: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor, rows: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    splits = _splits(_code_points(strings))
+    splits = row_splits(_count_code_points(strings))
     code_points = tf.RaggedTensor.from_row_splits(tf.range(splits[-1]), splits, validate=False)
     wanted = tf.RaggedTensor.from_row_splits(
         rows, tf.stack([0, tf.size(rows, tf.int64)]), validate=False
@@ -94,7 +80,7 @@ def put(texts: Texts, indices: tf.Tensor, changed: Texts) -> Texts:
 
 
 def select(condition: tf.Tensor, texts: Texts, others: Texts) -> Texts:
-    """`tf.where` of texts: bool `[n]`, or one for all."""
+    """`tf.where` for texts; the condition is bool `[n]`, or one for all."""
     if not isinstance(texts, AlignedTexts):
         return tf.where(condition, texts, others)
     rows = tf.range(tf.size(texts.strings))
@@ -102,64 +88,68 @@ def select(condition: tf.Tensor, texts: Texts, others: Texts) -> Texts:
     return take(_concat([texts, others]), rows[:, None])
 
 
-def regroup(texts: Texts, strings: tf.Tensor) -> Texts:
-    """The same number of code points as other strings: joined, cut, or each replaced by one."""
+def with_strings(texts: Texts, strings: tf.Tensor) -> Texts:
+    """Puts strings, `[m]`, in place of those of texts, and keeps the ranges.
+
+    All strings together must have as many code points as before. They may be the old ones joined
+    or cut, or have each code point replaced by one other.
+    """
     return texts._replace(strings=strings) if isinstance(texts, AlignedTexts) else strings
 
 
 def regex_replace(texts: Texts, pattern: str, rewrite: str) -> Texts:
-    """Replaces what a pattern without anchors matches; it comes from all that was matched."""
+    """Replaces each match of a pattern without anchors; what replaces it has its whole range."""
     if not isinstance(texts, AlignedTexts):
         return tf.strings.regex_replace(texts, pattern, rewrite)
-    pieces = split_at_matches(texts, pattern)
-    return replace_pieces(texts, pieces, tf.strings.regex_replace(pieces.values, pattern, rewrite))
+    parts = split_at_matches(texts, pattern)
+    return replace_parts(texts, parts, tf.strings.regex_replace(parts.values, pattern, rewrite))
 
 
 def split_at_matches(texts: Texts, pattern: str, before: str = "") -> tf.RaggedTensor:
-    """Cuts texts, `[n]`, around what a pattern matches, to string `[n, None]`.
+    """Cuts texts around the matches of a pattern: `[n]` to string `[n, None]`.
 
-    `before` is a pattern, without groups, of what must precede it.
+    `before` is a pattern, without groups, that must match just before it.
     """
     rewrite = rb"\1" + _MARK + rb"\2" + _MARK
     marked = tf.strings.regex_replace(strings_of(texts), f"({before})({pattern})", rewrite)
     return tf.strings.split(marked, _MARK)
 
 
-def replace_pieces(texts: Texts, pieces: tf.RaggedTensor, changed: tf.Tensor) -> Texts:
-    """Replaces pieces of texts by others.
+def replace_parts(texts: Texts, parts: tf.RaggedTensor, changed: tf.Tensor) -> Texts:
+    """Replaces parts of texts by others.
 
     Args:
         texts: `[n]`.
-        pieces: string `[n, None]`, what texts are made of.
-        changed: string `[pieces]`. Where a piece has as many code points as before, each comes from
-            its own; otherwise, all of them come from the whole piece.
+        parts: string `[n, None]`, the parts that each text consists of.
+        changed: string `[parts]`. Where a part has as many code points as before, each keeps its
+            own range; otherwise, each has the range of the whole part.
     """
-    strings = concatenate(pieces.with_values(changed))
+    strings = concatenate(parts.with_values(changed))
     if not isinstance(texts, AlignedTexts):
         return strings
     return AlignedTexts(
-        strings, *_shared(_range_of_pieces)(pieces.values, texts.starts, texts.ends, changed)
+        strings, *_shared(_ranges_of_changed)(parts.values, texts.starts, texts.ends, changed)
     )
 
 
-def _range_of_pieces(
-    pieces: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor, changed: tf.Tensor
+def _ranges_of_changed(
+    parts: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor, changed: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The starts and ends of what pieces became."""
-    lengths = _code_points(pieces)
-    splits = _splits(_code_points(changed))
-    piece = row_indices(splits)
-    within = tf.range(splits[-1]) - tf.gather(splits, piece)
-    is_each = tf.gather(splits[1:] - splits[:-1] == lengths, piece)
-    first = tf.gather(tf.cumsum(lengths, exclusive=True), piece)
-    last = first + tf.where(is_each, within, tf.gather(lengths, piece) - 1)
+    """The starts and ends of the code points of changed parts; see `replace_parts`."""
+    lengths = _count_code_points(parts)
+    splits = row_splits(_count_code_points(changed))
+    part = row_indices(splits)
+    within = tf.range(splits[-1]) - tf.gather(splits, part)
+    is_each = tf.gather(splits[1:] - splits[:-1] == lengths, part)
+    first = tf.gather(tf.cumsum(lengths, exclusive=True), part)
+    last = first + tf.where(is_each, within, tf.gather(lengths, part) - 1)
     first += tf.where(is_each, within, 0)
     return tf.gather(starts, first), tf.gather(ends, last)
 
 
 @functools.cache
 def _shared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a function that graphs call, as copies of it would be most of their ops."""
+    """Makes a function that graphs call: inlined, its copies would be most of their ops."""
     last = tf.int64 if function is _take else tf.string
     return tf.function(
         function,
@@ -175,10 +165,6 @@ def _concat(texts: Sequence[AlignedTexts]) -> AlignedTexts:
     return AlignedTexts(*(tf.concat(column, 0) for column in zip(*texts)))
 
 
-def _code_points(strings: tf.Tensor) -> tf.Tensor:
+def _count_code_points(strings: tf.Tensor) -> tf.Tensor:
     """How many code points strings have: int64 `[n]`."""
     return tf.cast(tf.strings.length(strings, unit="UTF8_CHAR"), tf.int64)
-
-
-def _splits(lengths: tf.Tensor) -> tf.Tensor:
-    return tf.concat([[0], tf.cumsum(lengths)], 0)

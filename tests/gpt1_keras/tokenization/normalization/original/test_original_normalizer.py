@@ -49,7 +49,7 @@ def test_every_code_point(split, pipeline, between):
 
 
 def test_letters_with_marks(split, pipeline):
-    """Latin, Greek and Cyrillic letters taken apart, and Hangul."""
+    """Decomposed letters of Latin, Greek and Cyrillic, and Hangul syllables."""
     letters = [chr(code) for code in [*range(0xC0, 0x500), *range(0x1E00, 0x1F00), 0xAC00, 0xD7A3]]
     texts = [unicodedata.normalize("NFD", f"x{letter}y") for letter in letters]
     assert split(texts) == [pipeline(text) for text in texts]

@@ -27,18 +27,9 @@ NEWLINE_ID = 40477
 
 
 @pytest.fixture(scope="module")
-def saved_model(tokenizer, tmp_path_factory):
+def saved_model(tokenizer, save_graph):
     """The path of a SavedModel with one signature: text to ids, padded with -1."""
-    module = tf.Module()
-    module.tokenizer = tokenizer
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
-    def tokenize(text):
-        return {"ids": tokenizer(text).to_tensor(-1)}
-
-    path = tmp_path_factory.mktemp("tokenizer") / "1"
-    tf.saved_model.save(module, str(path), signatures={"serving_default": tokenize})
-    return path
+    return save_graph(tokenizer, lambda text: {"ids": tokenizer(text).to_tensor(-1)})
 
 
 @pytest.fixture(scope="module")
