@@ -29,6 +29,7 @@ from gpt1_keras.tasks.data import as_batches, check_sequences, training_batches
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.heads import ExtractHead, Head, last_token_states
 from gpt1_keras.tasks.task_presets import load_head, load_task_preset, name_tasks, save_head
+from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.transformers_writers import write_for_transformers
 from gpt1_keras.types import Tensor
 from gpt1_keras.upstream import (
@@ -266,14 +267,7 @@ class RawTextTask(FunctionalModel, TaskHooks):
         elif y is not None:
             y = self.task_head.encode_names(y)
         if isinstance(self.preprocessor, FieldsPreprocessor):
-            # Grain's batches must all be of one length.
-            to_bucket = not in_grain_data_pipeline()
-            batch = self.preprocessor(x, y, sample_weight, to_bucket=to_bucket)
-            # Buckets keep down how often XLA compiles. A graph takes any length.
-            if to_bucket and keras.backend.backend() == "tensorflow" and not self.jit_compile:
-                inputs, *others = keras.utils.unpack_x_y_sample_weight(batch)
-                batch = keras.utils.pack_x_y_sample_weight(self.preprocessor.trim(inputs), *others)
-            return batch
+            return self.preprocessor(x, y, sample_weight, pad_to=self._pad_to())
         return super().preprocess_samples(x, y, sample_weight)
 
     def fit(
@@ -384,6 +378,14 @@ class RawTextTask(FunctionalModel, TaskHooks):
     def predict_on_batch(self, x: Any, **kwargs: Any) -> Any:
         """As `keras.Model.predict_on_batch`, on strings; returns what `predict` does."""
         return self.task_head.predictions(super().predict_on_batch(x, **kwargs))
+
+    def _pad_to(self) -> PadTo:
+        """Returns what the preprocessor pads a batch to."""
+        if in_grain_data_pipeline():
+            return "sequence_length"  # as all of its batches must have one length
+        # Buckets keep down how often XLA compiles. A graph takes any length.
+        is_graph = keras.backend.backend() == "tensorflow" and not self.jit_compile
+        return "longest" if is_graph else "bucket"
 
     def _for_slicing(self, x: Any) -> Any:
         """Returns texts as users give them in a form that can be sliced into examples."""

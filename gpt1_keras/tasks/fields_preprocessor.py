@@ -11,6 +11,7 @@ from gpt1_keras.handles import FromHandle
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.tokenization.backend import batch_of_one, is_single, text_backend
+from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.upstream import take_tuples_for_texts, to_backend_tensors
 
@@ -83,12 +84,12 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
         framed, _ = self.frame(values)  # which only selects
         return framed
 
-    def pad(self, framed: Any, to_bucket: bool = True) -> dict[str, Any]:
+    def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
         """Pads what `transform` returns to the model's inputs.
 
         Args:
             framed: what `transform` returns.
-            to_bucket: whether to pad to a bucket; otherwise to `sequence_length`.
+            pad_to: a bucket, `sequence_length`, or the longest sequence of the batch.
         """
         raise NotImplementedError
 
@@ -119,7 +120,7 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
         return texts
 
     def call(
-        self, x: Any, y: Any = None, sample_weight: Any = None, to_bucket: bool = False
+        self, x: Any, y: Any = None, sample_weight: Any = None, pad_to: PadTo = "sequence_length"
     ) -> Any:
         texts = self.by_field(x)
         is_one = is_single(texts[self.fields[0]])
@@ -128,7 +129,7 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
         texts = self.as_tensors(texts)
         self.check_labels(texts, y)
         framed, _ = self.transform(list(texts.values()))
-        inputs = self.pad(framed, to_bucket)
+        inputs = self.pad(framed, pad_to)
         if is_one:
             inputs = {name: batch[0] for name, batch in inputs.items()}
         return keras.utils.pack_x_y_sample_weight(to_backend_tensors(inputs), y, sample_weight)

@@ -11,6 +11,7 @@ import keras_hub
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tokenization.backend import text_backend
+from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
@@ -31,7 +32,7 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
             question, all without `batch`.
         y: the indices of the right choices, passed through.
         sample_weight: passed through.
-        to_bucket: as in `GPT1TextClassifierPreprocessor`.
+        pad_to: as in `GPT1TextClassifierPreprocessor`.
 
     Returns:
         dict as `pad_choices` of `padding` returns it, without `batch` for one question; with `y`, a
@@ -76,9 +77,9 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
     def check_labels(self, texts: dict[str, Any], y: Any) -> None:
         text_backend().check_choices(texts[self.fields[-1]], y)
 
-    def pad(self, framed: Any, to_bucket: bool = True) -> dict[str, Any]:
+    def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
         """As `FieldsPreprocessor.pad`; as `pad_choices` returns them."""
-        return text_backend().pad_choices(framed, self.tokenizer, self.sequence_length, to_bucket)
+        return text_backend().pad_choices(framed, self.tokenizer, self.sequence_length, pad_to)
 
     def count_tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         return tf.reduce_sum(tf.cast(inputs["branches"] >= 0, tf.int32), axis=-1)

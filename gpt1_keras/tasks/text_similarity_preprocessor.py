@@ -11,6 +11,7 @@ import keras_hub
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tokenization.backend import text_backend
+from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
@@ -24,7 +25,7 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
 
     Call arguments:
         x: a tuple of two string batches `[batch]`, or of two strings; or a dict by field.
-        y, sample_weight, to_bucket: as in `GPT1TextClassifierPreprocessor`.
+        y, sample_weight, pad_to: as in `GPT1TextClassifierPreprocessor`.
 
     Returns:
         `{"token_ids": int32 [batch, 2, length], "padding_mask": int32 [batch, 2, length]}`, without
@@ -54,11 +55,9 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
         """
         return text_backend().frame_both_orders(segments, self.tokenizer, self.sequence_length)
 
-    def pad(self, framed: Any, to_bucket: bool = True) -> dict[str, Any]:
+    def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
         """As `FieldsPreprocessor.pad`: int32 `[batch, 2, length]`."""
-        return text_backend().pad_both_orders(
-            framed, self.tokenizer, self.sequence_length, to_bucket
-        )
+        return text_backend().pad_both_orders(framed, self.tokenizer, self.sequence_length, pad_to)
 
     def count_tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """The number of tokens of each pair in one of its orders, int32 `[batch]`."""
