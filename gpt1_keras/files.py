@@ -116,6 +116,30 @@ def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:
     return content
 
 
+def write_json(path: str | os.PathLike[str], value: Any) -> None:
+    """Writes a file of JSON, whole or not at all.
+
+    Args:
+        path: of the file.
+        value: what `json.dumps` takes.
+
+    Raises:
+        ValueError: a number is NaN or infinite, which JSON does not have. Nothing is written.
+        OSError: the file cannot be written.
+    """
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a file of text in UTF-8, whole or not at all.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with atomic_path(path) as temporary:
+        pathlib.Path(temporary).write_text(text, encoding="utf-8")
+
+
 @contextlib.contextmanager
 def reading_weights(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turns the errors of Keras and h5py about a file without the model's weights into ValueError.

@@ -17,7 +17,7 @@ from tensorflow_serving.apis.regression_pb2 import (
     RegressionResponse,
 )
 
-from serving.layout import DEFAULT_SIGNATURE
+from serving.export_names import DEFAULT_SIGNATURE
 from serving.server.calls.inference import reply_spec
 from serving.server.errors import ServingError, invalid_argument, set_of
 from serving.server.limits.budget import UNLIMITED, Budget

@@ -10,7 +10,7 @@ from tensorflow_serving.apis.get_model_metadata_pb2 import (
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
 
-from serving.layout import DEFAULT_SIGNATURE
+from serving.export_names import DEFAULT_SIGNATURE
 from serving.server.limits.budget import UNLIMITED, Budget
 from serving.server.models.servable import Servable
 

@@ -17,7 +17,7 @@ from tensorflow.core.framework.op_def_pb2 import OpList
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef, SignatureDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from serving.layout import SAVED_MODEL_FILE
+from serving.export_names import SAVED_MODEL_FILE
 from serving.runtime.c_api import Runtime, StatusError
 from serving.runtime.session import Session
 from serving.server.errors import ServingError, runtime_refusal

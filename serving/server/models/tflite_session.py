@@ -13,7 +13,7 @@ from grpc import StatusCode
 from tensorflow.core.protobuf.config_pb2 import RunOptions
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 
-from serving.layout import DEFAULT_SIGNATURE
+from serving.export_names import DEFAULT_SIGNATURE
 from serving.runtime.c_api import Runtime
 from serving.runtime.session import parse
 from serving.server.errors import ServingError, invalid_argument

@@ -12,8 +12,10 @@ import tensorflow as tf
 from grpc import StatusCode
 from tensorflow.core.protobuf.config_pb2 import RunOptions
 
-from serving.export.batching import Batching
-from serving.export.exporter import signatures_of
+from serving.export.export_options import Batching
+from serving.export.export_spec import ExportSpec
+from serving.export.exported_tasks import signatures_of
+from serving.export.stored_weights import StoredWeights
 from serving.runtime.c_api import StatusError
 from serving.server.limits.budget import UNLIMITED, Budget
 from serving.server.models.servable import Servable, ServingError
@@ -47,10 +49,11 @@ def plain(path_of):
 def merging(lm, tmp_path_factory):
     """In the graph, until there are 4 rows; and scores a few tokens at a time."""
     path = tmp_path_factory.mktemp("merging")
-    signatures = signatures_of(lm, Batching(4, FOREVER, 8))
+    spec = ExportSpec(lm, Batching(4, FOREVER, 8))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("serving.export.language_model.scoring._ROWS_OF_LOGITS", 5)
-        tf.saved_model.save(signatures, str(path), signatures=signatures.functions())
+        patch.setattr("serving.export.language_model.text_scoring._ROWS_OF_LOGITS", 5)
+        functions = {name: each.compiled for name, each in signatures_of(spec).by_name.items()}
+        tf.saved_model.save(StoredWeights(spec), str(path), signatures=functions)
     return Servable("lm", 1, path)
 
 
