@@ -12,15 +12,15 @@ from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.models.padding import MoveBack, MoveToFront
 from gpt1_keras.optimization.objective import next_token_loss
 from gpt1_keras.optimization.optimizer import pretraining_optimizer
-from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
 from gpt1_keras.tasks.generation import check_prompts, stop_ids, until_stop
+from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.backend import batch_of_one, is_single
 from gpt1_keras.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
+class GPT1CausalLM(Task, keras_hub.models.CausalLM):
     """Predicts next tokens: P(u) = softmax(h_n W_e^T) (equation 2).
 
     It maps `{"token_ids", "padding_mask"}`, int32 `[batch, length]`, the mask optional, to logits,
@@ -70,7 +70,7 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
                 without holding all logits. `fit` and `evaluate` report its perplexity too.
             metrics: none by default, as metrics need all logits.
             weighted_metrics: `"auto"` for none.
-            **kwargs: see `keras_hub.models.CausalLM.compile`, and `RawTextTask.compile` for
+            **kwargs: see `keras_hub.models.CausalLM.compile`, and `Task.compile` for
                 `accumulation_steps`.
 
         Raises:
@@ -93,7 +93,7 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
     def forward_loss(
         self, x: dict[str, Tensor], y: Tensor, sample_weight: Tensor | None, training: bool
     ) -> tuple[Any, Tensor]:
-        """As `RawTextTask.forward_loss`; without outputs, unless metrics or the loss need them."""
+        """As `Task.forward_loss`; without outputs, unless metrics or the loss need them."""
         if self._has_own_loss:
             return super().forward_loss(x, y, sample_weight, training)
         hidden_states = self.backbone(x, training=training)

@@ -30,7 +30,7 @@ def load_task_preset(
     normalization: str | None,
     arguments: dict[str, Any],
 ) -> Any:
-    """Loads a preset as a task; see `RawTextTask.from_preset`.
+    """Loads a preset as a task; see `Task.from_preset`.
 
     Args:
         task_cls: a class of task.
@@ -40,7 +40,7 @@ def load_task_preset(
         arguments: of the task's constructor, to change.
 
     Raises:
-        ValueError: as `RawTextTask.from_preset`.
+        ValueError: as `Task.from_preset`.
     """
     loader = get_preset_loader(preset)
     backbone_cls = loader.check_backbone_class()

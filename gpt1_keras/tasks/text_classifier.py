@@ -8,16 +8,16 @@ import keras_hub
 
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.calibration import FRESH_ARGUMENTS
 from gpt1_keras.tasks.heads import last_token_index, sequence_inputs
 from gpt1_keras.tasks.label_heads import LABEL_ARGUMENTS, LabelHead, make_label_head
+from gpt1_keras.tasks.task import Task
 from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
 from gpt1_keras.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1TextClassifier(RawTextTask, keras_hub.models.TextClassifier):
+class GPT1TextClassifier(Task, keras_hub.models.TextClassifier):
     """Classifies texts, or pairs of texts as in entailment (sections 3.2 and 3.3).
 
     A linear layer on the hidden state at the extract token. `fit`, `evaluate` and `predict` take

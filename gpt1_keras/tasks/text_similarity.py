@@ -9,16 +9,16 @@ from keras import ops
 
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.calibration import FRESH_ARGUMENTS
 from gpt1_keras.tasks.heads import last_token_index, sequence_inputs
 from gpt1_keras.tasks.label_heads import LABEL_ARGUMENTS, LabelHead, make_label_head
+from gpt1_keras.tasks.task import Task
 from gpt1_keras.tasks.text_similarity_preprocessor import GPT1TextSimilarityPreprocessor
 from gpt1_keras.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1TextSimilarity(RawTextTask, keras_hub.models.Task):
+class GPT1TextSimilarity(Task, keras_hub.models.Task):
     """Classifies or scores pairs of texts that have no order (section 3.3).
 
     Each pair is read in both orders, and the linear layer is on the sum of the hidden states at the

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import gpt1_keras
 from gpt1_keras.presets import load_task
-from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.heads import ExtractHead, last_token_index, sequence_inputs
+from gpt1_keras.tasks.task import Task
 
 TAGS = ["about films", "about staff", "kind"]
 TEXTS = ["a good film", "the staff", "the staff were kind", "a kind film"]
@@ -44,7 +44,7 @@ class TagHead(ExtractHead):
 
 
 @keras.saving.register_keras_serializable(package="test_new_head")
-class Tagger(RawTextTask, keras_hub.models.Task):
+class Tagger(Task, keras_hub.models.Task):
     backbone_cls = gpt1_keras.GPT1Backbone
     preprocessor_cls = gpt1_keras.GPT1TextClassifierPreprocessor
     label_arguments = ("tags",)

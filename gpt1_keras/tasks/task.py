@@ -1,4 +1,4 @@
-"""RawTextTask, what all tasks share: they train on strings, and predict from them."""
+"""Task, what all tasks share: they train on strings, and predict from them."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from gpt1_keras.upstream import (
 )
 
 
-class RawTextTask(FunctionalModel, TaskHooks):
+class Task(FunctionalModel, TaskHooks):
     """A model that trains on strings and predicts from them.
 
     A task inherits from it and from one of KerasHub's tasks, in this order:
-    `class MyTask(RawTextTask, keras_hub.models.Task)`. It is a functional model of ids, built in
+    `class MyTask(Task, keras_hub.models.Task)`. It is a functional model of ids, built in
     its constructor, and is composed of a `backbone`; a `preprocessor`, which turns strings into the
     model's inputs; and a `task_head`, which has the layers on the hidden states and says what
     labels are. `compile` adds a `training_step`.
@@ -407,7 +407,7 @@ class RawTextTask(FunctionalModel, TaskHooks):
         *,
         normalization: str | None = None,
         **kwargs: Any,
-    ) -> RawTextTask:
+    ) -> Task:
         """Loads a preset, as `keras_hub.models.Task.from_preset`.
 
         Args:
@@ -440,7 +440,7 @@ class RawTextTask(FunctionalModel, TaskHooks):
         self.backbone.check_loads()
         super().save_to_preset(preset_dir, max_shard_size)
         # KerasHub names the class that each registered task inherits from first: this one.
-        name_tasks(preset_dir, [task_cls.__name__ for task_cls in list_subclasses(RawTextTask)])
+        name_tasks(preset_dir, [task_cls.__name__ for task_cls in list_subclasses(Task)])
 
     def save_task_weights(self, filepath: str) -> None:
         """Saves the head's weights; see `save_head`."""
