@@ -25,7 +25,7 @@ def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]
     """
 
     @functools.wraps(from_preset)
-    def checked(
+    def load(
         cls: type, preset: str | os.PathLike[str], load_weights: bool = True, **kwargs: Any
     ) -> Any:
         preset = local_preset(preset, load_weights)
@@ -48,7 +48,7 @@ def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]
                 reason = f"{type(error).__name__}: {reason}"
             raise ValueError(f"Could not load {preset}: {reason}") from error
 
-    return checked
+    return load
 
 
 def _check_size(folder: pathlib.Path, configs: dict[str, dict[str, Any]]) -> None:

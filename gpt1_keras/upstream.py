@@ -13,6 +13,7 @@ import keras_hub
 from keras import tree
 from keras.src.quantizers.utils import should_quantize_layer as is_selected
 from keras.src.utils.backend_utils import in_grain_data_pipeline
+from keras_hub.src.utils.pipeline_model import PipelineModel
 from keras_hub.src.utils.preset_utils import (
     CONFIG_FILE,
     METADATA_FILE,
@@ -46,17 +47,16 @@ __all__ = [
     "TASK_CONFIG_FILE",
     "TASK_WEIGHTS_FILE",
     "TOKENIZER_CONFIG_FILE",
-    "AdamInternals",
-    "JaxTrainerInternals",
+    "AdamHooks",
     "PresetLoader",
-    "TensorFlowTrainerInternals",
-    "TrainerInternals",
+    "TaskHooks",
     "add_special_token",
     "check_file_exists",
     "get_file",
     "get_preset_loader",
     "in_grain_data_pipeline",
     "is_selected",
+    "keras_loops",
     "layers_of",
     "list_subclasses",
     "load_json",
@@ -66,6 +66,7 @@ __all__ = [
     "take_tuples_for_texts",
     "to_backend_tensors",
     "to_grain_types",
+    "update_loss_metric",
     "update_special_token_ids",
 ]
 
@@ -133,7 +134,7 @@ def to_backend_tensors(x: Any) -> Any:
     return convert_preprocessing_outputs_python(x)
 
 
-class AdamInternals(Adam):
+class AdamHooks(Adam):
     """Mixed into `keras.optimizers.Adam`."""
 
     def clip_gradients(self, gradients: list[Tensor]) -> list[Tensor]:
@@ -153,25 +154,49 @@ class AdamInternals(Adam):
         return self._momentums[index], self._velocities[index]
 
 
-class TrainerInternals(Model):
-    """Mixed into `keras.Model`, on any backend."""
-
-    def update_loss_metric(self, loss: Tensor, count: Tensor) -> None:
-        """Adds a batch's loss to the mean that `fit` and `evaluate` report, with its weight."""
-        self._loss_tracker.update_state(loss, sample_weight=count)
+def update_loss_metric(model: keras.Model, loss: Tensor, count: Tensor) -> None:
+    """Adds a batch's loss to the mean that `fit` and `evaluate` report, with its weight."""
+    model._loss_tracker.update_state(loss, sample_weight=count)
 
 
-class TensorFlowTrainerInternals(TrainerInternals):
-    """Mixed into `keras.Model` on TensorFlow; its `train_step` compiles and sums gradients."""
+def keras_loops(model: PipelineModel) -> Any:
+    """Returns an object whose `fit` and `evaluate` are those of `keras.Model`, for data of ids.
+
+    KerasHub's take a dataset of TensorFlow or Grain, or arrays, and preprocess their examples.
+    They fail on a `PyDataset` and on a distributed dataset.
+    """
+    return super(PipelineModel, model)
+
+
+class TensorFlowHooks(Model):
+    """Mixed into a task on TensorFlow: what Keras calls, and its `training_step` does."""
+
+    training_step: Any
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         super().compile(*args, **kwargs)
         optimizer: Any = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        # `train_step` has summed the gradients of all replicas before the optimizer clips them.
+        # The step has summed the gradients of all replicas before the optimizer clips them.
         optimizer._all_reduce_sum_gradients = list
 
+    def train_step(self, data: Any) -> dict[str, Tensor]:
+        return self.training_step.train(data)
+
+    def test_step(self, data: Any) -> dict[str, Tensor]:
+        return self.training_step.evaluate(data)
+
+    def make_train_function(self, force: bool = False) -> None:
+        if self.train_function is None or force:
+            self.training_step.compile()
+            with self._without_outer_jit():
+                super().make_train_function(force)
+
+    def make_test_function(self, force: bool = False) -> None:
+        with self._without_outer_jit():
+            super().make_test_function(force)
+
     @contextlib.contextmanager
-    def without_outer_jit(self) -> Iterator[None]:
+    def _without_outer_jit(self) -> Iterator[None]:
         """Keeps Keras from compiling around the strategy, which fails with several replicas."""
         jit_compile, self._jit_compile = self.jit_compile, False
         try:
@@ -193,40 +218,18 @@ class TensorFlowTrainerInternals(TrainerInternals):
         super()._maybe_symbolic_build(iterator, data_batch)
 
 
-class JaxTrainerInternals(TrainerInternals):
-    """Mixed into `keras.Model` on JAX, with `stateless_loss` and `loss_count`."""
+class JaxHooks(Model):
+    """Mixed into a task on JAX: what Keras calls, and its `training_step` does."""
 
-    def compute_loss_and_updates(
-        self,
-        trainable_variables: list[Tensor],
-        non_trainable_variables: list[Tensor],
-        metrics_variables: list[Tensor],
-        x: Any,
-        y: Any,
-        sample_weight: Any,
-        training: bool = False,
-        optimizer_variables: Any = None,
-    ) -> tuple[Tensor, tuple[Tensor, Any, list[Tensor], list[Tensor]]]:
-        loss, outputs, state = self.stateless_loss(
-            trainable_variables, non_trainable_variables, x, y, sample_weight, training
-        )
-        scaled_loss = loss
-        if training:
-            mapping = zip(self.optimizer.variables, optimizer_variables)
-            with keras.StatelessScope(mapping):
-                scaled_loss = self.optimizer.scale_loss(loss)
-        return scaled_loss, (loss, outputs, state, metrics_variables)
+    training_step: Any
 
-    def update_metrics(
-        self, metrics_variables: list[Tensor], loss: Tensor, data: tuple, outputs: Any
-    ) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """Returns `(logs, new values of the metrics' variables)` after a batch."""
-        x, y, sample_weight = data
-        mapping = zip(self.metrics_variables, metrics_variables)
-        with keras.StatelessScope(mapping) as scope:
-            self.update_loss_metric(loss, self.loss_count(x, y, sample_weight))
-            logs = self.compute_metrics(x, y, outputs, sample_weight)
-        return logs, [scope.get_current_value(variable) for variable in self.metrics_variables]
+    def train_step(self, state: tuple, data: Any) -> tuple[dict[str, Tensor], tuple]:
+        if self.training_step.accumulation_steps == 1:
+            return super().train_step(state, data)
+        return self.training_step.train(state, data)
+
+    def compute_loss_and_updates(self, *args: Any, **kwargs: Any) -> Any:
+        return self.training_step.loss_and_updates(*args, **kwargs)
 
     def _update_metrics_variables(
         self,
@@ -237,4 +240,25 @@ class JaxTrainerInternals(TrainerInternals):
         y_pred: Any,
         sample_weight: Any,
     ) -> tuple[dict[str, Tensor], list[Tensor]]:
-        return self.update_metrics(metrics_variables, unscaled_loss, (x, y, sample_weight), y_pred)
+        data = (x, y, sample_weight)
+        return self.training_step.update_metrics(metrics_variables, unscaled_loss, data, y_pred)
+
+
+class TorchHooks(Model):
+    """Mixed into a task on torch: what Keras calls, and its `training_step` does."""
+
+    training_step: Any
+
+    def train_step(self, data: Any) -> dict[str, Tensor]:
+        return self.training_step.train(data)
+
+    def test_step(self, data: Any) -> dict[str, Tensor]:
+        return self.training_step.evaluate(data)
+
+
+if TYPE_CHECKING or keras.backend.backend() == "tensorflow":
+    TaskHooks = TensorFlowHooks
+elif keras.backend.backend() == "jax":
+    TaskHooks = JaxHooks
+else:
+    TaskHooks = TorchHooks

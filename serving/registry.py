@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ def register_task(task_cls: type, entry: TaskEntry) -> None:
 
 
 def find_part(
-    model: RawTextTask, ours: Mapping[type, TaskEntry], part: str, purpose: str
+    model: Task, ours: Mapping[type, TaskEntry], part: str, purpose: str
 ) -> Callable[[Any], Any]:
     """Returns a part of the entry of a model's class, or of the nearest that it inherits from.
 

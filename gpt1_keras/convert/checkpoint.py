@@ -163,6 +163,6 @@ def read_vocabulary(folder: pathlib.Path) -> tuple[dict[str, int] | str, list[st
 
 
 def count_tokens(folder: pathlib.Path) -> int:
-    """The size of the vocabulary, without special tokens; errors as of `read_vocabulary`."""
+    """The size of the vocabulary, without special tokens; raises as `read_vocabulary`."""
     vocabulary, _ = read_vocabulary(folder)
     return len(read_json(folder / VOCABULARY) if isinstance(vocabulary, str) else vocabulary)

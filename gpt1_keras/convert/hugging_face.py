@@ -30,11 +30,12 @@ from gpt1_keras.convert.weights import block_variables
 from gpt1_keras.files import atomic_path, read_json
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.models.layers import LAYER_NORM_EPSILON
-from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
+from gpt1_keras.tasks.task import Task
 from gpt1_keras.tasks.text_classifier import GPT1TextClassifier
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
+from gpt1_keras.transformers_writers import register_writer
 
 
 def load_hugging_face(
@@ -62,7 +63,7 @@ def load_hugging_face(
     return loader.load_task(GPT1CausalLM, True, True, normalization=normalization)
 
 
-def save_hugging_face(model: RawTextTask, directory: str | os.PathLike[str]) -> None:
+def save_hugging_face(model: Task, directory: str | os.PathLike[str]) -> None:
     """Writes a model for `transformers`; `model.export_to_transformers` is the same.
 
     It becomes an `OpenAIGPTLMHeadModel` with its `OpenAIGPTTokenizer`; a classifier that has a
@@ -100,7 +101,7 @@ def save_backbone(backbone: GPT1Backbone, directory: str | os.PathLike[str]) -> 
     """Writes a backbone's config.json and weights, beside what a folder holds already.
 
     Raises:
-        ValueError: as of `save_hugging_face`.
+        ValueError: as `save_hugging_face`.
     """
     weights, config = _arrays(backbone), _config(backbone)
     _write_into(directory, lambda folder: _write_backbone(folder, weights, config))
@@ -110,7 +111,7 @@ def save_tokenizer(tokenizer: GPT1Tokenizer, directory: str | os.PathLike[str]) 
     """Writes a tokenizer's files, beside what a folder holds already.
 
     Raises:
-        ValueError: as of `save_hugging_face`.
+        ValueError: as `save_hugging_face`.
     """
     _check_tokenizer(tokenizer)
     _write_into(directory, lambda folder: _write_tokenizer(folder, tokenizer))
@@ -234,3 +235,8 @@ def _fast_tokenizer(folder: pathlib.Path, tokenizer: GPT1Tokenizer) -> Tokenizer
         [tokenizer.start_token, tokenizer.delimiter_token, tokenizer.extract_token]
     )
     return fast
+
+
+register_writer(Task, save_hugging_face)
+register_writer(GPT1Backbone, save_backbone)
+register_writer(GPT1Tokenizer, save_tokenizer)

@@ -25,7 +25,7 @@ class LastTokenPreprocessor(GPT1TextClassifierPreprocessor):
     Such checkpoints load with this preprocessor, and the logits are theirs.
 
     Args:
-        tokenizer, sequence_length: as of `GPT1TextClassifierPreprocessor`.
+        tokenizer, sequence_length: as in `GPT1TextClassifierPreprocessor`.
         fields: the name of the text. It takes no pairs.
         pad_token_id: the checkpoint's. `transformers` takes these ids for padding wherever they
             end a text, so here they are dropped from there; a text of nothing else is read as one

@@ -22,8 +22,8 @@ from gpt1_keras.convert.weights import (
 )
 from gpt1_keras.handles import local_preset
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
+from gpt1_keras.tasks.task import Task
 from gpt1_keras.tasks.text_classifier import GPT1TextClassifier
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.upstream import PresetLoader, register_transformers_loader
@@ -50,7 +50,7 @@ class OpenAIGPTLoader(PresetLoader):
     def check_backbone_class(self) -> type[GPT1Backbone]:
         return GPT1Backbone
 
-    def task_class(self) -> type[RawTextTask]:
+    def task_class(self) -> type[Task]:
         """The task that the checkpoint holds. Raises ValueError if there is none like it."""
         if self._config.is_classifier:
             return GPT1TextClassifier

@@ -9,13 +9,13 @@ import keras
 import keras_hub
 from keras import ops
 
-from gpt1_keras.models.named_inputs import NamedInputs
-from gpt1_keras.models.weight_files import WeightFiles
+from gpt1_keras.models.functional_model import FunctionalModel
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.types import Tensor
+from gpt1_keras.upstream import layers_of
 
 
-class CausalBackbone(WeightFiles, NamedInputs, keras_hub.models.Backbone):
+class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
     """A network that reads sequences from left to right: `GPT1Backbone`, `LSTMBackbone`.
 
     It maps `token_inputs` to hidden states, float `[batch, length, hidden_dim]`, none of which
@@ -52,7 +52,7 @@ class CausalBackbone(WeightFiles, NamedInputs, keras_hub.models.Backbone):
 
     def check_loads(self) -> None:
         """Raises ValueError if a preset of this model could not be loaded."""
-        modes = {layer.quantization_mode for layer in self._flatten_layers()} & {"gptq", "awq"}
+        modes = {layer.quantization_mode for layer in layers_of(self)} & {"gptq", "awq"}
         if modes:
             raise ValueError(
                 "Keras 3.15 cannot load layers that are quantized by 'gptq' or 'awq', so a preset "

@@ -10,6 +10,7 @@ from gpt1_keras.models.causal_backbone import CausalBackbone, token_inputs
 from gpt1_keras.models.layers import Dropout, TokenAndPositionEmbedding
 from gpt1_keras.models.padding import MoveBack, MoveToFront
 from gpt1_keras.models.transformer_block import TransformerBlock
+from gpt1_keras.transformers_writers import write_for_transformers
 from gpt1_keras.types import Tensor
 
 
@@ -131,9 +132,7 @@ class GPT1Backbone(CausalBackbone):
 
     def export_to_transformers(self, path: str | os.PathLike[str]) -> None:
         """Writes config.json and model.safetensors; see `gpt1_keras.convert.save_hugging_face`."""
-        from gpt1_keras.convert.hugging_face import save_backbone  # which imports this module
-
-        save_backbone(self, path)
+        write_for_transformers(self, path)
 
     def default_lora_layer_names(self) -> list[str]:
         return ["qkv"]

@@ -1,4 +1,4 @@
-"""The training step on JAX, for one device: Keras's own, with our loss and accumulation."""
+"""The training step on JAX, for one device: Keras's own, with the task's loss and accumulation."""
 
 from typing import Any
 
@@ -6,34 +6,75 @@ import jax
 import keras
 from keras import ops, tree
 
-from gpt1_keras.optimization.stateless_loss import StatelessLoss, map_tensors
+from gpt1_keras.optimization.losses import map_tensors, stateless_loss
 from gpt1_keras.types import Tensor
-from gpt1_keras.upstream import JaxTrainerInternals
+from gpt1_keras.upstream import update_loss_metric
 
 
-class JaxStep(StatelessLoss, JaxTrainerInternals):
-    """Computes a batch in slices, one after the other."""
+class JaxStep:
+    """Computes a batch in slices, one after the other.
 
-    def train_step(self, state: tuple, data: Any) -> tuple[dict[str, Tensor], tuple]:
-        if self.accumulation_steps == 1:
-            return super().train_step(state, data)
+    Args:
+        task, accumulation_steps: as in `training_step`.
+    """
+
+    def __init__(self, task: Any, accumulation_steps: int) -> None:
+        self._task = task
+        self.accumulation_steps = accumulation_steps
+
+    def loss_and_updates(
+        self,
+        trainable: list[Tensor],
+        non_trainable: list[Tensor],
+        metrics_variables: list[Tensor],
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        training: bool = False,
+        optimizer_variables: Any = None,
+    ) -> tuple[Tensor, tuple[Tensor, Any, list[Tensor], list[Tensor]]]:
+        """Computes the loss as a pure function, as Keras's `compute_loss_and_updates` does.
+
+        Returns:
+            `(scaled loss, (loss, outputs, non-trainable values, metrics' values))`.
+        """
+        loss, outputs, state = stateless_loss(
+            self._task, trainable, non_trainable, (x, y, sample_weight), training
+        )
+        scaled_loss = loss
+        if training:
+            mapping = zip(self._task.optimizer.variables, optimizer_variables)
+            with keras.StatelessScope(mapping):
+                scaled_loss = self._task.optimizer.scale_loss(loss)
+        return scaled_loss, (loss, outputs, state, metrics_variables)
+
+    def update_metrics(
+        self, metrics_variables: list[Tensor], loss: Tensor, data: tuple, outputs: Any
+    ) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """Returns `(logs, new values of the metrics' variables)` after a batch."""
+        task = self._task
+        x, y, sample_weight = data
+        mapping = zip(task.metrics_variables, metrics_variables)
+        with keras.StatelessScope(mapping) as scope:
+            update_loss_metric(task, loss, task.loss_count(x, y, sample_weight))
+            logs = task.compute_metrics(x, y, outputs, sample_weight)
+        return logs, [scope.get_current_value(variable) for variable in task.metrics_variables]
+
+    def train(self, state: tuple, data: Any) -> tuple[dict[str, Tensor], tuple]:
+        """Returns `(logs, new state)` after a batch that is computed in slices."""
         data = keras.utils.unpack_x_y_sample_weight(data)
-        count = self.loss_count(*data)
+        count = self._task.loss_count(*data)
         trainable, non_trainable, optimizer_variables, metrics_variables = state
 
         def share_of_loss(trainable: list[Tensor], non_trainable: list[Tensor], part: Any) -> Any:
             x, y, sample_weight = part
-            scaled_loss, (loss, outputs, non_trainable, _) = self.compute_loss_and_updates(
-                trainable,
-                non_trainable,
-                metrics_variables,
-                x,
-                y,
-                sample_weight,
+            scaled_loss, (loss, outputs, non_trainable, _) = self.loss_and_updates(
+                *(trainable, non_trainable, metrics_variables),
+                *(x, y, sample_weight),
                 training=True,
                 optimizer_variables=optimizer_variables,
             )
-            share = self.loss_count(x, y, sample_weight) / count
+            share = self._task.loss_count(x, y, sample_weight) / count
             return share * scaled_loss, (share * loss, outputs, non_trainable)
 
         def add_slice(carried: tuple, part: tuple) -> tuple[tuple, Any]:
@@ -48,7 +89,7 @@ class JaxStep(StatelessLoss, JaxTrainerInternals):
         slices = map_tensors(self._in_slices, data)
         (loss, gradients, non_trainable), outputs = jax.lax.scan(add_slice, start, slices)
         outputs = tree.map_structure(lambda t: ops.reshape(t, (-1, *t.shape[2:])), outputs)
-        trainable, optimizer_variables = self.optimizer.stateless_apply(
+        trainable, optimizer_variables = self._task.optimizer.stateless_apply(
             optimizer_variables, gradients, trainable
         )
         logs, metrics_variables = self.update_metrics(metrics_variables, loss, data, outputs)

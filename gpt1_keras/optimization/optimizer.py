@@ -1,6 +1,7 @@
 """The paper's Adam, and its optimizers for pre-training and fine-tuning (section 4.1)."""
 
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from gpt1_keras.optimization.schedules import (
     WarmupStableDecaySchedule,
 )
 from gpt1_keras.types import Tensor
-from gpt1_keras.upstream import AdamInternals
+from gpt1_keras.upstream import AdamHooks, schedule_of
 
 __all__ = [
     "FinetuningSchedule",
@@ -32,7 +33,7 @@ _EMBEDDING = re.compile(r"(?:^|/)embedding/")
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1Adam(AdamInternals, keras.optimizers.Adam):
+class GPT1Adam(AdamHooks, keras.optimizers.Adam):
     """Adam with the decoupled L2 regularisation of GPT-1.
 
     With lr_t = lr sqrt(1 - beta_2^t) / (1 - beta_1^t), an update is
@@ -178,3 +179,60 @@ def pretraining_optimizer(
     else:
         schedule = WarmupStableDecaySchedule(learning_rate, total_steps, warmup_steps, decay_steps)
     return GPT1Adam(schedule, global_clipnorm=clip_norm)
+
+
+def open_schedule(optimizer: keras.optimizers.Optimizer) -> Any:
+    """Returns an optimizer's schedule if it waits for `fit` to say how long it is, or else None."""
+    schedule = schedule_of(_unwrapped(optimizer))
+    return schedule if getattr(schedule, "is_open", False) else None
+
+
+def stretch_schedule(optimizer: keras.optimizers.Optimizer, steps: int, epochs: int) -> bool:
+    """Gives an open schedule the number of updates at the end of `fit`.
+
+    Args:
+        optimizer: whose schedule it is.
+        steps: of an epoch; negative if it is not known.
+        epochs: how many follow.
+
+    Returns:
+        Whether that is another number than before.
+
+    Raises:
+        ValueError: the schedule is open, and the number of steps is not known.
+    """
+    schedule = open_schedule(optimizer)
+    if schedule is None:
+        return False
+    if steps < 0:
+        raise ValueError(
+            "The learning-rate schedule spans the whole training, but the dataset does not "
+            "say how many batches it has. Pass `steps_per_epoch` to `fit`, or compile with "
+            "`gpt1_keras.optimizer.finetuning_optimizer(total_steps=...)`."
+        )
+    before = schedule.total_steps
+    schedule.total_steps = int(_unwrapped(optimizer).iterations) + steps * epochs
+    return schedule.total_steps != before
+
+
+def check_dtypes(variables: Sequence[keras.Variable]) -> None:
+    """Warns of weights in bfloat16, and raises ValueError for weights in float16."""
+    dtypes = {variable.dtype for variable in variables}
+    if "bfloat16" in dtypes:
+        warnings.warn(
+            "Weights in bfloat16 have 8 bits: updates of less than about 1/256 of a weight are "
+            "lost, as all are at fine-tuning's rates. Build the backbone with "
+            "dtype='mixed_bfloat16', whose weights are float32.",
+            stacklevel=3,
+        )
+    if "float16" in dtypes:
+        raise ValueError(
+            "Weights in float16 cannot be trained: Adam's epsilon rounds to 0 there, and "
+            "updates become NaN. Build the backbone with dtype='mixed_float16'. Received: "
+            "dtype='float16'."
+        )
+
+
+def _unwrapped(optimizer: Any) -> Any:
+    """Returns the optimizer itself: in float16, Keras wraps it in one that scales the loss."""
+    return getattr(optimizer, "inner_optimizer", optimizer)

@@ -1,7 +1,7 @@
 """The training step on TensorFlow, under any `tf.distribute` strategy.
 
 Under a strategy, Keras compiles no step, and clips each replica's gradient before it sums them.
-`TensorFlowStep` mends both behind plain `model.fit`.
+`TensorFlowStep` mends both behind plain `fit`.
 """
 
 from typing import Any
@@ -10,33 +10,52 @@ import keras
 from keras import tree
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.optimization.stateless_loss import StatelessLoss, map_tensors
+from gpt1_keras.optimization.losses import map_tensors, stateless_loss
 from gpt1_keras.types import Tensor
-from gpt1_keras.upstream import TensorFlowTrainerInternals
+from gpt1_keras.upstream import update_loss_metric
 
 _SEED_STRIDE = 0x9E3779B9  # odd and irregular, so that no replica repeats another's dropout
 
 
-class TensorFlowStep(StatelessLoss, TensorFlowTrainerInternals):
-    """Compiles the loss inside each replica, averages gradients over all, and only then clips."""
+class TensorFlowStep:
+    """Compiles the loss inside each replica, averages gradients over all, and only then clips.
 
-    def train_step(self, data: Any) -> dict[str, Tensor]:
+    Args:
+        task, accumulation_steps: as in `training_step`.
+    """
+
+    def __init__(self, task: Any, accumulation_steps: int) -> None:
+        self._task = task
+        self._accumulation_steps = accumulation_steps
+        self._compiled_gradients = self._gradients
+
+    def compile(self) -> None:
+        """Compiles the gradients, by XLA if the task says so. A step runs after it."""
+        self._compiled_gradients = self._gradients
+        if not self._task.run_eagerly:
+            self._compiled_gradients = tf.function(
+                self._gradients, jit_compile=self._task.jit_compile, autograph=False
+            )
+
+    def train(self, data: Any) -> dict[str, Tensor]:
+        """Updates the weights after a replica's share of a batch, and returns the metrics."""
+        task = self._task
         data = keras.utils.unpack_x_y_sample_weight(data)
         context = tf.distribute.get_replica_context()
         all_reduce, total = context.all_reduce, tf.distribute.ReduceOp.SUM
-        count = all_reduce(total, self.loss_count(*data))
+        count = all_reduce(total, task.loss_count(*data))
 
-        values = [tf.convert_to_tensor(variable) for variable in self.trainable_variables]
+        values = [tf.convert_to_tensor(variable) for variable in task.trainable_variables]
         replica = tf.cast(context.replica_id_in_sync_group, "int64")
-        state = self._shift_seeds(replica, self.non_trainable_variables)
-        scale = tf.convert_to_tensor(self.optimizer.scale_loss(1.0))
+        state = self._shift_seeds(replica, task.non_trainable_variables)
+        scale = tf.convert_to_tensor(task.optimizer.scale_loss(1.0))
         loss, outputs = tf.constant(0.0), []
         gradients: list[Tensor] = []
-        for index in range(self.accumulation_steps):
+        for index in range(self._accumulation_steps):
             # Each slice waits for the one before; all at once would need all the memory.
             with tf.control_dependencies(gradients):
                 part = self._slice(data, index)
-            share = tf.math.divide_no_nan(self.loss_count(*part), count)
+            share = tf.math.divide_no_nan(task.loss_count(*part), count)
             part_loss, part_gradients, part_outputs, state = self._compiled_gradients(
                 values, state, self._fill_if_empty(part), share, scale
             )
@@ -46,21 +65,22 @@ class TensorFlowStep(StatelessLoss, TensorFlowTrainerInternals):
             gradients = part_gradients
             outputs.append(part_outputs)
         state = self._shift_seeds(-replica, state)
-        for variable, value in zip(self.non_trainable_variables, state):
+        for variable, value in zip(task.non_trainable_variables, state):
             variable.assign(value)
 
         loss, gradients = all_reduce(total, loss), all_reduce(total, gradients)
-        self.optimizer.apply(gradients, self.trainable_variables)
-        self.update_loss_metric(loss, count)
+        task.optimizer.apply(gradients, task.trainable_variables)
+        update_loss_metric(task, loss, count)
         outputs = tree.map_structure(lambda *slices: tf.concat(slices, axis=0), *outputs)
         return self._update_metrics(data, outputs)
 
-    def test_step(self, data: Any) -> dict[str, Tensor]:
-        x, y, sample_weight = data = keras.utils.unpack_x_y_sample_weight(data)
-        outputs, loss = self.forward_loss(x, y, sample_weight, training=False)
-        count = self.loss_count(x, y, sample_weight)
+    def evaluate(self, data: Any) -> dict[str, Tensor]:
+        """Returns the metrics after a replica's share of a batch."""
+        data = keras.utils.unpack_x_y_sample_weight(data)
+        outputs, loss = self._task.forward_loss(*data, training=False)
+        count = self._task.loss_count(*data)
         # A replica may get nothing of the last batch, and the mean of nothing is NaN.
-        self.update_loss_metric(tf.where(count > 0, loss, 0.0), count)
+        update_loss_metric(self._task, tf.where(count > 0, loss, 0.0), count)
         return self._update_metrics(data, outputs)
 
     def _gradients(
@@ -85,7 +105,7 @@ class TensorFlowStep(StatelessLoss, TensorFlowTrainerInternals):
         """
         with tf.GradientTape() as tape:
             tape.watch(values)
-            loss, outputs, state = self.stateless_loss(values, state, *data)
+            loss, outputs, state = stateless_loss(self._task, values, state, data)
             loss = share * tf.cast(loss, "float32")
             scaled_loss = scale * loss
         gradients = tape.gradient(scaled_loss, values, unconnected_gradients="zero")
@@ -93,19 +113,19 @@ class TensorFlowStep(StatelessLoss, TensorFlowTrainerInternals):
 
     def _slice(self, data: Any, index: int) -> Any:
         """Returns one of the batch's slices, which may be empty."""
-        if self.accumulation_steps == 1:
+        if self._accumulation_steps == 1:
             return data
 
         def take(tensor: Tensor) -> Tensor:
             rows = tf.shape(tensor)[0]
-            start = index * rows // self.accumulation_steps
-            return tensor[start : (index + 1) * rows // self.accumulation_steps]
+            start = index * rows // self._accumulation_steps
+            return tensor[start : (index + 1) * rows // self._accumulation_steps]
 
         return map_tensors(take, data)
 
     def _fill_if_empty(self, data: Any) -> Any:
         """Returns the data, or one row of zeros where a slice or a replica gets no rows."""
-        if self.accumulation_steps == self.distribute_strategy.num_replicas_in_sync == 1:
+        if self._accumulation_steps == self._task.distribute_strategy.num_replicas_in_sync == 1:
             return data
 
         def fill(tensor: Tensor) -> Tensor:
@@ -123,7 +143,7 @@ class TensorFlowStep(StatelessLoss, TensorFlowTrainerInternals):
             tf.convert_to_tensor(value) + shift
             if variable.name == "seed_generator_state"
             else tf.convert_to_tensor(value)
-            for variable, value in zip(self.non_trainable_variables, state)
+            for variable, value in zip(self._task.non_trainable_variables, state)
         ]
 
     def _update_metrics(self, data: tuple[Any, Any, Any], outputs: Any) -> dict[str, Tensor]:
@@ -132,22 +152,8 @@ class TensorFlowStep(StatelessLoss, TensorFlowTrainerInternals):
         # Without the row that may have been filled in.
         rows = tf.shape(tree.flatten(x)[0])[0]
         outputs = tree.map_structure(lambda tensor: tensor[:rows], outputs)
-        logs = self.compute_metrics(x, y, outputs, sample_weight)
-        if isinstance(self.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        logs = self._task.compute_metrics(x, y, outputs, sample_weight)
+        if isinstance(self._task.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
             # Keras takes the mean of the workers over the first axis.
             logs = {name: tf.reshape(value, [1]) for name, value in logs.items()}
         return logs
-
-    def make_train_function(self, force: bool = False) -> None:
-        if self.train_function is None or force:
-            self._compiled_gradients = self._gradients
-            if not self.run_eagerly:
-                self._compiled_gradients = tf.function(
-                    self._gradients, jit_compile=self.jit_compile, autograph=False
-                )
-            with self.without_outer_jit():
-                super().make_train_function(force)
-
-    def make_test_function(self, force: bool = False) -> None:
-        with self.without_outer_jit():
-            super().make_test_function(force)

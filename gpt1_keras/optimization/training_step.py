@@ -1,23 +1,44 @@
-"""`TrainingStep`, the training step on the Keras backend at hand.
+"""The training step on the Keras backend at hand."""
 
-It is mixed into tasks, and adds accumulation to `compile` and `fit`: a batch is computed in slices
-whose gradients are added up, so that a large batch fits a small memory.
-"""
-
-from typing import TYPE_CHECKING
+from typing import Any
 
 import keras
 
-if TYPE_CHECKING or keras.backend.backend() == "tensorflow":
-    from gpt1_keras.optimization.tensorflow_step import TensorFlowStep as TrainingStep
+if keras.backend.backend() == "tensorflow":
+    from gpt1_keras.optimization.tensorflow_step import TensorFlowStep
 elif keras.backend.backend() == "jax":
-    from gpt1_keras.optimization.jax_step import JaxStep as TrainingStep
+    from gpt1_keras.optimization.jax_step import JaxStep
 elif keras.backend.backend() == "torch":
-    from gpt1_keras.optimization.torch_step import TorchStep as TrainingStep
+    from gpt1_keras.optimization.torch_step import TorchStep
 else:
     raise ImportError(
         "gpt1_keras runs on Keras's backends TensorFlow, JAX and torch. Received: KERAS_BACKEND="
         f"{keras.backend.backend()}."
     )
 
-__all__ = ["TrainingStep"]
+
+def training_step(task: Any, accumulation_steps: int = 1) -> Any:
+    """Returns what updates a task's weights after a batch; `gpt1_keras.upstream` has Keras call it.
+
+    Args:
+        task: of `gpt1_keras.tasks`; its `forward_loss` and `loss_count` say what the loss is.
+        accumulation_steps: how many slices a batch is computed in. Their gradients are added up,
+            so that a large batch fits a small memory.
+
+    Raises:
+        ValueError: `accumulation_steps` is below 1, or above on torch.
+    """
+    if accumulation_steps < 1:
+        raise ValueError(
+            f"`accumulation_steps` must be at least 1. Received: {accumulation_steps}."
+        )
+    if keras.backend.backend() == "tensorflow":
+        return TensorFlowStep(task, accumulation_steps)
+    if keras.backend.backend() == "jax":
+        return JaxStep(task, accumulation_steps)
+    if accumulation_steps != 1:
+        raise ValueError(
+            "Accumulation needs Keras's TensorFlow or JAX backend. Received: "
+            f"accumulation_steps={accumulation_steps} on torch."
+        )
+    return TorchStep(task)

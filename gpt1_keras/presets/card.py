@@ -35,7 +35,7 @@ class RunFacts:
         scores: one dict for each epoch, by metric and `"epoch"`, on the validation data.
         best_epoch: the epoch whose weights the preset holds.
         base: the preset that training started from, as it was named.
-        licence: of that preset, as of `licence_of`.
+        licence: of that preset, as `licence_of` returns it.
     """
 
     name: str = ""
@@ -69,7 +69,7 @@ def licence_of(preset: str | os.PathLike[str]) -> str | None:
     """The licence that a preset's card states, such as `"apache-2.0"`; None if it states none.
 
     Args:
-        preset: as of `find_preset`, whose errors it raises.
+        preset: as in `find_preset`, whose errors it raises.
     """
     path = find_preset(preset, weights=False) / CARD_FILE
     if not path.is_file():

@@ -9,17 +9,17 @@ import keras
 from gpt1_keras.convert.loader import OpenAIGPTLoader
 from gpt1_keras.files import read_json
 from gpt1_keras.presets.pretrained import find_preset
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from gpt1_keras.upstream import get_preset_loader
 
-_Task = TypeVar("_Task", bound=RawTextTask)
+_Task = TypeVar("_Task", bound=Task)
 
 
 def load_task(preset: str | os.PathLike[str], *classes: type[_Task]) -> _Task:
     """Loads the task that a preset holds.
 
     Args:
-        preset: a name, a folder or a handle, as of `find_preset`.
+        preset: a name, a folder or a handle, as in `find_preset`.
         *classes: the accepted tasks; by default any, including a subclass of your own that is
             registered with `keras.saving.register_keras_serializable`.
 
@@ -51,6 +51,6 @@ def _task_class(preset: str | os.PathLike[str], folder: pathlib.Path) -> Any:
     except (ValueError, KeyError) as error:
         raise ValueError(f"{path} does not describe a task: {error!r}.") from None
     task_cls = keras.saving.get_registered_object(name)
-    if not (isinstance(task_cls, type) and issubclass(task_cls, RawTextTask)):
+    if not (isinstance(task_cls, type) and issubclass(task_cls, Task)):
         raise ValueError(f"{preset} is a {found}, which is not a registered task of raw texts.")
     return task_cls

@@ -24,7 +24,7 @@ def load_tokenizer(
     """Loads the tokenizer that a folder holds.
 
     Args:
-        folder: the name of a preset that ships, or a handle, as of `find_preset`; or the path of a
+        folder: the name of a preset that ships, or a handle, as in `find_preset`; or the path of a
             folder with `tokenizer.json`, as presets have and `GPT1Tokenizer.save_to_preset` writes;
             or of a checkpoint of `transformers`; or with `vocabulary.json` and `merges.txt`; or
             with the published vocabulary, `encoder_bpe_40000.json` and `vocab_40000.bpe`.

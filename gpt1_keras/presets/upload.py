@@ -29,7 +29,7 @@ def upload_preset(uri: str, preset: str | os.PathLike[str]) -> None:
         uri: `hf://[ORG/]NAME` or `kaggle://ORG/MODEL/keras/VARIANT`, where the hub's client is
             logged in; or the path of a folder, which is written whole or not at all, and replaces
             an existing one.
-        preset: a name, a folder or a handle, as of `find_preset`.
+        preset: a name, a folder or a handle, as in `find_preset`.
 
     Raises:
         FileNotFoundError: there is no preset.

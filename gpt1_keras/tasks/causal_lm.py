@@ -12,15 +12,15 @@ from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.models.padding import MoveBack, MoveToFront
 from gpt1_keras.optimization.objective import next_token_loss
 from gpt1_keras.optimization.optimizer import pretraining_optimizer
-from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
 from gpt1_keras.tasks.generation import check_prompts, stop_ids, until_stop
+from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.backend import batch_of_one, is_single
 from gpt1_keras.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
+class GPT1CausalLM(Task, keras_hub.models.CausalLM):
     """Predicts next tokens: P(u) = softmax(h_n W_e^T) (equation 2).
 
     It maps `{"token_ids", "padding_mask"}`, int32 `[batch, length]`, the mask optional, to logits,
@@ -58,6 +58,7 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
         optimizer: Any = "auto",
         loss: Any = "auto",
         *,
+        metrics: Any = None,
         weighted_metrics: Any = "auto",
         **kwargs: Any,
     ) -> None:
@@ -67,17 +68,24 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
             optimizer: `"auto"` for the paper's for pre-training (section 4.1).
             loss: `"auto"` for L1 (equation 1): the mean cross-entropy of next tokens, computed
                 without holding all logits. `fit` and `evaluate` report its perplexity too.
-            weighted_metrics: `"auto"` for none, as metrics need all logits.
-            **kwargs: see `keras_hub.models.CausalLM.compile`.
+            metrics: none by default, as metrics need all logits.
+            weighted_metrics: `"auto"` for none.
+            **kwargs: see `keras_hub.models.CausalLM.compile`, and `Task.compile` for
+                `accumulation_steps`.
+
+        Raises:
+            ValueError: `lm_coefficient` is given, as L1 is all of this task's loss.
         """
         if weighted_metrics == "auto":
             weighted_metrics = None
         self._has_own_loss = loss != "auto"
-        self._has_metrics = bool(weighted_metrics or kwargs.get("metrics"))
-        # Past `RawTextTask.compile`, whose defaults are those of fine-tuning.
-        super(RawTextTask, self).compile(
+        self._has_metrics = bool(weighted_metrics or metrics)
+        if not self._has_own_loss:  # Keras requires one, and `forward_loss` computes the same
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        super().compile(
             optimizer=pretraining_optimizer() if optimizer == "auto" else optimizer,
             loss=loss,
+            metrics=metrics,
             weighted_metrics=weighted_metrics,
             **kwargs,
         )
@@ -85,7 +93,7 @@ class GPT1CausalLM(RawTextTask, keras_hub.models.CausalLM):
     def forward_loss(
         self, x: dict[str, Tensor], y: Tensor, sample_weight: Tensor | None, training: bool
     ) -> tuple[Any, Tensor]:
-        """As `TrainingStep.forward_loss`; without outputs, unless metrics or the loss need them."""
+        """As `Task.forward_loss`; without outputs, unless metrics or the loss need them."""
         if self._has_own_loss:
             return super().forward_loss(x, y, sample_weight, training)
         hidden_states = self.backbone(x, training=training)

@@ -125,7 +125,7 @@ class GPT1CausalLMPreprocessor(FromHandle, keras_hub.models.CausalLMPreprocessor
                 f"{backend.rank(texts)}."
             )
         ids = self.tokenizer.tokenize(texts)
-        packed = backend.pad(ids, self.tokenizer, length + extra, to_bucket=False)
+        packed = backend.pad(ids, self.tokenizer, length + extra, "sequence_length")
         return {name: batch[0] for name, batch in packed.items()} if is_one else packed
 
     def get_config(self) -> dict[str, Any]:

@@ -96,7 +96,7 @@ class ClassHead(LabelHead):
         matches = labels[..., tf.newaxis] == tf.constant(self.class_names)
         is_class = tf.reduce_any(matches, axis=-1)
         numbers = tf.argmax(matches, axis=-1, output_type=tf.int32)
-        return checked(numbers, is_class, message, labels)
+        return once_valid(numbers, is_class, message, labels)
 
     def encode_names(self, labels: Tensor) -> Tensor:
         labels = tf.convert_to_tensor(labels)
@@ -210,7 +210,7 @@ def _class_numbers(labels: Tensor, classes: int, message: str) -> Tensor:
     numbers = tf.cast(labels, tf.int32)
     is_class = (labels >= 0) & (labels < classes)
     is_class &= tf.cast(numbers, labels.dtype) == labels  # whole
-    return checked(numbers, is_class, message, labels)
+    return once_valid(numbers, is_class, message, labels)
 
 
 def _weights_by_number(
@@ -231,7 +231,7 @@ def _weights_by_number(
     return weights | given
 
 
-def checked(values: Tensor, are_valid: Tensor, message: str, received: Tensor) -> Tensor:
+def once_valid(values: Tensor, are_valid: Tensor, message: str, received: Tensor) -> Tensor:
     """The values, once all of them are known to be valid, in eager mode and in graphs."""
     invalid = tf.boolean_mask(received, ~are_valid)
     check = tf.debugging.Assert(tf.reduce_all(are_valid), [message, invalid])

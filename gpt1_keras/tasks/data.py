@@ -1,8 +1,10 @@
-"""What `fit`, `evaluate` and `predict` are given."""
+"""What `fit`, `evaluate` and `predict` do with data: texts in, batches out."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,40 +14,147 @@ import numpy as np
 from gpt1_keras.lazy import has_tensorflow
 from gpt1_keras.lazy import tensorflow as tf
 
+_BATCH_SIZE = 32  # Keras's default
 
-def pack(x: Any, y: Any, sample_weight: Any) -> tuple[Any, ...]:
-    """The arguments of `fit` that are given; always a tuple, as x may be one itself."""
-    if y is None:
-        return (x,)
-    return (x, y) if sample_weight is None else (x, y, sample_weight)
+# Turns texts as users give them into what `tf.data` can slice into examples.
+_ForSlicing = Callable[[Any], Any]
 
 
-def holds_ids(x: Any) -> bool:
+@dataclasses.dataclass(frozen=True)
+class Batches:
+    """Batches of examples, which KerasHub preprocesses one by one.
+
+    Attributes:
+        x: a dataset of batches. Where TensorFlow is not installed also arrays, or strings, which
+            KerasHub batches.
+        y, sample_weight, batch_size: beside arrays and strings. Beside a dataset, only to be
+            refused by KerasHub.
+    """
+
+    x: Any
+    y: Any = None
+    sample_weight: Any = None
+    batch_size: int | None = None
+
+    @property
+    def are_of_ids(self) -> bool:
+        """Whether they are of a kind that is not preprocessed."""
+        return _holds_ids(self.x)
+
+    @property
+    def count(self) -> int:
+        """The number of batches; negative if it is unknown or infinite."""
+        try:
+            return len(self.x)
+        except TypeError:
+            return -1
+
+    def repeated(self) -> Batches:
+        """Returns the batches again and again."""
+        return dataclasses.replace(self, x=self.x.repeat())
+
+
+def as_batches(
+    for_slicing: _ForSlicing, x: Any, y: Any, sample_weight: Any, batch_size: int | None
+) -> Batches:
+    """Returns what `evaluate` and `predict` are given as batches, in their order.
+
+    Args:
+        for_slicing: turns `x` as users give it into what can be sliced into examples.
+        x, y, sample_weight, batch_size: as in `keras.Model.evaluate`; `x` may also be a generator
+            of batches.
+
+    Raises:
+        ValueError: a generator yields nothing.
+    """
+    if isinstance(x, Iterator):
+        x = _from_generator(x, for_slicing)
+    elif not has_tensorflow():
+        # KerasHub takes Grain there. It would also do so elsewhere, and Grain's batches must all
+        # be of one length.
+        x = for_slicing(x)
+    elif not _holds_batches(x):
+        return _batch(_examples(for_slicing, x, y, sample_weight), batch_size)
+    return Batches(without_autotuning(x), y, sample_weight, batch_size)
+
+
+def training_batches(
+    for_slicing: _ForSlicing,
+    x: Any,
+    y: Any,
+    sample_weight: Any,
+    batch_size: int | None,
+    *,
+    validation_data: Any,
+    validation_split: float | None,
+    shuffle: bool,
+) -> tuple[Batches, Any]:
+    """Returns what `fit` is given as batches, and its validation data as a dataset of batches.
+
+    Args:
+        for_slicing: as in `as_batches`.
+        x, y, sample_weight, batch_size: as in `as_batches`.
+        validation_data: a dataset or a tuple, or None.
+        validation_split: the share of strings or arrays at the end that is held out, if there is no
+            validation data.
+        shuffle: whether to reshuffle strings and arrays each epoch.
+
+    Raises:
+        ValueError: `validation_split` with anything but strings or arrays.
+    """
+    if validation_data is not None:
+        texts, labels, weights = keras.utils.unpack_x_y_sample_weight(validation_data)
+        validation_data = as_batches(for_slicing, texts, labels, weights, batch_size).x
+    if isinstance(x, Iterator):
+        x = _from_generator(x, for_slicing)
+    if _holds_batches(x):
+        if validation_split:
+            raise ValueError(
+                "`validation_split` needs strings or arrays. Received: "
+                f"validation_split={validation_split} with a {type(x).__name__}."
+            )
+        return Batches(without_autotuning(x), y, sample_weight), validation_data
+    examples = _examples(for_slicing, x, y, sample_weight)
+    count = len(examples)
+    if validation_split and validation_data is None:
+        count = math.floor(count * (1 - validation_split))
+        validation_data = _batch(examples.skip(count), batch_size).x
+        examples = examples.take(count)
+    if shuffle:
+        examples = examples.shuffle(count, reshuffle_each_iteration=True)
+    return _batch(examples, batch_size), validation_data
+
+
+def _examples(for_slicing: _ForSlicing, x: Any, y: Any, sample_weight: Any) -> tf.data.Dataset:
+    """Returns strings or arrays as a dataset of examples: tuples, as `x` may be one itself."""
+    labels = (y,) if sample_weight is None else (y, sample_weight)
+    return tf.data.Dataset.from_tensor_slices((for_slicing(x), *(() if y is None else labels)))
+
+
+def _batch(examples: tf.data.Dataset, batch_size: int | None) -> Batches:
+    return Batches(without_autotuning(examples.batch(batch_size or _BATCH_SIZE)))
+
+
+def _holds_ids(x: Any) -> bool:
     """Whether the data is of a kind that is not preprocessed."""
     if keras.backend.backend() == "tensorflow" and isinstance(x, tf.distribute.DistributedDataset):
         return True
     return isinstance(x, keras.utils.PyDataset)
 
 
-def holds_batches(x: Any) -> bool:
-    """Whether the data is batched already: a dataset of TensorFlow, Keras or grain."""
-    if holds_ids(x) or type(x).__module__.partition(".")[0] == "grain":
+def _holds_batches(x: Any) -> bool:
+    """Whether the data is batched already: a dataset of TensorFlow, Keras or Grain."""
+    if _holds_ids(x) or type(x).__module__.partition(".")[0] == "grain":
         return True
     return isinstance(x, tf.data.Dataset)
 
 
-def is_generator(x: Any) -> bool:
-    """Whether the data is a Python generator of batches, or another iterator of them."""
-    return isinstance(x, Iterator)
-
-
-def from_generator(batches: Iterator[Any], as_tensors: Callable[[Any], Any]) -> tf.data.Dataset:
-    """Turns a generator of batches into a dataset of as many, which is not known.
+def _from_generator(batches: Iterator[Any], for_slicing: _ForSlicing) -> tf.data.Dataset:
+    """Turns a generator of batches into a dataset, whose length is not known.
 
     Args:
-        batches: yields `x`, or tuples of `x`, labels and weights, of which the last ones may be
-            missing.
-        as_tensors: turns `x` as users give it into what TensorFlow has tensors for.
+        batches: yields `x`, `(x, labels)` or `(x, labels, weights)`.
+        for_slicing: as in `as_batches`.
 
     Raises:
         ValueError: there are no batches.
@@ -53,7 +162,7 @@ def from_generator(batches: Iterator[Any], as_tensors: Callable[[Any], Any]) -> 
 
     def tensors_of(batch: Any) -> tuple[Any, ...]:
         x, *others = batch if isinstance(batch, tuple) else (batch,)
-        return _as_tensors((as_tensors(x), *others))
+        return _as_tensors((for_slicing(x), *others))
 
     try:
         first = tensors_of(next(batches))
@@ -95,14 +204,6 @@ def without_autotuning(x: Any) -> Any:
     options = tf.data.Options()
     options.autotune.enabled = False
     return x.with_options(options)
-
-
-def cardinality(dataset: Any) -> int:
-    """The number of batches; negative if it is unknown or infinite."""
-    try:
-        return len(dataset)
-    except TypeError:
-        return -1
 
 
 def check_sequences(padding_mask: Any) -> None:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
-import keras_hub
 
 from gpt1_keras.handles import FromHandle
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.tokenization.backend import batch_of_one, is_single, text_backend
+from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.upstream import take_tuples_for_texts, to_backend_tensors
 
+# Type checkers see what this is mixed into. As a base, it would stand before the preprocessors of
+# KerasHub that have a task.
+if TYPE_CHECKING:
+    from keras_hub.models import Preprocessor
+else:
+    Preprocessor = object
 
-class FieldsPreprocessor(FromHandle, keras_hub.models.Preprocessor):
+
+class FieldsPreprocessor(FromHandle, Preprocessor):
     """Turns an example's texts, one per field, into a model's inputs.
+
+    A preprocessor inherits from it and from one of KerasHub's, in this order. It has a `tokenizer`
+    and a `sequence_length`, the most tokens of a sequence, special tokens included.
 
     It runs in eager mode, in `tf.data` and in a SavedModel, and in lists where TensorFlow is not
     installed. Calls pad to `sequence_length`; tasks and exports pad to the smallest of the lengths
@@ -25,9 +35,8 @@ class FieldsPreprocessor(FromHandle, keras_hub.models.Preprocessor):
     `as_tensors`, `transform`, `pad` and `count_tokens`, in this order.
 
     Args:
-        tokenizer: `GPT1Tokenizer`.
-        sequence_length: the most tokens of a sequence, special tokens included.
         fields: names of the texts.
+        **kwargs: arguments of KerasHub's preprocessor.
 
     Raises:
         ValueError: another number of fields than the task has texts, or two with the same name.
@@ -35,22 +44,17 @@ class FieldsPreprocessor(FromHandle, keras_hub.models.Preprocessor):
 
     backbone_cls: type[GPT1Backbone] | None = GPT1Backbone
     tokenizer_cls = GPT1Tokenizer
-    sequence_length: int = 512  # for KerasHub's classes, a property
+    sequence_length: int
 
     # How many fields there may be, and what they are for.
     field_counts: ClassVar[tuple[int, ...]]
     field_purpose: ClassVar[str]
 
-    def __init__(
-        self, tokenizer: GPT1Tokenizer, sequence_length: int, fields: Sequence[str], **kwargs: Any
-    ) -> None:
-        # Past a KerasHub class in between, whose packer does not frame as section 3.3 does.
-        keras_hub.models.Preprocessor.__init__(self, **kwargs)
+    def __init__(self, fields: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         is_valid = len(fields) in self.field_counts and len(set(fields)) == len(fields)
         if not is_valid or isinstance(fields, str):
             raise ValueError(f"Expected fields for {self.field_purpose}. Received: {fields}.")
-        self.tokenizer = tokenizer
-        self.sequence_length = sequence_length
         self.fields = tuple(fields)
         self.built = True
         if len(fields) > 1:
@@ -80,12 +84,12 @@ class FieldsPreprocessor(FromHandle, keras_hub.models.Preprocessor):
         framed, _ = self.frame(values)  # which only selects
         return framed
 
-    def pad(self, framed: Any, to_bucket: bool = True) -> dict[str, Any]:
+    def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
         """Pads what `transform` returns to the model's inputs.
 
         Args:
             framed: what `transform` returns.
-            to_bucket: whether to pad to a bucket; otherwise to `sequence_length`.
+            pad_to: a bucket, `sequence_length`, or the longest sequence of the batch.
         """
         raise NotImplementedError
 
@@ -116,7 +120,7 @@ class FieldsPreprocessor(FromHandle, keras_hub.models.Preprocessor):
         return texts
 
     def call(
-        self, x: Any, y: Any = None, sample_weight: Any = None, to_bucket: bool = False
+        self, x: Any, y: Any = None, sample_weight: Any = None, pad_to: PadTo = "sequence_length"
     ) -> Any:
         texts = self.by_field(x)
         is_one = is_single(texts[self.fields[0]])
@@ -125,13 +129,17 @@ class FieldsPreprocessor(FromHandle, keras_hub.models.Preprocessor):
         texts = self.as_tensors(texts)
         self.check_labels(texts, y)
         framed, _ = self.transform(list(texts.values()))
-        inputs = self.pad(framed, to_bucket)
+        inputs = self.pad(framed, pad_to)
         if is_one:
             inputs = {name: batch[0] for name, batch in inputs.items()}
         return keras.utils.pack_x_y_sample_weight(to_backend_tensors(inputs), y, sample_weight)
 
     def check_labels(self, texts: dict[str, Any], y: Any) -> None:
         """Raises an error if labels do not fit texts, which are as `as_tensors` returns them."""
+
+    def for_slicing(self, x: Any) -> Any:
+        """Returns texts as users give them in a form that can be sliced into examples."""
+        return x
 
     def by_field(self, x: Any) -> dict[str, Any]:
         """Names the texts of a tuple; a dict must have the names, and is put in order.
@@ -152,7 +160,7 @@ class FieldsPreprocessor(FromHandle, keras_hub.models.Preprocessor):
 
     def get_config(self) -> dict[str, Any]:
         return {
-            **keras_hub.models.Preprocessor.get_config(self),
+            **super().get_config(),
             "sequence_length": self.sequence_length,
             "fields": self.fields,
         }

@@ -36,7 +36,7 @@ def check_prompts(prompts: Any) -> None:
 
 
 def stop_ids(stop_token_ids: Any, vocabulary_size: int) -> tuple[int, ...] | None:
-    """An id or several as KerasHub takes them, hashable for JAX; None for none.
+    """Returns an id or several as KerasHub takes them, hashable for JAX; None if there are none.
 
     Raises:
         ValueError: they are not ids below `vocabulary_size`, or nested.

@@ -66,7 +66,7 @@ class Head:
         return outputs
 
     def logits(self, outputs: Tensor) -> Tensor:
-        """The logits of what `predict` returns, of which `calibration` makes probabilities."""
+        """The logits of what `predict` returns, from which `calibration` makes probabilities."""
         return outputs
 
     def probabilities(self, outputs: Tensor) -> Tensor:
@@ -217,6 +217,13 @@ class ChoiceHead(ExtractHead):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.calibration.get_config()}
+
+
+def sequence_inputs(*shape: int | None) -> dict[str, keras.KerasTensor]:
+    """Returns the inputs of a model of sequences: ids and their padding mask, int32 of a shape."""
+    return {
+        name: keras.Input(shape, dtype="int32", name=name) for name in ("token_ids", "padding_mask")
+    }
 
 
 def last_token_index(padding_mask: Tensor) -> Tensor:

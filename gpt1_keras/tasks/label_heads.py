@@ -10,7 +10,7 @@ from keras import ops
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.optimization.objective import SoftLabelCrossEntropy
 from gpt1_keras.tasks.calibration import UNCALIBRATED, Calibration
-from gpt1_keras.tasks.class_heads import ClassHead, OneClassHead, checked
+from gpt1_keras.tasks.class_heads import ClassHead, OneClassHead, once_valid
 from gpt1_keras.tasks.heads import LabelHead
 from gpt1_keras.types import Tensor
 
@@ -67,7 +67,7 @@ class ScoreHead(LabelHead):
         low, high = self.score_range
         scores = tf.cast(tf.convert_to_tensor(labels), tf.float32)
         message = f"Scores must be from {low} to {high}. Received:"
-        return checked(scores, (scores >= low) & (scores <= high), message, scores)
+        return once_valid(scores, (scores >= low) & (scores <= high), message, scores)
 
     def score_of(self, logits: Tensor) -> Tensor:
         """The mean of the range's integers under the softmax of their logits, float32 `[batch]`."""
@@ -91,8 +91,9 @@ def make_label_head(
     score_range: tuple[int, int] | None,
     activation: str | Callable | None,
     dropout: float,
+    temperature: float,
+    sure_threshold: float | None,
     dtype: str | keras.DTypePolicy | None = None,
-    calibration: Calibration = UNCALIBRATED,
 ) -> LabelHead:
     """Returns the head for classes, given by number or name, or for scores.
 
@@ -101,6 +102,7 @@ def make_label_head(
             be, `num_classes` and `class_names` differ; a calibration without two classes; or see
             `class_heads` and `ScoreHead`.
     """
+    calibration = Calibration(temperature, sure_threshold)
     if score_range is not None:
         if num_classes is not None or class_names is not None:
             raise ValueError(
@@ -112,8 +114,7 @@ def make_label_head(
     if class_names is None and num_classes is None:
         raise ValueError("A classifier needs `num_classes` or `class_names`. Received neither.")
     _check_classes(num_classes, class_names)
-    # Presets of earlier versions have the name "0" for a single class.
-    if num_classes == 1 or class_names is not None and list(class_names) == ["0"]:
+    if num_classes == 1:
         _check_uncalibrated(calibration, "a single class")
         return OneClassHead(activation, dropout, dtype)
     if class_names is None:
@@ -145,7 +146,7 @@ def _check_classes(num_classes: Any, class_names: Any) -> None:
             f"Received num_classes={num_classes}, but {len(class_names)} class_names: "
             f"{class_names}."
         )
-    if len(class_names) < 2 and list(class_names) != ["0"]:
+    if len(class_names) < 2:
         raise ValueError(
             f"`class_names` must be two or more. Received: {class_names}. For the probability of a "
             "single class, pass num_classes=1 and activation='sigmoid'."

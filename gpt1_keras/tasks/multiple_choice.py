@@ -10,16 +10,15 @@ from keras import ops
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.optimization.objective import branch_weights
-from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.calibration import Calibration
 from gpt1_keras.tasks.heads import ABSENT_CHOICE_LOGIT, ChoiceHead
 from gpt1_keras.tasks.multiple_choice_preprocessor import GPT1MultipleChoicePreprocessor
-from gpt1_keras.tokenization.backend import text_backend
+from gpt1_keras.tasks.task import Task
 from gpt1_keras.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1MultipleChoice(RawTextTask, keras_hub.models.Task):
+class GPT1MultipleChoice(Task, keras_hub.models.Task):
     """Selects one of several choices, whose number may differ between examples (section 3.3).
 
     Each choice is read after the context and the question; a linear layer with one output, on the
@@ -89,10 +88,3 @@ class GPT1MultipleChoice(RawTextTask, keras_hub.models.Task):
         states = (states_at or self.backbone.states_at)(*(inputs[name] for name in names))
         logits = self.task_head.outputs(states)
         return ops.where(inputs["extract_indices"] >= 0, logits, ABSENT_CHOICE_LOGIT)
-
-    def texts_as_tensors(self, x: Any) -> Any:
-        # Nested lists of different lengths are not an array.
-        is_ours = isinstance(self.preprocessor, GPT1MultipleChoicePreprocessor)
-        if not (is_ours and isinstance(x, (dict, tuple))):
-            return x
-        return text_backend().for_slicing(self.preprocessor.as_tensors(x))

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import keras_hub
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tokenization.backend import text_backend
+from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1MultipleChoicePreprocessor(FieldsPreprocessor):
+class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Preprocessor):
     """Tokenizes, frames, truncates and pads contexts, questions and their choices.
 
     Args:
@@ -30,7 +32,7 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor):
             question, all without `batch`.
         y: the indices of the right choices, passed through.
         sample_weight: passed through.
-        to_bucket: as in `GPT1TextClassifierPreprocessor`.
+        pad_to: as in `GPT1TextClassifierPreprocessor`.
 
     Returns:
         dict as `pad_choices` of `padding` returns it, without `batch` for one question; with `y`, a
@@ -52,7 +54,9 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor):
         fields: Sequence[str] = ("context", "question", "choices"),
         **kwargs: Any,
     ) -> None:
-        super().__init__(tokenizer, sequence_length, fields, **kwargs)
+        super().__init__(fields, **kwargs)
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
 
     def transform(self, texts: list[Any]) -> tuple[Any, Any]:
         """As `FieldsPreprocessor.transform`, as `frame_choices` returns them."""
@@ -73,9 +77,9 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor):
     def check_labels(self, texts: dict[str, Any], y: Any) -> None:
         text_backend().check_choices(texts[self.fields[-1]], y)
 
-    def pad(self, framed: Any, to_bucket: bool = True) -> dict[str, Any]:
+    def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
         """As `FieldsPreprocessor.pad`; as `pad_choices` returns them."""
-        return text_backend().pad_choices(framed, self.tokenizer, self.sequence_length, to_bucket)
+        return text_backend().pad_choices(framed, self.tokenizer, self.sequence_length, pad_to)
 
     def count_tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         return tf.reduce_sum(tf.cast(inputs["branches"] >= 0, tf.int32), axis=-1)
@@ -96,3 +100,8 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor):
 
     def by_field(self, x: Any) -> dict[str, Any]:
         return super().by_field(tuple(x) if isinstance(x, list) else x)
+
+    def for_slicing(self, x: Any) -> Any:
+        # Nested lists of different lengths are not an array.
+        is_texts = isinstance(x, (dict, tuple))
+        return text_backend().for_slicing(self.as_tensors(x)) if is_texts else x

@@ -8,17 +8,16 @@ import keras_hub
 
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.models.padding import move_to_front
-from gpt1_keras.tasks.base import RawTextTask
-from gpt1_keras.tasks.calibration import FRESH_ARGUMENTS, Calibration
-from gpt1_keras.tasks.heads import last_token_index, last_token_states
+from gpt1_keras.tasks.calibration import FRESH_ARGUMENTS
+from gpt1_keras.tasks.heads import last_token_index, sequence_inputs
 from gpt1_keras.tasks.label_heads import LABEL_ARGUMENTS, LabelHead, make_label_head
+from gpt1_keras.tasks.task import Task
 from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
 from gpt1_keras.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1TextClassifier(RawTextTask, keras_hub.models.TextClassifier):
+class GPT1TextClassifier(Task, keras_hub.models.TextClassifier):
     """Classifies texts, or pairs of texts as in entailment (sections 3.2 and 3.3).
 
     A linear layer on the hidden state at the extract token. `fit`, `evaluate` and `predict` take
@@ -28,8 +27,8 @@ class GPT1TextClassifier(RawTextTask, keras_hub.models.TextClassifier):
 
     Args:
         backbone: `GPT1Backbone` or `LSTMBackbone`.
-        num_classes: the number of classes, 1 for a single output as of a sigmoid; or
-            `class_names` or `score_range`.
+        num_classes: the number of classes, or 1 for a single output such as a sigmoid's. Give
+            `class_names` or `score_range` instead to name the classes or to predict scores.
         preprocessor: `GPT1TextClassifierPreprocessor`; `None` if inputs are ids.
         class_names: the classes, which presets and exports then hold.
         score_range: two integers, the least and the greatest score, for regression as in
@@ -78,20 +77,14 @@ class GPT1TextClassifier(RawTextTask, keras_hub.models.TextClassifier):
     ) -> None:
         # === Layers ===
         head = make_label_head(
-            *(num_classes, class_names, score_range, activation, dropout, backbone.dtype_policy),
-            Calibration(temperature, sure_threshold),
+            *(num_classes, class_names, score_range, activation, dropout),
+            *(temperature, sure_threshold, backbone.dtype_policy),
         )
         self.attach(backbone, preprocessor, head)
 
         # === Functional model ===
-        inputs = {
-            name: keras.Input((None,), dtype="int32", name=name)
-            for name in ("token_ids", "padding_mask")
-        }
-        token_ids, padding_mask = move_to_front(*inputs.values())
-        hidden_states = backbone({"token_ids": token_ids})
-        hidden_states = self.auxiliary(hidden_states, token_ids, padding_mask)
-        outputs = head(last_token_states(hidden_states, padding_mask))
+        inputs = sequence_inputs(None)
+        outputs = head(self.last_states(**inputs))
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
 
     def predict_outputs(

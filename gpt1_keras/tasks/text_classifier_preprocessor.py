@@ -10,6 +10,7 @@ import keras_hub
 
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tokenization.backend import text_backend
+from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
@@ -31,15 +32,17 @@ class GPT1TextClassifierPreprocessor(
             pair, a tuple of two of them, or a dict by field.
         y: labels, passed through.
         sample_weight: passed through.
-        to_bucket: whether to pad to the smallest of the lengths 16, 24, 32, 48, ... that holds the
-            batch instead, as tasks and exports do.
+        pad_to: `"sequence_length"`; or, as tasks and exports do, `"bucket"`, the smallest of the
+            lengths 16, 24, 32, 48, ... that holds the batch, or `"longest"`, that of its longest
+            sequence.
 
     Returns:
         `{"token_ids": int32 [batch, length], "padding_mask": int32 [batch, length]}`, without
         `batch` for one string; with `y`, a tuple as Keras's `fit` takes it.
 
     Raises:
-        ValueError: the texts do not match the fields, or are not strings.
+        ValueError: the texts do not match the fields, or are not strings; or `truncate` is given,
+            which KerasHub's preprocessors take.
     """
 
     field_counts: ClassVar[tuple[int, ...]] = (1, 2)
@@ -52,12 +55,22 @@ class GPT1TextClassifierPreprocessor(
         fields: Sequence[str] = ("text",),
         **kwargs: Any,
     ) -> None:
-        super().__init__(tokenizer, sequence_length, fields, **kwargs)
+        if "truncate" in kwargs:
+            raise ValueError(
+                "Of two texts that are too long, each is cut to half. Received: truncate="
+                f"{kwargs['truncate']!r}; expected none."
+            )
+        super().__init__(fields, tokenizer=tokenizer, sequence_length=sequence_length, **kwargs)
 
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
-        """As `FieldsPreprocessor.frame`; the ids, int32 `[batch, None]`, as of section 3.3."""
+        """As `FieldsPreprocessor.frame`; the ids, int32 `[batch, None]`, as in section 3.3."""
         return text_backend().frame(segments, self.tokenizer, self.sequence_length)
 
-    def pad(self, framed: Any, to_bucket: bool = True) -> dict[str, Any]:
+    def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
         """As `FieldsPreprocessor.pad`: int32 `[batch, length]`."""
-        return text_backend().pad(framed, self.tokenizer, self.sequence_length, to_bucket)
+        return text_backend().pad(framed, self.tokenizer, self.sequence_length, pad_to)
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        del config["truncate"]  # KerasHub's, which `frame` does not follow
+        return config

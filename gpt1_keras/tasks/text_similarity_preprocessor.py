@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import keras_hub
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tokenization.backend import text_backend
+from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class GPT1TextSimilarityPreprocessor(FieldsPreprocessor):
+class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Preprocessor):
     """Tokenizes, frames, truncates and pads pairs of texts in both orders.
 
     Args:
@@ -23,7 +25,7 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor):
 
     Call arguments:
         x: a tuple of two string batches `[batch]`, or of two strings; or a dict by field.
-        y, sample_weight, to_bucket: as in `GPT1TextClassifierPreprocessor`.
+        y, sample_weight, pad_to: as in `GPT1TextClassifierPreprocessor`.
 
     Returns:
         `{"token_ids": int32 [batch, 2, length], "padding_mask": int32 [batch, 2, length]}`, without
@@ -40,7 +42,9 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor):
         fields: Sequence[str] = ("text1", "text2"),
         **kwargs: Any,
     ) -> None:
-        super().__init__(tokenizer, sequence_length, fields, **kwargs)
+        super().__init__(fields, **kwargs)
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
 
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
         """As `FieldsPreprocessor.frame`.
@@ -51,11 +55,9 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor):
         """
         return text_backend().frame_both_orders(segments, self.tokenizer, self.sequence_length)
 
-    def pad(self, framed: Any, to_bucket: bool = True) -> dict[str, Any]:
+    def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
         """As `FieldsPreprocessor.pad`: int32 `[batch, 2, length]`."""
-        return text_backend().pad_both_orders(
-            framed, self.tokenizer, self.sequence_length, to_bucket
-        )
+        return text_backend().pad_both_orders(framed, self.tokenizer, self.sequence_length, pad_to)
 
     def count_tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """The number of tokens of each pair in one of its orders, int32 `[batch]`."""

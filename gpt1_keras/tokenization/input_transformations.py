@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gpt1_keras.lazy import tensorflow as tf
-
-if TYPE_CHECKING:
-    from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from gpt1_keras.tokenization.special_ids import SpecialIds
 
 
 def frame(
-    segments: Sequence[tf.RaggedTensor], tokenizer: GPT1Tokenizer, sequence_length: int
+    segments: Sequence[tf.RaggedTensor], tokenizer: SpecialIds, sequence_length: int
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Frames segments: `[start] first [delimiter] second ... [extract]`.
 
@@ -49,7 +46,7 @@ def frame(
 
 
 def frame_both_orders(
-    segments: Sequence[tf.RaggedTensor], tokenizer: GPT1Tokenizer, sequence_length: int
+    segments: Sequence[tf.RaggedTensor], tokenizer: SpecialIds, sequence_length: int
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Frames pairs in both orders, as similarity does; see `frame` for the arguments and errors.
 
@@ -79,7 +76,7 @@ def frame_choices(
     context: tf.RaggedTensor,
     question: tf.RaggedTensor | None,
     choices: tf.RaggedTensor,
-    tokenizer: GPT1Tokenizer,
+    tokenizer: SpecialIds,
     sequence_length: int,
 ) -> tuple[dict[str, tf.RaggedTensor], tf.Tensor]:
     """Frames the choices of a question as branches after a shared prefix.
@@ -172,7 +169,7 @@ def frame_choices(
 
 
 def _pool(
-    texts: Sequence[tf.RaggedTensor], tokenizer: GPT1Tokenizer
+    texts: Sequence[tf.RaggedTensor], tokenizer: SpecialIds
 ) -> tuple[tf.Tensor, list[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
     """One flat tensor of all tokens of ragged texts, followed by the special tokens.
 

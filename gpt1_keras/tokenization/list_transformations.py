@@ -7,21 +7,18 @@ tensors and arrays in place of tensors. A test compares them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpt1_keras.tokenization.input_transformations import segment_limit
-from gpt1_keras.tokenization.padding import bucket_lengths, choice_lengths
-
-if TYPE_CHECKING:
-    from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from gpt1_keras.tokenization.padding import PadTo, bucket_lengths, choice_lengths
+from gpt1_keras.tokenization.special_ids import SpecialIds
 
 Ids = list[int]
 
 
 def frame(
-    segments: Sequence[list[Ids]], tokenizer: GPT1Tokenizer, sequence_length: int
+    segments: Sequence[list[Ids]], tokenizer: SpecialIds, sequence_length: int
 ) -> tuple[list[Ids], np.ndarray]:
     """As `input_transformations.frame`."""
     limit = segment_limit(len(segments), sequence_length)
@@ -36,7 +33,7 @@ def frame(
 
 
 def frame_both_orders(
-    segments: Sequence[list[Ids]], tokenizer: GPT1Tokenizer, sequence_length: int
+    segments: Sequence[list[Ids]], tokenizer: SpecialIds, sequence_length: int
 ) -> tuple[list[Ids], np.ndarray]:
     """As `input_transformations.frame_both_orders`."""
     first, truncated = frame(segments, tokenizer, sequence_length)
@@ -48,7 +45,7 @@ def frame_choices(
     context: list[Ids],
     question: list[Ids] | None,
     choices: list[list[Ids]],
-    tokenizer: GPT1Tokenizer,
+    tokenizer: SpecialIds,
     sequence_length: int,
 ) -> tuple[dict[str, list[Ids]], np.ndarray]:
     """As `input_transformations.frame_choices`."""
@@ -79,10 +76,12 @@ def frame_choices(
 
 
 def pad(
-    ids: list[Ids], tokenizer: GPT1Tokenizer, sequence_length: int, to_bucket: bool = True
+    ids: list[Ids], tokenizer: SpecialIds, sequence_length: int, pad_to: PadTo = "bucket"
 ) -> dict[str, np.ndarray]:
     """As `padding.pad`."""
-    length = _smallest(bucket_lengths(sequence_length), ids) if to_bucket else sequence_length
+    length = sequence_length
+    if pad_to != "sequence_length":
+        length = _length(ids, bucket_lengths(sequence_length), pad_to)
     return {
         "token_ids": _to_array(ids, length, tokenizer.pad_token_id),
         "padding_mask": _to_array([[1] * len(row) for row in ids], length, 0),
@@ -90,22 +89,22 @@ def pad(
 
 
 def pad_both_orders(
-    ids: list[Ids], tokenizer: GPT1Tokenizer, sequence_length: int, to_bucket: bool = True
+    ids: list[Ids], tokenizer: SpecialIds, sequence_length: int, pad_to: PadTo = "bucket"
 ) -> dict[str, np.ndarray]:
     """As `padding.pad_both_orders`."""
-    padded = pad(ids, tokenizer, sequence_length, to_bucket)
+    padded = pad(ids, tokenizer, sequence_length, pad_to)
     return {name: array.reshape(-1, 2, array.shape[1]) for name, array in padded.items()}
 
 
 def pad_choices(
     sequence: dict[str, list[Ids]],
-    tokenizer: GPT1Tokenizer,
+    tokenizer: SpecialIds,
     sequence_length: int,
-    to_bucket: bool = True,
+    pad_to: PadTo = "bucket",
 ) -> dict[str, np.ndarray]:
     """As `padding.pad_choices`."""
     rows = sequence["token_ids"]
-    length = _smallest(choice_lengths(sequence_length, to_bucket), rows)
+    length = _length(rows, choice_lengths(sequence_length, pad_to), pad_to)
     padding = {"token_ids": tokenizer.pad_token_id, "positions": 0, "branches": -1}
     ends = [[i for i, id in enumerate(row) if id == tokenizer.extract_token_id] for row in rows]
     return {
@@ -114,9 +113,11 @@ def pad_choices(
     }
 
 
-def _smallest(lengths: Sequence[int], rows: list[Ids]) -> int:
-    """The smallest of the lengths that holds all rows."""
-    longest = max(map(len, rows), default=0)
+def _length(rows: list[Ids], lengths: Sequence[int], pad_to: PadTo) -> int:
+    """As `padding._length`."""
+    longest = max([1, *map(len, rows)])
+    if pad_to == "longest":
+        return longest
     return min(length for length in lengths if length >= longest)
 
 

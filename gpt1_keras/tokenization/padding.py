@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Literal, TypeAlias
 
 from gpt1_keras.lazy import tensorflow as tf
-
-if TYPE_CHECKING:
-    from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from gpt1_keras.tokenization.special_ids import SpecialIds
 
 SMALLEST_BUCKET = 16
+
+# What all sequences of a batch are padded to.
+PadTo: TypeAlias = Literal["sequence_length", "bucket", "longest"]
 
 
 def bucket_lengths(sequence_length: int) -> list[int]:
@@ -27,30 +28,32 @@ def bucket_lengths(sequence_length: int) -> list[int]:
     return [length for length in lengths if length < sequence_length] + [sequence_length]
 
 
-def choice_lengths(sequence_length: int, to_bucket: bool) -> list[int]:
+def choice_lengths(sequence_length: int, pad_to: PadTo) -> list[int]:
     """The lengths that all branches of a question are padded to; see `pad_choices`."""
-    lengths = bucket_lengths(sequence_length) if to_bucket else [sequence_length]
+    is_fixed = pad_to == "sequence_length"
+    lengths = [sequence_length] if is_fixed else bucket_lengths(sequence_length)
     # All branches of a question together may be longer than `sequence_length`.
     return lengths + [sequence_length * 2**i for i in range(1, 8)]
 
 
 def pad(
-    ids: tf.RaggedTensor, tokenizer: GPT1Tokenizer, sequence_length: int, to_bucket: bool = True
+    ids: tf.RaggedTensor, tokenizer: SpecialIds, sequence_length: int, pad_to: PadTo = "bucket"
 ) -> dict[str, tf.Tensor]:
     """Pads ids on the right.
 
     Args:
-        ids: int32 `[batch, None]`, no row longer than `sequence_length` if `to_bucket`.
+        ids: int32 `[batch, None]`, no row longer than `sequence_length` unless that is `pad_to`.
         tokenizer: for the padding id.
         sequence_length: the longest bucket.
-        to_bucket: whether to pad to the smallest bucket that holds the longest sequence; otherwise
-            sequences are padded or truncated to `sequence_length`.
+        pad_to: `"bucket"` for the smallest that holds the longest sequence, `"longest"` for that
+            sequence's own length, or `"sequence_length"`, to which longer ones are truncated.
 
     Returns:
         A dict of int32 `[batch, length]`: `token_ids`, and `padding_mask`, 1 for tokens.
     """
-    length = _smallest(bucket_lengths(sequence_length), ids) if to_bucket else sequence_length
-    shape = tf.stack([-1, length]) if to_bucket else [None, length]
+    is_fixed = pad_to == "sequence_length"
+    length = sequence_length if is_fixed else _length(ids, bucket_lengths(sequence_length), pad_to)
+    shape = [None, length] if is_fixed else tf.stack([-1, length])
     return {
         "token_ids": ids.to_tensor(tokenizer.pad_token_id, shape=shape),
         "padding_mask": tf.sequence_mask(ids.row_lengths(), length, tf.int32),
@@ -58,20 +61,20 @@ def pad(
 
 
 def pad_both_orders(
-    ids: tf.RaggedTensor, tokenizer: GPT1Tokenizer, sequence_length: int, to_bucket: bool = True
+    ids: tf.RaggedTensor, tokenizer: SpecialIds, sequence_length: int, pad_to: PadTo = "bucket"
 ) -> dict[str, tf.Tensor]:
     """Pads what `frame_both_orders` returns, as `pad` does, to int32 `[batch, 2, length]`."""
     return {
-        name: tf.reshape(tensor, [-1, 2, tf.shape(tensor)[1] if to_bucket else sequence_length])
-        for name, tensor in pad(ids, tokenizer, sequence_length, to_bucket).items()
+        name: tf.reshape(tensor, [-1, 2, tensor.shape[1] or tf.shape(tensor)[1]])
+        for name, tensor in pad(ids, tokenizer, sequence_length, pad_to).items()
     }
 
 
 def pad_choices(
     sequence: dict[str, tf.RaggedTensor],
-    tokenizer: GPT1Tokenizer,
+    tokenizer: SpecialIds,
     sequence_length: int,
-    to_bucket: bool = True,
+    pad_to: PadTo = "bucket",
 ) -> dict[str, tf.Tensor]:
     """Pads what `frame_choices` returns.
 
@@ -79,15 +82,15 @@ def pad_choices(
         sequence: a dict of int32 `[batch, None]`: `token_ids`, `positions` and `branches`.
         tokenizer: for the padding id.
         sequence_length: as for `frame_choices`; all branches together may be longer.
-        to_bucket: whether to pad to the smallest bucket that holds the longest sequence; otherwise
-            to `sequence_length`, doubled until it does.
+        pad_to: as for `pad`, but `sequence_length` is doubled until it holds the longest sequence.
 
     Returns:
         A dict of int32 `[batch, length]`: `token_ids`, `positions`, and `branches`, which is -1 for
         padding; and of int32 `[batch, most choices]`: `extract_indices`, the index at which each
         branch ends, or -1 if an example has fewer choices.
     """
-    length = _smallest(choice_lengths(sequence_length, to_bucket), sequence["token_ids"])
+    lengths = choice_lengths(sequence_length, pad_to)
+    length = _length(sequence["token_ids"], lengths, pad_to)
     padding = {"token_ids": tokenizer.pad_token_id, "positions": 0, "branches": -1}
     padded = {
         name: ragged.to_tensor(padding[name], shape=tf.stack([-1, length]))
@@ -103,8 +106,10 @@ def pad_choices(
     return padded
 
 
-def _smallest(lengths: Sequence[int], ids: tf.RaggedTensor) -> tf.Tensor:
-    """The smallest of the lengths that holds all rows."""
+def _length(ids: tf.RaggedTensor, lengths: Sequence[int], pad_to: PadTo) -> tf.Tensor:
+    """The length of the longest row, at least 1, or the smallest of `lengths` that holds it."""
+    longest = tf.reduce_max(tf.concat([ids.row_lengths(), [1]], axis=0))
+    if pad_to == "longest":
+        return longest
     ascending = tf.constant(lengths, tf.int64)
-    longest = tf.reduce_max(tf.concat([ids.row_lengths(), [0]], axis=0))
     return tf.reduce_min(tf.boolean_mask(ascending, ascending >= longest))

@@ -18,6 +18,7 @@ from gpt1_keras.tokenization.fingerprint import check_fingerprint, fingerprint
 from gpt1_keras.tokenization.learning import learn_merges
 from gpt1_keras.tokenization.normalization import find_normalizer
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
+from gpt1_keras.transformers_writers import write_for_transformers
 from gpt1_keras.upstream import (
     add_special_token,
     to_grain_types,
@@ -272,9 +273,7 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
 
     def export_to_transformers(self, path: str | os.PathLike[str]) -> None:
         """Writes an `OpenAIGPTTokenizer`; see `gpt1_keras.convert.save_hugging_face`."""
-        from gpt1_keras.convert.hugging_face import save_tokenizer  # which imports this module
-
-        save_tokenizer(self, path)
+        write_for_transformers(self, path)
 
     def save_assets(self, dir_path: str | os.PathLike[str]) -> None:
         """Writes the vocabulary and the merges to a directory, as Keras and presets do."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.input_transformations import segment_limit
 from serving.export.batching import merged
 from serving.export.export_options import Batching
@@ -25,7 +25,7 @@ class ChoiceInputs(TextInputs):
     In a dense tensor, an empty string is not a choice.
     """
 
-    def __init__(self, model: RawTextTask) -> None:
+    def __init__(self, model: Task) -> None:
         super().__init__(model)
         self._field = model.preprocessor.fields[-1]
 

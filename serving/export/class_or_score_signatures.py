@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
-from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.class_heads import is_softmax
+from gpt1_keras.tasks.task import Task
 from serving.export.answers import Answers
 from serving.export.confidence import calibrated_logits, confidence_of
 from serving.export.explanations.log_odds import log_odds
@@ -22,7 +22,7 @@ def class_or_score_signatures(spec: ExportSpec) -> Signatures:
     return task_signatures(spec, class_or_score_answers(spec.model))
 
 
-def class_or_score_answers(model: RawTextTask) -> Answers:
+def class_or_score_answers(model: Task) -> Answers:
     """Returns what an export makes of such a task's answers.
 
     - With classes: `label`, string `[batch]`; `scores`, float `[batch, classes]`; and where the
@@ -33,7 +33,7 @@ def class_or_score_answers(model: RawTextTask) -> Answers:
     return _score_answers(model) if model.class_names is None else _class_answers(model)
 
 
-def _class_answers(model: RawTextTask) -> Answers:
+def _class_answers(model: Task) -> Answers:
     class_names = tf.constant(model.class_names)
 
     def outputs(answers: tf.Tensor) -> Tensors:
@@ -53,7 +53,7 @@ def _class_answers(model: RawTextTask) -> Answers:
     return Answers(outputs, explained, {CLASSIFY: classify})
 
 
-def _score_answers(model: RawTextTask) -> Answers:
+def _score_answers(model: Task) -> Answers:
     return Answers(
         outputs=lambda answers: {"score": model.score_of(answers)},
         explained=lambda answers, answer: model.score_of(answers),

@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 
 
-def confidence_of(model: RawTextTask, answers: tf.Tensor) -> dict[str, tf.Tensor]:
+def confidence_of(model: Task, answers: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns the outputs that say how sure a task's answers are.
 
     Args:
@@ -23,7 +23,7 @@ def confidence_of(model: RawTextTask, answers: tf.Tensor) -> dict[str, tf.Tensor
     return {"scores": scores, "is_sure": calibration.is_sure(scores)}
 
 
-def calibrated_logits(model: RawTextTask, answers: tf.Tensor) -> tf.Tensor:
+def calibrated_logits(model: Task, answers: tf.Tensor) -> tf.Tensor:
     """Returns what the scores are the softmax of, float as the answers.
 
     Args:

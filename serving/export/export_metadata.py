@@ -5,15 +5,15 @@ from typing import Any
 import tensorflow as tf
 
 import gpt1_keras
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 
 
-def fields_of(model: RawTextTask) -> list[str]:
+def fields_of(model: Task) -> list[str]:
     """Returns the names of the texts that a task with a preprocessor takes."""
     return list(getattr(model.preprocessor, "fields", ("text",)))
 
 
-def metadata_of(model: RawTextTask) -> dict[str, Any]:
+def metadata_of(model: Task) -> dict[str, Any]:
     """Describes a task with a preprocessor by values that JSON can hold."""
     tokenizer = model.preprocessor.tokenizer
     calibration = getattr(model, "calibration", None)

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from serving.export.decoder.base import ServedBlock
 from serving.export.export_options import Batching, Embedding, Explanation
 
@@ -23,7 +23,7 @@ class ExportSpec:
             without it.
     """
 
-    model: RawTextTask
+    model: Task
     batching: Batching | None = None
     int8: bool = False
     blocks: Sequence[ServedBlock] | None = None

@@ -1,7 +1,7 @@
 """The tasks that are exported: each one's signatures, and what is measured of it."""
 
 from gpt1_keras import GPT1CausalLM, GPT1MultipleChoice, GPT1TextClassifier, GPT1TextSimilarity
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from serving.export.choice_signatures import choice_signatures
 from serving.export.class_or_score_signatures import class_or_score_signatures
 from serving.export.embedding import embed_signature
@@ -40,7 +40,7 @@ def signatures_of(spec: ExportSpec) -> Signatures:
     return signatures
 
 
-def metric_of(model: RawTextTask) -> Metric:
+def metric_of(model: Task) -> Metric:
     """Returns what is measured of a task.
 
     Raises:

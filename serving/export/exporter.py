@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.files import atomic_path, write_json
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from serving.export.decoder.int8_support import REQUIREMENT
 from serving.export.export_metadata import metadata_of
 from serving.export.export_options import Batching, Embedding, Explanation
@@ -30,7 +30,7 @@ from serving.export_names import (
 
 
 def export(
-    model: RawTextTask,
+    model: Task,
     output: str | os.PathLike[str],
     model_name: str | None = None,
     *,
@@ -127,7 +127,7 @@ def export(
     return str(output / str(version))
 
 
-def _copy(model: RawTextTask, dtype: str | None) -> RawTextTask:
+def _copy(model: Task, dtype: str | None) -> Task:
     """The task with the same weights in another dtype."""
     backbone = model.backbone
     config = model.get_config() | {

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from serving.export.decoder.calibration import RecordingBlock
 from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.int8_support import check_this_machine
@@ -23,7 +23,7 @@ _BATCH_SIZE = 8
 _MADE_UP = 8  # texts for each bucket
 
 
-def check_int8(model: RawTextTask) -> None:
+def check_int8(model: Task) -> None:
     """Raises ValueError if this model, or this machine, cannot multiply in 8 bits."""
     if not is_packable(model.backbone):
         raise ValueError(
@@ -35,7 +35,7 @@ def check_int8(model: RawTextTask) -> None:
 
 
 def calibrated_blocks(
-    model: RawTextTask, examples: Sequence[Mapping[str, Any]] | None, source: str
+    model: Task, examples: Sequence[Mapping[str, Any]] | None, source: str
 ) -> tuple[list[Int8Block], dict[str, Any]]:
     """Returns a task's blocks with products of 8-bit numbers.
 
@@ -72,7 +72,7 @@ def calibrated_blocks(
     return blocks, {"source": source, "examples": len(counts), "tokens": int(counts.sum())}
 
 
-def _made_up_requests(model: RawTextTask, default: Signature) -> Iterator[dict[str, tf.Tensor]]:
+def _made_up_requests(model: Task, default: Signature) -> Iterator[dict[str, tf.Tensor]]:
     """Yields a signature's examples with random words, of each length."""
     tokenizer = model.preprocessor.tokenizer
     special = set(tokenizer.special_token_ids)

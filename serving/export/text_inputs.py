@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving.export.batching import merged
 from serving.export.export_options import Batching
@@ -23,7 +23,7 @@ class TextInputs:
             inputs are int32.
     """
 
-    def __init__(self, model: RawTextTask) -> None:
+    def __init__(self, model: Task) -> None:
         self._preprocessor = model.preprocessor
         self._vocabulary_size = model.backbone.vocabulary_size
         self.sequence_length: int = model.preprocessor.sequence_length

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from serving.export.export_metadata import fields_of
 from serving.export.exported_tasks import metric_of
 from serving.export_names import DEFAULT_SIGNATURE
@@ -33,7 +33,7 @@ class Validation:
 
     def __init__(
         self,
-        model: RawTextTask,
+        model: Task,
         examples: Sequence[Mapping[str, Any]],
         batch_size: int = _BATCH_SIZE,
     ) -> None:

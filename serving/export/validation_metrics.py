@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpt1_keras.labelled_files import LABEL
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 
 Outputs: TypeAlias = Sequence[Mapping[str, np.ndarray]]  # of each request, by name
 
@@ -28,7 +28,7 @@ class Metric:
     measure: Callable[[Outputs, list[Any]], float]
 
 
-def class_or_score_metric(model: RawTextTask) -> Metric:
+def class_or_score_metric(model: Task) -> Metric:
     """Accuracy, or the correlation of a task that answers with a number."""
     if model.class_names is None:
         return Metric("Pearson correlation", _scores, _correlation)
@@ -43,7 +43,7 @@ def class_or_score_metric(model: RawTextTask) -> Metric:
     return Metric("accuracy", read_class_names, lambda *args: _accuracy("label", *args))
 
 
-def choice_metric(model: RawTextTask) -> Metric:
+def choice_metric(model: Task) -> Metric:
     """Accuracy; labels are the indices of the right choices."""
     return Metric(
         "accuracy",
@@ -52,7 +52,7 @@ def choice_metric(model: RawTextTask) -> Metric:
     )
 
 
-def language_model_metric(model: RawTextTask) -> Metric:
+def language_model_metric(model: Task) -> Metric:
     """The mean log-probability, in nats, of all tokens that follow another; there are no labels."""
     return Metric("log-probability of a token", lambda rows: [], _log_probability)
 

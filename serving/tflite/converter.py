@@ -12,7 +12,7 @@ from tensorflow.lite.python.convert import ConverterError
 
 import gpt1_keras
 from gpt1_keras.files import atomic_path
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from serving.export.export_metadata import fields_of, metadata_of
 from serving.registry import find_part
 from serving.tflite.device_graph import DeviceGraph, DeviceSpec
@@ -23,7 +23,7 @@ from serving.tflite.tflite_options import MAX_BYTES, SEQUENCE_LENGTH
 
 
 def convert(
-    model: RawTextTask,
+    model: Task,
     output: str | os.PathLike[str],
     max_bytes: int | Sequence[int] = MAX_BYTES,
     sequence_length: int = SEQUENCE_LENGTH,
@@ -84,7 +84,7 @@ def convert(
     return str(output)
 
 
-def _check(model: RawTextTask, sequence_length: int) -> None:
+def _check(model: Task, sequence_length: int) -> None:
     backbone = model.backbone
     if not isinstance(backbone, gpt1_keras.GPT1Backbone):
         raise ValueError(

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from serving.export.confidence import confidence_of
 from serving.export_names import TEXT, TOKENIZE, TOKENS
 
@@ -29,7 +29,7 @@ class DeviceSpec:
         num_choices: the most choices of an example, if the task has choices.
     """
 
-    model: RawTextTask
+    model: Task
     max_bytes: Mapping[str, int]
     sequence_length: int
     num_choices: int | None = None
@@ -102,7 +102,7 @@ def refuse_choices(spec: DeviceSpec) -> None:
         )
 
 
-def confidence_of_one(model: RawTextTask, answers: tf.Tensor) -> Tensors:
+def confidence_of_one(model: Task, answers: tf.Tensor) -> Tensors:
     """As `serving.export.confidence.confidence_of`, for one example: bool is int32 `[1]`."""
     found = confidence_of(model, answers)
     outputs = {"scores": found["scores"][0]}

@@ -16,22 +16,15 @@ from keras_hub.src.utils.transformers import preset_loader
 import gpt1_keras
 from gpt1_keras import upstream
 from gpt1_keras.convert.loader import OpenAIGPTLoader
-from gpt1_keras.upstream import AdamInternals
-
-if keras.backend.backend() == "jax":
-    from gpt1_keras.upstream import JaxTrainerInternals as TrainerInternals
-else:
-    from gpt1_keras.upstream import (
-        TensorFlowTrainerInternals as TrainerInternals,
-    )
+from gpt1_keras.upstream import AdamHooks, TaskHooks
 
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 OVERRIDDEN = [
-    (keras.optimizers.Adam, AdamInternals, "_clip_gradients"),
+    (keras.optimizers.Adam, AdamHooks, "_clip_gradients"),
     *(
-        (keras.Model, TrainerInternals, name)
+        (keras.Model, TaskHooks, name)
         for name in (
-            ("_resolve_auto_jit_compile", "_maybe_symbolic_build")
+            ("_resolve_auto_jit_compile", "_maybe_symbolic_build", "train_step")
             if IS_TENSORFLOW
             else ("compute_loss_and_updates", "_update_metrics_variables")
         )
@@ -116,7 +109,7 @@ def test_keras_reads_what_we_set(trained):
     assert lm._distribute_strategy is None
     lm._jit_compile = "marked"
     assert lm.jit_compile == "marked"
-    with lm.without_outer_jit():
+    with lm._without_outer_jit():
         assert lm.jit_compile is False
     assert lm.jit_compile == "marked"
 

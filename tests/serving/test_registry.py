@@ -12,7 +12,7 @@ import pytest
 from keras import ops
 
 import gpt1_keras
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving import check, registry
 from serving.export import export
@@ -24,7 +24,7 @@ from serving.tflite import convert
 TEXTS = ["a good film", "the staff were kind, and a dull one", ""]
 
 
-class TextEmbedder(RawTextTask, keras_hub.models.Task):
+class TextEmbedder(Task, keras_hub.models.Task):
     """A head of its own: a text's embedding is the mean of its tokens' projected states."""
 
     backbone_cls = gpt1_keras.GPT1Backbone

@@ -22,7 +22,7 @@ def count_tokens(examples: LabelledExamples, preprocessor: Any) -> np.ndarray:
     """
 
     def count(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-        return preprocessor.count_tokens(preprocessor(batch, to_bucket=True))
+        return preprocessor.count_tokens(preprocessor(batch, pad_to="longest"))
 
     batches = tf.data.Dataset.from_tensor_slices(examples.tensors()).batch(_COUNTED_AT_ONCE)
     counts = without_autotuning(batches.map(count)).as_numpy_iterator()

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from gpt1_keras.labelled_files import CHOICES, LABEL, Row, read_rows, shortened
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from training.datasets.paper_datasets import (
     CLASSIFICATION,
     MULTIPLE_CHOICE,
@@ -147,7 +147,7 @@ def find_user_files(train: str | os.PathLike[str], validation: str | os.PathLike
     return UserFiles(paths, kind, names, metrics, score_range, class_names)
 
 
-def user_files_for(model: RawTextTask, kind: str, path: str | os.PathLike[str]) -> UserFiles:
+def user_files_for(model: Task, kind: str, path: str | os.PathLike[str]) -> UserFiles:
     """Returns a file to evaluate a fine-tuned model on, as a data set with the split `"test"`.
 
     Args:

@@ -5,7 +5,7 @@ from typing import Any
 
 import gpt1_keras
 from gpt1_keras.presets import load_task
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from training.datasets.data_options import DataOptions, ExampleOptions
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.paper_datasets import (
@@ -23,7 +23,7 @@ MODELS: dict[str, Any] = {
 }
 
 
-def load_model(path: str | os.PathLike[str]) -> tuple[RawTextTask, str]:
+def load_model(path: str | os.PathLike[str]) -> tuple[Task, str]:
     """Loads a model that `training.finetune` wrote.
 
     Args:
@@ -36,13 +36,13 @@ def load_model(path: str | os.PathLike[str]) -> tuple[RawTextTask, str]:
         FileNotFoundError: there is no fine-tuned model.
         ValueError: it is another model, or damaged.
     """
-    model: RawTextTask = load_task(path, *MODELS.values())
+    model: Task = load_task(path, *MODELS.values())
     return model, next(kind for kind, cls in MODELS.items() if isinstance(model, cls))
 
 
 def load_for_model(
     path: str | os.PathLike[str],
-    model: RawTextTask,
+    model: Task,
     kind: str,
     asked: ExampleOptions,
     data: DataOptions,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.length_batches import batch_order, count_tokens, make_batches
 
@@ -13,7 +13,7 @@ class DivergedError(ValueError):
     """A model's outputs are not numbers."""
 
 
-def prediction_order(model: RawTextTask, examples: LabelledExamples) -> list[np.ndarray]:
+def prediction_order(model: Task, examples: LabelledExamples) -> list[np.ndarray]:
     """Returns the batches in which `predict_outputs` reads the examples: arrays of indices."""
     return batch_order(count_tokens(examples, model.preprocessor), _BATCH_SIZE, seed=0, epoch=0)
 
@@ -31,7 +31,7 @@ def answers_of(outputs: np.ndarray) -> np.ndarray:
 
 
 def predict_outputs(
-    model: RawTextTask,
+    model: Task,
     examples: LabelledExamples,
     verbose: str | int = "auto",
     order: list[np.ndarray] | None = None,

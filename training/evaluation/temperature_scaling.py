@@ -9,8 +9,8 @@ import numpy as np
 import scipy.optimize
 import scipy.special
 
-from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.calibration import Calibration
+from gpt1_keras.tasks.task import Task
 from training.evaluation.reliability import log_loss, measure
 from training.evaluation.sure_answers import find_threshold
 
@@ -44,7 +44,7 @@ class Report:
 
 
 def calibrate(
-    model: RawTextTask, outputs: np.ndarray, labels: np.ndarray, precision: float | None = None
+    model: Task, outputs: np.ndarray, labels: np.ndarray, precision: float | None = None
 ) -> Report:
     """Finds the temperature of the highest likelihood, and the threshold of sure answers.
 

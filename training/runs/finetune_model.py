@@ -6,7 +6,7 @@ from typing import Any
 import gpt1_keras
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.presets import build_backbone, find_preset, load_tokenizer
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.paper_datasets import MULTIPLE_CHOICE
 from training.datasets.user_files import Dataset
@@ -14,7 +14,7 @@ from training.evaluation.fine_tuned_models import MODELS
 from training.runs.finetune_options import FinetuneOptions
 
 
-def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamples) -> RawTextTask:
+def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamples) -> Task:
     """Builds the model that a fine-tuning starts from.
 
     Args:

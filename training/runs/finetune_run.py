@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpt1_keras.cli import warn
 from gpt1_keras.optimization.optimizer import finetuning_optimizer
 from gpt1_keras.presets.card import licence_of
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.length_batches import batch_order, count_tokens, make_batches
@@ -162,7 +162,7 @@ def _has_stopped_improving(
     return max(scores[-patience:]) <= max(scores[:-patience])
 
 
-def _saver(run: Run, model: RawTextTask, step: int) -> Callable[..., None]:
+def _saver(run: Run, model: Task, step: int) -> Callable[..., None]:
     """A callback that saves a checkpoint after a batch, if the last one was some time ago.
 
     Steps are batches: in float16, the optimizer does not count those whose gradients overflow.
@@ -180,7 +180,7 @@ def _saver(run: Run, model: RawTextTask, step: int) -> Callable[..., None]:
 
 def _finish_epoch(
     run: Run,
-    model: RawTextTask,
+    model: Task,
     step: int,
     scores: dict[str, float],
     outputs: np.ndarray,
@@ -203,9 +203,7 @@ def _finish_epoch(
     run.add({"epoch": epoch + 1, **scores, "seconds": round(seconds, 2)})
 
 
-def _calibrate(
-    run: Run, model: RawTextTask, outputs: np.ndarray, validation: LabelledExamples
-) -> None:
+def _calibrate(run: Run, model: Task, outputs: np.ndarray, validation: LabelledExamples) -> None:
     """Calibrates a model whose answers have probabilities on the validation data."""
     if model.calibration is None:
         return

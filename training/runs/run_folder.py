@@ -16,7 +16,7 @@ from gpt1_keras.files import (
 from gpt1_keras.handles import is_handle
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.presets import PRETRAINED
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from training.runs.checkpoints import Checkpoints
 
 _FOLDERS = ("best", "checkpoints", "logs", "preset", "snapshots")  # that a run writes
@@ -100,7 +100,7 @@ class Run:
         """
         backbone.save_weights(self.folder / "snapshots" / f"{step:08d}.weights.h5")
 
-    def save_preset(self, task: RawTextTask, name: str) -> None:
+    def save_preset(self, task: Task, name: str) -> None:
         """Writes a task as a preset, which replaces that of the same name.
 
         Raises:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from gpt1_keras.upstream import layers_of
 from serving.export.decoder.attention import PackedAttention
 from serving.export.decoder.base import ServedBlock
@@ -137,7 +137,7 @@ def padding_for(block: ServedBlock, rows: tf.Tensor) -> tf.Tensor:
 
 
 def packed_outputs(
-    model: RawTextTask, buckets: Sequence[int], blocks: Sequence[ServedBlock] | None = None
+    model: Task, buckets: Sequence[int], blocks: Sequence[ServedBlock] | None = None
 ) -> Callable[[dict[str, tf.Tensor]], tf.Tensor] | None:
     """Returns a task's `predict_outputs`, with a packed decoder in the place of its backbone.
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tasks.task import Task
 from serving.export.explanations.chunks import State, run_in_chunks
 
 # A sequence of the paper's context. Gradients of more at once take more memory, and are hardly
@@ -31,7 +31,7 @@ class IntegratedGradients:
         steps: points of the quadrature.
     """
 
-    def __init__(self, model: RawTextTask, explained: Explained, steps: int) -> None:
+    def __init__(self, model: Task, explained: Explained, steps: int) -> None:
         self._model, self._explained = model, explained
         nodes, weights = np.polynomial.legendre.leggauss(steps)
         # From [-1, 1] to [0, 1]; and first the baseline, which only needs its answer.

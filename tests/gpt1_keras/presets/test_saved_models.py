@@ -75,4 +75,4 @@ def test_metadata_names_the_tasks(tmp_path):
         "GPT1Backbone",
         "LSTMBackbone",
     }
-    assert "RawTextTask" not in tasks
+    assert "Task" not in tasks

@@ -60,6 +60,16 @@ def lm(make_backbone, tiny_tokenizer):
     return lm
 
 
+def test_what_stands_between_a_task_and_keras_hub():
+    for task_cls, theirs in (
+        (gpt1_keras.GPT1TextClassifier, keras_hub.models.TextClassifier),
+        (gpt1_keras.GPT1CausalLM, keras_hub.models.CausalLM),
+        (gpt1_keras.GPT1MultipleChoice, keras_hub.models.Task),
+    ):
+        between = task_cls.__mro__[1 : task_cls.__mro__.index(theirs)]
+        assert len(between) == 3, between
+
+
 # === Arguments of constructors ===
 
 
@@ -175,6 +185,11 @@ def test_train_on_batch_asks_how_long_the_schedule_is(make_classifier):
     classifier.fit(TEXTS, LABELS, verbose=0)
     with pytest.raises(ValueError, match="spans a whole training"):  # its rate would be 0
         classifier.train_on_batch(TEXTS, LABELS)
+
+
+def test_a_language_model_has_no_auxiliary_loss(lm):
+    with pytest.raises(ValueError, match="GPT1CausalLM has none. Received: lm_coefficient=0.5"):
+        lm.compile(lm_coefficient=0.5)
 
 
 def test_fit_before_compile(make_backbone, preprocessor):

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import gpt1_keras
 from gpt1_keras.presets import load_task
-from gpt1_keras.tasks.base import RawTextTask
-from gpt1_keras.tasks.heads import ExtractHead, last_token_index, last_token_states
+from gpt1_keras.tasks.heads import ExtractHead, last_token_index, sequence_inputs
+from gpt1_keras.tasks.task import Task
 
 TAGS = ["about films", "about staff", "kind"]
 TEXTS = ["a good film", "the staff", "the staff were kind", "a kind film"]
@@ -44,7 +44,7 @@ class TagHead(ExtractHead):
 
 
 @keras.saving.register_keras_serializable(package="test_new_head")
-class Tagger(RawTextTask, keras_hub.models.Task):
+class Tagger(Task, keras_hub.models.Task):
     backbone_cls = gpt1_keras.GPT1Backbone
     preprocessor_cls = gpt1_keras.GPT1TextClassifierPreprocessor
     label_arguments = ("tags",)
@@ -52,15 +52,8 @@ class Tagger(RawTextTask, keras_hub.models.Task):
     def __init__(self, backbone, tags, preprocessor=None, dropout=0.1, **kwargs):
         head = TagHead(tags, dropout, backbone.dtype_policy)
         self.attach(backbone, preprocessor, head)
-        token_ids = backbone.input["token_ids"]
-        padding_mask = keras.Input((None,), dtype="int32", name="padding_mask")
-        hidden_states = backbone({"token_ids": token_ids})
-        hidden_states = self.auxiliary(hidden_states, token_ids, padding_mask)
-        super().__init__(
-            inputs={"token_ids": token_ids, "padding_mask": padding_mask},
-            outputs=head(last_token_states(hidden_states, padding_mask)),
-            **kwargs,
-        )
+        inputs = sequence_inputs(None)
+        super().__init__(inputs=inputs, outputs=head(self.last_states(**inputs)), **kwargs)
 
     def predict_outputs(self, inputs):
         last = last_token_index(inputs["padding_mask"])

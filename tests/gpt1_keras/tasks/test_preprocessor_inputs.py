@@ -135,7 +135,7 @@ def test_trimming_takes_nothing_but_padding(name, texts, make):
     fields = {"fields": ("premise", "hypothesis")} if name == "TextClassifier" else {}
     preprocessor = make(name, **fields)
     names = preprocessor.fields
-    padded = preprocessor(dict(zip(names, texts, strict=True)), to_bucket=True)
+    padded = preprocessor(dict(zip(names, texts, strict=True)), pad_to="bucket")
     trimmed = preprocessor.trim(padded)
     assert trimmed["token_ids"].shape[-1] < padded["token_ids"].shape[-1]
     np.testing.assert_array_equal(

@@ -75,6 +75,13 @@ def test_multiple_choice(harness):
         assert preprocessor(*data)[0]["token_ids"].shape == (2, length)
 
 
+def test_truncation_is_not_to_choose(tiny_tokenizer):
+    with pytest.raises(ValueError, match="each is cut to half. Received: truncate='waterfall'"):
+        gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, truncate="waterfall")
+    config = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer).get_config()
+    assert "truncate" not in config
+
+
 @pytest.mark.parametrize("cls", [gpt1_keras.GPT1Tokenizer, keras_hub.tokenizers.Tokenizer])
 def test_tokenizer_s_preset(harness, cls):
     ids = gpt1_keras.presets.load_tokenizer("gpt1_tiny_books")(FIRST).to_list()

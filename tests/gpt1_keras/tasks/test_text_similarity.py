@@ -42,7 +42,7 @@ def classifier(tiny_tokenizer):
 def test_the_token_ids_of_a_pair(tiny_tokenizer):
     preprocessor = gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer, 24)
     start, delimiter, extract = tiny_tokenizer.special_token_ids
-    inputs = preprocessor((["a film", ""], ["the staff were", "kind"]), to_bucket=True)
+    inputs = preprocessor((["a film", ""], ["the staff were", "kind"]), pad_to="bucket")
     assert inputs["token_ids"].shape == inputs["padding_mask"].shape == (2, 2, 16)
     for row, pair in enumerate([("a film", "the staff were"), ("", "kind")]):
         for order, (first, second) in enumerate([pair, pair[::-1]]):

@@ -94,9 +94,9 @@ def assert_same(lists, tensors):
         assert array.dtype == tensor.numpy().dtype
 
 
-@pytest.mark.parametrize("to_bucket", [True, False])
+@pytest.mark.parametrize("pad_to", ["sequence_length", "bucket", "longest"])
 @pytest.mark.parametrize("sequence_length", [8, 9, 24, 100])
-def test_frame_and_pad(tiny_tokenizer, sequence_length, to_bucket):
+def test_frame_and_pad(tiny_tokenizer, sequence_length, pad_to):
     chance = random.Random(sequence_length)
     first, second = ([random_ids(chance, 70) for _ in range(30)] for _ in range(2))
     for name, pad, segments in (
@@ -110,15 +110,15 @@ def test_frame_and_pad(tiny_tokenizer, sequence_length, to_bucket):
             (tensor_backend, [ragged(rows) for rows in segments]),
         ):
             framed, truncated = getattr(backend, name)(given, tiny_tokenizer, sequence_length)
-            padded = getattr(backend, pad)(framed, tiny_tokenizer, sequence_length, to_bucket)
+            padded = getattr(backend, pad)(framed, tiny_tokenizer, sequence_length, pad_to)
             results.append((padded, truncated))
         assert_same(*results)
 
 
-@pytest.mark.parametrize("to_bucket", [True, False])
+@pytest.mark.parametrize("pad_to", ["sequence_length", "bucket", "longest"])
 @pytest.mark.parametrize("sequence_length", [9, 24, 100])
 @pytest.mark.parametrize("has_question", [True, False])
-def test_choices(tiny_tokenizer, sequence_length, has_question, to_bucket):
+def test_choices(tiny_tokenizer, sequence_length, has_question, pad_to):
     chance = random.Random(sequence_length)
     context, question = ([random_ids(chance, 70) for _ in range(20)] for _ in range(2))
     choices = [
@@ -134,7 +134,7 @@ def test_choices(tiny_tokenizer, sequence_length, has_question, to_bucket):
     ):
         texts = (given[0], given[1] if has_question else None, given[2])
         framed, truncated = backend.frame_choices(*texts, tiny_tokenizer, sequence_length)
-        padded = backend.pad_choices(framed, tiny_tokenizer, sequence_length, to_bucket)
+        padded = backend.pad_choices(framed, tiny_tokenizer, sequence_length, pad_to)
         results.append((padded, truncated))
     assert_same(*results)
 

@@ -54,7 +54,7 @@ def shares_of(found, row):
 def outputs_of(model, texts):
     """What the Keras model returns, without a graph."""
     texts = {name: np.array(values, object) for name, values in texts.items()}
-    return model.predict_outputs(model.preprocessor(texts, to_bucket=True)).numpy()
+    return model.predict_outputs(model.preprocessor(texts, pad_to="bucket")).numpy()
 
 
 def explained_of(model, outputs, answer):

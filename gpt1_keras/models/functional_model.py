@@ -1,6 +1,9 @@
-"""NamedInputs, a functional model whose arguments and inputs are told apart by their names."""
+"""FunctionalModel, what backbones and tasks share: named inputs, and files of weights."""
 
+import os
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from gpt1_keras.files import reading_weights, writing_weights
 
 # Type checkers see what this is mixed into. As a base, Keras would put its functional model here,
 # before the classes of KerasHub.
@@ -10,11 +13,13 @@ else:
     Model = object
 
 
-class NamedInputs(Model):
-    """Mixed into a functional model: checks the names of what it is made and called with.
+class FunctionalModel(Model):
+    """Mixed into a functional Keras model.
 
-    Keras reads a dict of other names as the inputs in the alphabetic order of those names, with a
-    warning: a mask would be read as token ids.
+    It checks the names of what the model is made and called with: Keras reads a dict of other names
+    as the inputs in the alphabetic order of those names, with a warning, so that a mask would be
+    read as token ids. Its files of weights are written whole or not at all, and a damaged one is
+    named.
     """
 
     optional_inputs: ClassVar[tuple[str, ...]] = ()
@@ -30,8 +35,8 @@ class NamedInputs(Model):
         return super().__call__(self._by_name(inputs), *args, **kwargs)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        # The names once more, as the training step on JAX comes past `__call__`. The arguments by
-        # name, as Keras looks for `training` among them, and else would run dropout and L1 never.
+        # On JAX, Keras predicts without `__call__`, so the names are checked here too. It looks for
+        # an argument named `training`, and would else never run dropout and L1.
         return super().call(self._by_name(inputs), training=training, mask=mask)
 
     def compute_output_spec(self, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -59,9 +64,35 @@ class NamedInputs(Model):
             )
 
     def _by_name(self, inputs: Any) -> dict[str, Any]:
-        """The inputs, checked, None for optional ones that are not given."""
+        """Returns the inputs, checked, with None for optional ones that are not given."""
         self.check_inputs(inputs)
         return {name: inputs.get(name) for name in self.input}
+
+    def save_weights(
+        self,
+        filepath: str | os.PathLike[str],
+        overwrite: bool = True,
+        max_shard_size: float | None = None,
+    ) -> None:
+        """Saves weights, as `keras.Model.save_weights`, but a single file whole or not at all.
+
+        Raises:
+            OSError: it cannot be written, as when the disk is full. An earlier one stays.
+        """
+        if max_shard_size is not None:
+            super().save_weights(filepath, overwrite, max_shard_size)
+            return
+        with writing_weights(filepath) as memory:
+            super().save_weights(memory, overwrite)
+
+    def load_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """Loads weights, as `keras.Model.load_weights`.
+
+        Raises:
+            ValueError: the weights are damaged or do not fit.
+        """
+        with reading_weights(filepath):
+            super().load_weights(filepath, *args, **kwargs)
 
 
 def _quoted(names: Any) -> str:

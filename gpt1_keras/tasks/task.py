@@ -1,0 +1,513 @@
+"""Task, what all tasks share: they train on strings, and predict from them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, ClassVar
+
+import keras
+from keras import ops, tree
+
+from gpt1_keras.models.causal_backbone import CausalBackbone
+from gpt1_keras.models.functional_model import FunctionalModel
+from gpt1_keras.models.padding import move_to_front
+from gpt1_keras.optimization.losses import compiled_loss
+from gpt1_keras.optimization.objective import AuxiliaryLanguageModeling, sequence_weights
+from gpt1_keras.optimization.optimizer import (
+    check_dtypes,
+    finetuning_optimizer,
+    open_schedule,
+    stretch_schedule,
+)
+from gpt1_keras.optimization.training_step import training_step
+from gpt1_keras.preset_files import loading_checked_files
+from gpt1_keras.tasks.calibration import Calibration
+from gpt1_keras.tasks.data import as_batches, check_sequences, training_batches
+from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
+from gpt1_keras.tasks.heads import ExtractHead, Head, last_token_states
+from gpt1_keras.tasks.task_presets import load_head, load_task_preset, name_tasks, save_head
+from gpt1_keras.tokenization.padding import PadTo
+from gpt1_keras.transformers_writers import write_for_transformers
+from gpt1_keras.types import Tensor
+from gpt1_keras.upstream import (
+    TaskHooks,
+    in_grain_data_pipeline,
+    is_selected,
+    keras_loops,
+    list_subclasses,
+)
+
+
+class Task(FunctionalModel, TaskHooks):
+    """A model that trains on strings and predicts from them.
+
+    A task inherits from it and from one of KerasHub's tasks, in this order:
+    `class MyTask(Task, keras_hub.models.Task)`. It is a functional model of ids, built in
+    its constructor, and is composed of a `backbone`; a `preprocessor`, which turns strings into the
+    model's inputs; and a `task_head`, which has the layers on the hidden states and says what
+    labels are. `compile` adds a `training_step`.
+
+    What happens in `fit` on strings: `training_batches` makes a dataset of batches; KerasHub maps
+    `preprocess_samples` over it, in which the head encodes the labels and the preprocessor frames
+    and pads the texts; Keras loops over epochs and batches; and the training step computes
+    `forward_loss` and its gradients, and updates the weights.
+    """
+
+    # Constructor arguments that say what labels are. `from_preset` with one of them asks for a
+    # fresh head.
+    label_arguments: ClassVar[tuple[str, ...]] = ()
+
+    # And what such a head starts with, whatever the preset's own has learned.
+    fresh_arguments: ClassVar[Mapping[str, Any]] = {}
+
+    task_head: Any = Head()  # which head, a task says
+    head: Any = None  # the linear layer on the hidden states; None without one
+    auxiliary: Any = None  # an `AuxiliaryLanguageModeling`, which adds L1; None without a head
+    preprocessor: Any  # a layer or a function; None where inputs are ids
+    _takes_class_numbers = True  # whether the compiled loss takes what the head makes of labels
+
+    class_names = property(attrgetter("task_head.class_names"), doc="The classes, or None.")
+    num_classes = property(attrgetter("task_head.num_classes"), doc="How many, or None.")
+    score_range = property(attrgetter("task_head.score_range"), doc="Of regression, or None.")
+    activation = property(attrgetter("task_head.activation"), doc="The function on the logits.")
+
+    @property
+    def tokenizer(self) -> Any:
+        """The preprocessor's tokenizer; None without one."""
+        return getattr(self.preprocessor, "tokenizer", None)
+
+    def activate(self, logits: Tensor) -> Tensor:
+        """As `LabelHead.activate`, of a task with such a head."""
+        return self.task_head.activate(logits)
+
+    def score_of(self, logits: Tensor) -> Tensor:
+        """As `ScoreHead.score_of`, of a task with such a head."""
+        return self.task_head.score_of(logits)
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """How logits become probabilities; None for a task whose answers have none."""
+        return self.task_head.calibration
+
+    @calibration.setter
+    def calibration(self, calibration: Calibration) -> None:
+        if self.calibration is None:
+            raise ValueError(
+                f"A {type(self.task_head).__name__} has no probabilities to calibrate. Received: "
+                f"{calibration}."
+            )
+        self.task_head.calibration = calibration
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Returns calibrated probabilities of classes or choices.
+
+        Logits, losses and labels are the same whatever the temperature, so `predict`, `evaluate`
+        and `fit` do without it.
+
+        Args:
+            outputs: what `predict` returns, float `[batch, classes or choices]`.
+
+        Returns:
+            float of the same shape. After an activation that is no softmax, the outputs themselves.
+
+        Raises:
+            ValueError: the task's answers have no probabilities, as scores have not.
+        """
+        return self.task_head.probabilities(outputs)
+
+    def attach(
+        self,
+        backbone: CausalBackbone,
+        preprocessor: Any,
+        head: ExtractHead | None = None,
+        weigh: Any = sequence_weights,
+    ) -> None:
+        """Sets the task's parts; a constructor calls it before it builds the functional model.
+
+        Args:
+            backbone: the backbone.
+            preprocessor: texts are truncated to the backbone's context. Any layer or function that
+                returns the model's inputs, or `None` for a model whose inputs are ids.
+            head: the head, for a task that is fine-tuned.
+            weigh: as in `AuxiliaryLanguageModeling`.
+        """
+        if preprocessor is not None and not callable(preprocessor):
+            raise ValueError(
+                f"The preprocessor of a {type(self).__name__} must be a layer or a function. "
+                f"Received: {preprocessor!r}."
+            )
+        self.backbone = backbone
+        length = getattr(preprocessor, "sequence_length", 0)  # a function or plain layer has none
+        if length > backbone.max_sequence_length:
+            # Not changed in place, as the caller's may serve other models.
+            config = {**preprocessor.get_config(), "tokenizer": preprocessor.tokenizer}
+            config["sequence_length"] = backbone.max_sequence_length
+            preprocessor = type(preprocessor).from_config(config)
+        self.preprocessor = preprocessor
+        if head is None:
+            return
+        self.task_head = head
+        self.auxiliary = AuxiliaryLanguageModeling(
+            backbone.token_embedding, weigh, dtype=backbone.dtype_policy, name="auxiliary"
+        )
+        self.extract_dropout, self.head = head.dropout, head.linear
+        self.dropout = head.dropout.rate
+
+    def last_states(self, token_ids: Tensor, padding_mask: Tensor) -> Tensor:
+        """Returns the hidden state of each sequence's last token, and adds L1 while training.
+
+        Args:
+            token_ids: int `[batch, length]`, an input of the functional model.
+            padding_mask: int `[batch, length]`, likewise.
+
+        Returns:
+            float `[batch, hidden_dim]`.
+        """
+        token_ids, padding_mask = move_to_front(token_ids, padding_mask)
+        hidden_states = self.backbone({"token_ids": token_ids})
+        hidden_states = self.auxiliary(hidden_states, token_ids, padding_mask)
+        return last_token_states(hidden_states, padding_mask)
+
+    def predict_outputs(
+        self, inputs: dict[str, Tensor], states_at: Callable[..., Tensor] | None = None
+    ) -> Tensor:
+        """Returns the model's outputs in inference, computing only the hidden states they need.
+
+        A task may leave out `states_at`; its exports then compute the backbone as it is.
+
+        Args:
+            inputs: the model's inputs by name, as the preprocessor returns them.
+            states_at: computes hidden states in the place of the backbone's `states_at`, with the
+                same arguments.
+        """
+        raise NotImplementedError
+
+    def check_inputs(self, inputs: Any) -> None:
+        super().check_inputs(inputs)
+        if self.auxiliary is not None and "padding_mask" in inputs:
+            check_sequences(inputs["padding_mask"])
+
+    # === Training and prediction ===
+
+    def compile(  # type: ignore[override]  # names what Keras takes as *args
+        self,
+        optimizer: Any = "auto",
+        loss: Any = "auto",
+        *,
+        metrics: Any = "auto",
+        lm_coefficient: float | None = None,
+        accumulation_steps: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        """Configures training; by default fine-tuning as in the paper (section 4.1).
+
+        Args:
+            optimizer: `"auto"` for Adam with the paper's rate, schedule, decay and clipping.
+            loss: `"auto"` for the head's, L2: cross-entropy.
+            metrics: `"auto"` for the head's: accuracy, where there are classes and the loss takes
+                their numbers.
+            lm_coefficient: lambda in L3 = L2 + lambda L1, for a task with a head; by default the
+                paper's 0.5. `fit` reports L3 as its loss; validation and `evaluate` report L2. The
+                weights of examples weigh both.
+            accumulation_steps: in how many slices each batch is computed; see `training_step`.
+            **kwargs: see `keras.Model.compile`.
+
+        Raises:
+            ValueError: a sparse loss for labels that are no classes, `lm_coefficient` without a
+                head, or see `training_step`.
+        """
+        if self.auxiliary is not None:
+            self.auxiliary.coefficient = 0.5 if lm_coefficient is None else lm_coefficient
+        elif lm_coefficient is not None:
+            raise ValueError(
+                "`lm_coefficient` weighs L1 beside the loss of a head, and a "
+                f"{type(self).__name__} has none. Received: lm_coefficient={lm_coefficient}."
+            )
+        is_auto, is_sparse = isinstance(loss, str) and loss == "auto", _is_sparse(loss)
+        if is_sparse and not self.task_head.labels_are_classes:
+            raise ValueError(
+                "A sparse loss takes numbers of two classes or more, which the labels of a "
+                f"{type(self.task_head).__name__} are not. Received: loss={loss}."
+            )
+        self._takes_class_numbers = is_auto or is_sparse
+        if metrics == "auto":
+            metrics = self.task_head.default_metrics() if self._takes_class_numbers else []
+        self.training_step = training_step(self, accumulation_steps)
+        super().compile(
+            optimizer=finetuning_optimizer() if optimizer == "auto" else optimizer,
+            loss=self.task_head.default_loss() if is_auto else loss,
+            metrics=metrics,
+            **kwargs,
+        )
+
+    def forward_loss(
+        self, x: Any, y: Any, sample_weight: Any, training: bool
+    ) -> tuple[Any, Tensor]:
+        """Computes a batch's outputs and mean loss; see `compiled_loss`."""
+        weighted = contextlib.nullcontext()
+        if self.auxiliary is not None:
+            weighted = self.auxiliary.weighted(sample_weight)
+        with weighted:
+            return compiled_loss(self, x, y, sample_weight, training)
+
+    def loss_count(self, x: Any, y: Any, sample_weight: Any) -> Tensor:
+        """Returns how many items `forward_loss` is the mean of, float32 scalar: the examples."""
+        return ops.cast(ops.shape(tree.flatten(x)[0])[0], "float32")
+
+    def preprocess_samples(self, x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """As `keras_hub.models.Task.preprocess_samples`, with labels encoded by the head."""
+        self.check_tokenizer()
+        if self.preprocessor is None:
+            self.check_inputs(x)
+        if y is not None and self._takes_class_numbers:
+            y = self.task_head.encode_labels(y)
+        elif y is not None:
+            y = self.task_head.encode_names(y)
+        if isinstance(self.preprocessor, FieldsPreprocessor):
+            return self.preprocessor(x, y, sample_weight, pad_to=self._pad_to())
+        return super().preprocess_samples(x, y, sample_weight)
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        sample_weight: Any = None,
+        validation_data: Any = None,
+        validation_split: float | None = None,
+        shuffle: bool = True,
+        class_weight: Mapping[Any, float] | None = None,
+        **kwargs: Any,
+    ) -> keras.callbacks.History:
+        """Trains on strings, a `tf.data.Dataset` or a generator of batches, as `keras.Model.fit`.
+
+        Strings and arrays are reshuffled each epoch (KerasHub would leave them in order); a dataset
+        keeps its order. A learning-rate schedule without `total_steps` is stretched over all
+        updates up to the end of this call. A `keras.utils.PyDataset` and a
+        `tf.distribute.DistributedDataset` hold ids, and `keras.Model.fit` gets them unchanged.
+
+        Args:
+            x, y, batch_size, sample_weight, validation_data, validation_split: as in
+                `keras_hub.models.Task.fit`.
+            shuffle: whether to reshuffle strings and arrays.
+            class_weight: the weight of each class, by its name or number; 1 where it is not given.
+            **kwargs: see `keras.Model.fit`.
+
+        Raises:
+            ValueError: `validation_split` with anything but strings or arrays; a schedule without
+                `total_steps` and data of unknown length; unknown classes in `class_weight`; or
+                weights in float16.
+        """
+        check_dtypes(self.trainable_variables)
+        batches, validation_data = training_batches(
+            *(self._for_slicing, x, y, sample_weight, batch_size),
+            validation_data=validation_data,
+            validation_split=validation_split,
+            shuffle=shuffle,
+        )
+        steps = kwargs.get("steps_per_epoch")
+        epochs = kwargs.get("epochs", 1) - kwargs.get("initial_epoch", 0)
+        if self.compiled and stretch_schedule(self.optimizer, steps or batches.count, epochs):
+            self.train_function = None  # the earlier total is a constant of its graph
+        if steps and batches.count < 0 and not batches.are_of_ids:
+            batches = batches.repeated()  # else Keras would find no data in the second epoch
+        loops: Any = keras_loops(self) if batches.are_of_ids else super()
+        return loops.fit(
+            *(batches.x, batches.y),
+            sample_weight=batches.sample_weight,
+            validation_data=validation_data,
+            shuffle=False,
+            class_weight=self._by_number(class_weight),
+            **kwargs,
+        )
+
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        sample_weight: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As `keras.Model.evaluate`, on what `fit` takes."""
+        batches = as_batches(self._for_slicing, x, y, sample_weight, batch_size)
+        loops: Any = keras_loops(self) if batches.are_of_ids else super()
+        return loops.evaluate(
+            *(batches.x, batches.y, batches.batch_size),
+            sample_weight=batches.sample_weight,
+            **kwargs,
+        )
+
+    def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
+        """As `keras.Model.predict`, on what `fit` takes.
+
+        Returns:
+            float32: `[batch, classes]`, logits unless there is an activation; or scores `[batch]`;
+            or logits `[batch, choices]`.
+        """
+        batches = as_batches(self._for_slicing, x, None, None, batch_size)
+        outputs = super().predict(batches.x, batches.batch_size, **kwargs)
+        return self.task_head.predictions(outputs)
+
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As `keras.Model.train_on_batch`, on strings.
+
+        Raises:
+            ValueError: the learning-rate schedule has no `total_steps`.
+        """
+        schedule = open_schedule(self.optimizer) if self.compiled else None
+        if schedule is not None:
+            raise ValueError(
+                f"The {type(schedule).__name__} spans a whole training, and `train_on_batch` does "
+                "not say how many updates that has. Compile with an optimizer that has "
+                "`total_steps`, as `gpt1_keras.optimizer.finetuning_optimizer(total_steps=...)`."
+            )
+        class_weight = self._by_number(class_weight)
+        return super().train_on_batch(x, y, sample_weight, class_weight=class_weight, **kwargs)
+
+    def predict_on_batch(self, x: Any, **kwargs: Any) -> Any:
+        """As `keras.Model.predict_on_batch`, on strings; returns what `predict` does."""
+        return self.task_head.predictions(super().predict_on_batch(x, **kwargs))
+
+    def _pad_to(self) -> PadTo:
+        """Returns what the preprocessor pads a batch to."""
+        if in_grain_data_pipeline():
+            return "sequence_length"  # as all of its batches must have one length
+        # Buckets keep down how often XLA compiles. A graph takes any length.
+        is_graph = keras.backend.backend() == "tensorflow" and not self.jit_compile
+        return "longest" if is_graph else "bucket"
+
+    def _for_slicing(self, x: Any) -> Any:
+        """Returns texts as users give them in a form that can be sliced into examples."""
+        is_ours = isinstance(self.preprocessor, FieldsPreprocessor)
+        return self.preprocessor.for_slicing(x) if is_ours else x
+
+    def _by_number(self, class_weight: Mapping[Any, float] | None) -> dict[int, float] | None:
+        """Returns the weights of classes by their numbers, or None if there are none."""
+        return None if class_weight is None else self.task_head.weights_by_number(class_weight)
+
+    # === Presets ===
+
+    @classmethod
+    @loading_checked_files
+    def from_preset(
+        cls,
+        preset: str | os.PathLike[str],
+        load_weights: bool = True,
+        *,
+        normalization: str | None = None,
+        **kwargs: Any,
+    ) -> Task:
+        """Loads a preset, as `keras_hub.models.Task.from_preset`.
+
+        Args:
+            preset: the name of a preset that ships (`cls.presets` lists them), a folder that
+                `save_to_preset` or `transformers` wrote, or a handle such as
+                `"hf://openai-community/openai-gpt"`, which is downloaded.
+            load_weights: whether to load weights; otherwise they are initialized.
+            normalization: how text becomes words, `"bert"` or `"original"`. By default the
+                preset's, and `"bert"` for `transformers`, whose files do not say.
+            **kwargs: constructor arguments to change, such as `dtype`. What says what labels are,
+                such as `class_names`, asks for a fresh head on the preset's backbone.
+
+        Raises:
+            OSError: see `gpt1_keras.handles.local_preset`.
+            ValueError: the preset does not exist, or holds another model or damaged weights; or it
+                lost the weights of its head; or the tokenizer does not fit the weights, be it the
+                preset's or that of a preprocessor in `kwargs`; or the preset has another
+                normalization.
+        """
+        return load_task_preset(cls, preset, load_weights, normalization, kwargs)
+
+    def save_to_preset(
+        self, preset_dir: str | os.PathLike[str], max_shard_size: float = 10
+    ) -> None:
+        """As `keras_hub.models.Task.save_to_preset`; metadata.json names the package's tasks.
+
+        Raises:
+            ValueError: the preset could not be loaded, see `CausalBackbone.check_loads`.
+        """
+        self.backbone.check_loads()
+        super().save_to_preset(preset_dir, max_shard_size)
+        # KerasHub names the class that each registered task inherits from first: this one.
+        name_tasks(preset_dir, [task_cls.__name__ for task_cls in list_subclasses(Task)])
+
+    def save_task_weights(self, filepath: str) -> None:
+        """Saves the head's weights; see `save_head`."""
+        save_head(self, filepath)
+
+    def load_task_weights(self, filepath: str) -> None:
+        """Loads the head's weights; see `load_head`."""
+        load_head(self, filepath)
+
+    def export_to_transformers(self, path: str | os.PathLike[str]) -> None:
+        """KerasHub's name for `gpt1_keras.convert.save_hugging_face`."""
+        write_for_transformers(self, path)
+
+    def check_tokenizer(self) -> None:
+        """Raises ValueError if the tokenizer has tokens that the backbone does not embed."""
+        if self.tokenizer is None:
+            return
+        tokens = self.tokenizer.vocabulary_size()
+        if tokens > self.backbone.vocabulary_size:
+            raise ValueError(
+                f"The tokenizer does not fit the model: it has {tokens} tokens, and the model "
+                f"embeds {self.backbone.vocabulary_size}."
+            )
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **self.task_head.get_config()}
+
+    # === Export and quantization ===
+
+    def export(
+        self, filepath: str | os.PathLike[str], format: str = "tf_saved_model", **kwargs: Any
+    ) -> None:
+        """As `keras.Model.export`: the model of ids, without the preprocessor.
+
+        Raises:
+            ValueError: `format="openvino"` for a task with a head.
+        """
+        if format == "openvino" and self.head is not None:
+            raise ValueError(
+                f"OpenVINO converts the head of a {type(self).__name__} to something else, with "
+                "other outputs. Received: format='openvino'; expected 'tf_saved_model', 'onnx', "
+                "'litert' or 'torch'."
+            )
+        super().export(filepath, format, **kwargs)
+
+    def quantize(
+        self, mode: str | None = None, config: Any = None, filters: Any = None, **kwargs: Any
+    ) -> None:
+        """As `keras.Model.quantize`; the head, some thousand weights, stays as it is.
+
+        A preset keeps the data types of the backbone's layers alone, and could not load the weights
+        of a quantized head.
+        """
+        super().quantize(
+            mode,
+            config,
+            lambda layer: layer is not self.head and is_selected(layer, filters),
+            **kwargs,
+        )
+
+    def get_quantization_layer_structure(self, mode: str) -> dict[str, list] | None:
+        """As `GPT1Backbone.get_quantization_layer_structure`."""
+        return self.backbone.get_quantization_layer_structure(mode)
+
+
+def _is_sparse(loss: Any) -> bool:
+    """Whether a loss takes class numbers."""
+    if isinstance(loss, str):
+        return loss == "sparse_categorical_crossentropy"
+    return isinstance(loss, keras.losses.SparseCategoricalCrossentropy)

@@ -1,0 +1,135 @@
+"""A task's presets: how they are loaded, and what is written and checked beside them."""
+
+import json
+import os
+import pathlib
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+
+from gpt1_keras.files import reading_weights, writing_weights
+from gpt1_keras.models.causal_backbone import CausalBackbone
+from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from gpt1_keras.upstream import (
+    METADATA_FILE,
+    TASK_CONFIG_FILE,
+    TASK_WEIGHTS_FILE,
+    TOKENIZER_CONFIG_FILE,
+    check_file_exists,
+    get_preset_loader,
+    layers_of,
+    load_json,
+)
+
+
+def load_task_preset(
+    task_cls: Any,
+    preset: str | os.PathLike[str],
+    load_weights: bool,
+    normalization: str | None,
+    arguments: dict[str, Any],
+) -> Any:
+    """Loads a preset as a task; see `Task.from_preset`.
+
+    Args:
+        task_cls: a class of task.
+        preset: a folder, or the name of a preset that ships.
+        load_weights: whether to load weights.
+        normalization: of the tokenizer; None for the preset's own.
+        arguments: of the task's constructor, to change.
+
+    Raises:
+        ValueError: as `Task.from_preset`.
+    """
+    loader = get_preset_loader(preset)
+    backbone_cls = loader.check_backbone_class()
+    if not issubclass(backbone_cls, CausalBackbone):
+        raise ValueError(
+            f"{task_cls.__name__} needs a backbone of gpt1_keras. Received: {preset}, which holds "
+            f"a {backbone_cls.__name__}."
+        )
+    is_fresh = any(arguments.get(name) is not None for name in task_cls.label_arguments)
+    if is_fresh:
+        # Those that are not given must not stay as the preset has them.
+        labels = {name: arguments.get(name) for name in task_cls.label_arguments}
+        arguments = {**task_cls.fresh_arguments, **arguments, **labels}
+    if normalization is not None:
+        if "preprocessor" in arguments:
+            raise ValueError("Give `normalization` or a preprocessor. Received both.")
+        tokenizer = GPT1Tokenizer.from_preset(preset, normalization=normalization)
+        preprocessor = task_cls.preprocessor_cls.from_preset(preset, tokenizer=tokenizer)
+        arguments["preprocessor"] = preprocessor
+    if arguments.get("dtype") is None and _has_mixed_policy(loader.config):
+        # As with every other float policy; KerasHub 0.32 means to, and raises "Invalid dtype".
+        arguments["dtype"] = keras.config.dtype_policy()
+    # KerasHub's own `from_preset` requires another task for each class of backbone.
+    task = loader.load_task(task_cls, load_weights, not is_fresh, **arguments)
+    if load_weights and not is_fresh and task.has_task_weights():
+        _check_head_is_saved(task_cls.__name__, preset)
+    task.check_tokenizer()
+    if load_weights and task.tokenizer is not None:
+        _check_trained_with(preset, task.tokenizer)
+    return task
+
+
+def save_head(task: Any, path: str | os.PathLike[str]) -> None:
+    """Saves the weights that are not the backbone's, without the optimizer's state.
+
+    No preset could load that.
+
+    Raises:
+        OSError: it cannot be written, as when the disk is full. An earlier file stays.
+    """
+    with writing_weights(path) as memory:
+        keras.saving.save_weights(task, memory, objects_to_skip=_not_the_head(task))
+
+
+def load_head(task: Any, path: str | os.PathLike[str]) -> None:
+    """Loads what `save_head` saved. Raises ValueError if it is damaged or does not fit."""
+    with reading_weights(path):
+        keras.saving.load_weights(task, path, objects_to_skip=_not_the_head(task))
+
+
+def name_tasks(preset_dir: str | os.PathLike[str], tasks: Iterable[str]) -> None:
+    """Writes into a preset's metadata which tasks can load it."""
+    path = pathlib.Path(preset_dir, METADATA_FILE)
+    metadata = json.loads(path.read_text(encoding="utf-8")) | {"tasks": sorted(tasks)}
+    path.write_text(json.dumps(metadata, indent=4), encoding="utf-8")
+
+
+def _not_the_head(task: Any) -> list[Any]:
+    return [*layers_of(task.backbone), task.optimizer]
+
+
+def _check_head_is_saved(class_name: str, preset: str | os.PathLike[str]) -> None:
+    """Raises ValueError if a preset of this task, which has a head, has lost the head's weights."""
+    if not check_file_exists(preset, TASK_CONFIG_FILE):
+        return
+    saved_class = load_json(preset, TASK_CONFIG_FILE)["class_name"]
+    if saved_class == class_name and not check_file_exists(preset, TASK_WEIGHTS_FILE):
+        raise ValueError(
+            f"{preset} is a {saved_class} without {TASK_WEIGHTS_FILE}, the weights of its head. "
+            f"Restore the file, or ask for fresh weights with load_weights=False."
+        )
+
+
+def _check_trained_with(preset: str | os.PathLike[str], tokenizer: GPT1Tokenizer) -> None:
+    """Raises ValueError if the preset's weights were trained with another tokenizer."""
+    if not check_file_exists(preset, TOKENIZER_CONFIG_FILE):
+        return
+    # `transformers` has a file of this name too.
+    expected = load_json(preset, TOKENIZER_CONFIG_FILE).get("config", {})
+    if expected.get("fingerprint") not in (None, tokenizer.fingerprint):
+        raise ValueError(
+            f"{preset} was trained with another tokenizer, whose ids mean other tokens. "
+            f"Received: normalization={tokenizer.normalization!r}, fingerprint "
+            f"{tokenizer.fingerprint}; expected normalization="
+            f"{expected['normalization']!r}, fingerprint {expected['fingerprint']}."
+        )
+
+
+def _has_mixed_policy(config: dict[str, Any]) -> bool:
+    """Whether a preset's config.json is of a backbone in mixed precision."""
+    policy = config.get("config", {}).get("dtype") or {}
+    return str(policy.get("config", {}).get("name")).startswith("mixed_")
