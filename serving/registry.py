@@ -9,7 +9,7 @@ from gpt1_keras.tasks.base import RawTextTask
 
 if TYPE_CHECKING:
     from serving.export.batching import Batching
-    from serving.export.decoder.base import ServedBlock
+    from serving.export.decoder.int8_block import Int8Block
     from serving.export.metrics import Metric
     from serving.export.signatures import Signatures
     from serving.tflite.device_graph import DeviceGraph
@@ -29,7 +29,7 @@ class TaskEntry:
     """
 
     signatures: (
-        "Callable[[RawTextTask, Batching | None, bool, Sequence[ServedBlock] | None], Signatures]"
+        "Callable[[RawTextTask, Batching | None, bool, Sequence[Int8Block] | None], Signatures]"
     )
     metric: "Callable[[RawTextTask], Metric] | None" = None
     device_graph: "Callable[[RawTextTask, list[int], int, int | None], DeviceGraph] | None" = None

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gpt1_keras.models.gpt1_backbone import check_no_variant
 from gpt1_keras.tasks.base import RawTextTask
-from serving.export.decoder.calibration import RecordingBlock
+from serving.export.decoder.activation_ranges import RangeRecorder
 from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.int8_support import check_this_machine
 from serving.export.decoder.packed_decoder import is_packable
@@ -29,6 +30,7 @@ def check_int8(model: RawTextTask) -> None:
             f"Received: a {type(model.backbone).__name__}. To store its matrices so, use "
             "`int8_storage`."
         )
+    check_no_variant(model.backbone, "An 8-bit export")
     check_this_machine()
 
 
@@ -49,9 +51,10 @@ def calibrated_blocks(
     Raises:
         ValueError: the examples do not fit the task, or show no ranges.
     """
-    recorders = [RecordingBlock(block) for block in model.backbone.blocks]
-    signatures = find_task(model).signatures(model, None, False, recorders)
-    answer = signatures.default_function()
+    recorder = RangeRecorder(model.backbone.blocks)
+    signatures = find_task(model).signatures(model, None, False, None)
+    with recorder.recording():
+        answer = signatures.default_function()
     if examples is None:
         source = "made-up texts"
         requests = [
@@ -66,7 +69,7 @@ def calibrated_blocks(
         ]
     counts = np.concatenate([answer(**texts)["num_tokens"] for texts in requests] or [[]])
     try:
-        ranges = [recorder.ranges() for recorder in recorders]
+        ranges = recorder.ranges()
     except ValueError as error:
         raise ValueError(f"Cannot calibrate on {source}: {error}") from error
     blocks = [Int8Block(*each) for each in zip(model.backbone.blocks, ranges)]

@@ -9,7 +9,7 @@ from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.input_transformations import segment_limit
 from serving.export.batching import Batching
 from serving.export.confidence import calibrated_logits, confidence_of
-from serving.export.decoder.base import ServedBlock
+from serving.export.decoder.int8_block import Int8Block
 from serving.export.explanations.log_odds import log_odds
 from serving.export.signatures import Condition, at_most, checked, in_range, same_shapes, words
 from serving.export.task_signatures import TaskSignatures, Tensors
@@ -35,7 +35,7 @@ class ChoiceSignatures(TaskSignatures):
         model: RawTextTask,
         batching: Batching | None = None,
         int8: bool = False,
-        blocks: Sequence[ServedBlock] | None = None,
+        blocks: Sequence[Int8Block] | None = None,
     ) -> None:
         super().__init__(model, batching, int8, blocks)
         self._field = self._preprocessor.fields[-1]

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.padding import pad
-from serving.export.decoder.base import ServedBlock
+from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.packed_decoder import PackedDecoder, is_packable
 from serving.export.signatures import ConcreteFunction, Signatures, compiled
 
@@ -49,7 +49,7 @@ def embed_function(
     model: RawTextTask,
     signatures: Signatures,
     embedding: Embedding,
-    blocks: Sequence[ServedBlock] | None = None,
+    blocks: Sequence[Int8Block] | None = None,
 ) -> ConcreteFunction:
     """Returns the signature `embed` of an export.
 
@@ -97,6 +97,6 @@ def embed_function(
 def _states_of(backbone: Any, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> tf.Tensor:
     """The hidden states of all tokens, float `[tokens, hidden_dim]`, text after text."""
     if isinstance(backbone, PackedDecoder):
-        return backbone.states_of(token_ids, padding_mask)
+        return backbone.states(token_ids, tf.reduce_sum(padding_mask, axis=1))
     states = backbone({"token_ids": token_ids}, training=False)
     return tf.boolean_mask(states, padding_mask > 0)

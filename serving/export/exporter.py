@@ -13,7 +13,7 @@ from gpt1_keras.files import atomic_path
 from gpt1_keras.tasks.base import RawTextTask
 from serving.export.batching import Batching
 from serving.export.calibrate import calibrated_blocks, check_int8
-from serving.export.decoder.base import ServedBlock
+from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.int8_support import REQUIREMENT
 from serving.export.embedding import Embedding, embed_function
 from serving.export.explanations.options import Explanation
@@ -139,7 +139,7 @@ def signatures_of(
     model: RawTextTask,
     batching: Batching | None = None,
     int8: bool = False,
-    blocks: Sequence[ServedBlock] | None = None,
+    blocks: Sequence[Int8Block] | None = None,
 ) -> Signatures:
     """Returns the signatures that a task is exported with.
 

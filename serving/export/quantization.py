@@ -7,13 +7,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from serving.export.decoder.base import ServedBlock
+from serving.export.decoder.int8_block import Int8Block
 
 _LARGEST = 127.0
 
 
 def saved_variables(
-    model: keras.Model, int8: bool = False, blocks: Sequence[ServedBlock] | None = None
+    model: keras.Model, int8: bool = False, blocks: Sequence[Int8Block] | None = None
 ) -> list[Any]:
     """Returns the trackable objects by which an export holds a model's weights.
 

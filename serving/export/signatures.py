@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.padding import bucket_lengths
-from serving.export.decoder.base import ServedBlock
+from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.int8_support import ExactProducts
 from serving.export.explanations.options import Explanation
 from serving.export.quantization import saved_variables
@@ -36,7 +36,7 @@ class Signatures(tf.Module):
         model: RawTextTask,
         sequence_length: int,
         int8: bool = False,
-        blocks: Sequence[ServedBlock] | None = None,
+        blocks: Sequence[Int8Block] | None = None,
     ) -> None:
         super().__init__()
         # Tracked, a model would bring all weights into the checkpoint a second time.

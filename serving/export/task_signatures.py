@@ -10,7 +10,7 @@ from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tasks.class_heads import is_softmax
 from serving.export.batching import Batching, by_bucket, merged
 from serving.export.confidence import calibrated_logits, confidence_of
-from serving.export.decoder.base import ServedBlock
+from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.packed_decoder import packed_outputs
 from serving.export.explanations.explainer import Explainer
 from serving.export.explanations.log_odds import log_odds
@@ -72,7 +72,7 @@ class TaskSignatures(Signatures):
         model: RawTextTask,
         batching: Batching | None = None,
         int8: bool = False,
-        blocks: Sequence[ServedBlock] | None = None,
+        blocks: Sequence[Int8Block] | None = None,
     ) -> None:
         super().__init__(model, model.preprocessor.sequence_length, int8, blocks)
         packed = packed_outputs(model, self.bucket_lengths(), blocks)
@@ -277,7 +277,7 @@ class ClassSignatures(TaskSignatures):
         model: RawTextTask,
         batching: Batching | None = None,
         int8: bool = False,
-        blocks: Sequence[ServedBlock] | None = None,
+        blocks: Sequence[Int8Block] | None = None,
     ) -> None:
         super().__init__(model, batching, int8, blocks)
         self._class_names = tf.constant(model.class_names)
@@ -323,7 +323,7 @@ def class_or_score_signatures(
     model: RawTextTask,
     batching: Batching | None = None,
     int8: bool = False,
-    blocks: Sequence[ServedBlock] | None = None,
+    blocks: Sequence[Int8Block] | None = None,
 ) -> TaskSignatures:
     """Returns the signatures of a task whose answer is a class, or a number.
 

@@ -6,14 +6,12 @@ from typing import Any
 
 import tensorflow as tf
 
-import gpt1_keras
 from gpt1_keras.tasks.base import RawTextTask
 from gpt1_keras.tokenization.padding import pad
 from serving.export.batching import Batching, batched, merged
-from serving.export.decoder.base import ServedBlock
 from serving.export.decoder.cached_decoder import CachedDecoder
-from serving.export.decoder.keras_block import KerasBlock
-from serving.export.decoder.packed_decoder import is_packable
+from serving.export.decoder.int8_block import Int8Block
+from serving.export.decoder.packed_decoder import computes_by_blocks
 from serving.export.language_model.continuation import continuations
 from serving.export.language_model.scoring import log_probabilities
 from serving.export.offsets import ENDS, STARTS
@@ -54,18 +52,16 @@ class LanguageModelSignatures(Signatures):
         model: RawTextTask,
         batching: Batching | None = None,
         int8: bool = False,
-        blocks: Sequence[ServedBlock] | None = None,
+        blocks: Sequence[Int8Block] | None = None,
     ) -> None:
         backbone = model.backbone
-        if type(backbone) is not gpt1_keras.GPT1Backbone:  # a subclass may compute anything
+        if not computes_by_blocks(backbone):
             raise ValueError(
-                "A language model needs a GPT1Backbone to be exported. Received: "
-                f"{type(backbone).__name__}."
+                "A language model needs a GPT1Backbone to be exported, or a subclass whose blocks "
+                f"override `project` or `finish` alone. Received: {type(backbone).__name__}."
             )
         # Its context, which may be longer than what it was trained on.
         super().__init__(model, backbone.max_sequence_length, int8, blocks)
-        if not (blocks or is_packable(backbone)):
-            blocks = [KerasBlock(block) for block in backbone.blocks]
         self._set_untracked(
             _decoder=CachedDecoder(backbone, self.bucket_lengths(), blocks),
             _token_embedding=backbone.token_embedding,
