@@ -28,9 +28,9 @@ setup(
         "serving": [
             "deploy/*",
             "deploy/grafana/*",
-            "server/rest/page/*.html",
-            "server/rest/page/*.css",
-            "server/rest/page/*.js",
+            "server/page/*.html",
+            "server/page/*.css",
+            "server/page/*.js",
         ],
         "training": ["deploy/*"],
     },

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.common.setting import describe, table
 from gpt1_keras import GPT1Backbone, GPT1CausalLM
 from gpt1_keras.optimization.optimizer import pretraining_optimizer
-from training.evaluation.context_use import ContextUse
+from training.evaluation.context_losses import ContextUse
 
 _LENGTH = 64
 _PERIODS = (8, 28)  # tokens, from and below

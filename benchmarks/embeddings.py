@@ -35,7 +35,7 @@ from benchmarks.common.setting import describe, table
 from benchmarks.serving import serving
 from gpt1_keras.tasks.calibration import Calibration
 from serving.export import export
-from serving.export.embedding import POOLINGS, Embedding
+from serving.export.export_options import POOLINGS, Embedding
 from serving.server.models.servable import Servable
 
 _BATCH_SIZE = 64

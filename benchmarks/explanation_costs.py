@@ -58,7 +58,7 @@ def _export(options, folder):
     # Imported where it is needed, so that the other process starts sooner.
     import gpt1_keras
     from serving.export import export
-    from serving.export.explanations.options import METHODS, Explanation
+    from serving.export.export_options import METHODS, Explanation
 
     explanations = {_PLAIN: None, **{name: Explanation(name) for name in METHODS}}
     if missing := [name for name in explanations if not (folder / name / "1").exists()]:

@@ -21,7 +21,7 @@ import tensorflow_datasets as tfds
 from benchmarks.common.setting import table
 from gpt1_keras.presets import load_task
 from serving.export import export
-from serving.export.explanations.options import INTEGRATED_GRADIENTS, METHODS, Explanation
+from serving.export.export_options import INTEGRATED_GRADIENTS, METHODS, Explanation
 from serving.server.models.servable import Servable
 from training.evaluation.plots import BLUE, ORANGE, new_figure, save
 

@@ -61,15 +61,16 @@ def main() -> None:
 def _prepare(preset: str, data_dir: str, folder: pathlib.Path) -> int:
     """Writes the classifier for both, and the data as ids; returns the batches of an epoch."""
     import gpt1_keras
+    from training.datasets.data_options import DataOptions
     from training.datasets.labelled_examples import load_examples
-    from training.datasets.tasks import TASKS
+    from training.datasets.paper_datasets import DATASETS
 
-    examples = load_examples(TASKS["sst2"], "train", data_dir)
+    examples = load_examples(DATASETS["sst2"], "train", DataOptions(data_dir))
     classifier = gpt1_keras.GPT1TextClassifier.from_preset(preset, class_names=examples.class_names)
     classifier.save_to_preset(folder / "preset")
     gpt1_keras.convert.save_hugging_face(classifier, folder / "hugging_face")
     preprocessor = classifier.preprocessor
-    ids, _ = preprocessor.transform([examples.tensors()[name] for name in TASKS["sst2"].fields])
+    ids, _ = preprocessor.transform([examples.tensors()[name] for name in DATASETS["sst2"].fields])
     np.savez(
         folder / "ids.npz",
         ids=ids.flat_values,

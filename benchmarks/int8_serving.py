@@ -31,7 +31,7 @@ from benchmarks.common.turns import REST, Worker
 from benchmarks.matrix_product import FRAMEWORKS
 from benchmarks.peers.classifiers import PEERS, load_tokenizer, peer_scores, why_not_peer
 from benchmarks.serving import mixed_texts, peer, serving
-from serving.layout import DEFAULT_SIGNATURE
+from serving.export_names import DEFAULT_SIGNATURE
 from serving.server.models.servable import Servable
 
 LIMIT = "limit, float32"

@@ -26,8 +26,8 @@ from benchmarks.common.setting import describe, table
 from benchmarks.serving import serving
 from gpt1_keras.presets import load_task
 from serving.export import export
-from serving.export.batching import Batching
-from serving.layout import GENERATE, SCORE
+from serving.export.export_options import Batching
+from serving.export_names import GENERATE, SCORE
 
 _CONCURRENCIES = (1, 8, 32)
 _NUM_REQUESTS = 32

@@ -21,8 +21,9 @@ from benchmarks.common.setting import SIZES, describe, table
 from gpt1_keras.presets.tokenizers import load_tokenizer
 from gpt1_keras.tasks.heads import last_token_states
 from gpt1_keras.tokenization.padding import pad, pad_choices
+from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import load_examples
-from training.datasets.tasks import TASKS
+from training.datasets.paper_datasets import DATASETS
 
 
 def main():
@@ -52,7 +53,7 @@ def main():
     )
     ways = {"together": _together(chooser, length), "alone": _alone(chooser, length)}
 
-    examples = load_examples(TASKS["race_middle"], "validation", options.data_dir)
+    examples = load_examples(DATASETS["race_middle"], "validation", DataOptions(options.data_dir))
     texts = examples.sample(options.questions, seed=0).tensors()
     batches = tf.data.Dataset.from_tensor_slices(texts).batch(options.batch_size)
     seconds, difference, tokens = {name: [] for name in ways}, 0.0, dict.fromkeys(ways, 0)

@@ -35,9 +35,10 @@ from benchmarks.peers.on_device import (
 from gpt1_keras.tokenization.input_transformations import segment_limit
 from serving.export import export
 from serving.tflite import convert
+from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import load_examples
-from training.datasets.tasks import CLASSIFICATION, TASKS, find_task
-from training.evaluation.metrics import METRICS
+from training.datasets.paper_datasets import CLASSIFICATION, DATASETS, find_dataset
+from training.evaluation.dataset_metrics import METRICS
 
 
 def prepare(model, examples, folder, names):
@@ -141,7 +142,7 @@ def main():
     weights.add_argument("--model", help="preset of a fine-tuned classifier")
     weights.add_argument("--size", choices=SIZES, help="random weights, with --tokenizer")
     parser.add_argument("--tokenizer", help="folder of encoder_bpe_40000.json and vocab_40000.bpe")
-    tasks = [name for name, task in TASKS.items() if task.kind == CLASSIFICATION]
+    tasks = [name for name, task in DATASETS.items() if task.kind == CLASSIFICATION]
     parser.add_argument("--task", required=True, choices=tasks)
     parser.add_argument("--data-dir", help="folder of prepared TensorFlow Datasets")
     parser.add_argument("--words", type=int, help="of each text (default: any number)")
@@ -158,8 +159,8 @@ def main():
     parser.add_argument("--block", type=int, default=50, help="texts in a turn (default: 50)")
     options = parser.parse_args()
 
-    task = find_task(options.task)
-    examples = load_examples(task, "validation", options.data_dir)
+    task = find_dataset(options.task)
+    examples = load_examples(task, "validation", DataOptions(options.data_dir))
     if options.words:
         examples = of_words(examples, options.words)
     if options.limit_examples:

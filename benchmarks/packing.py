@@ -26,7 +26,7 @@ from benchmarks.common.setting import SIZES, describe, table
 from gpt1_keras.presets.tokenizers import load_tokenizer
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving.export import export
-from serving.export.batching import Batching
+from serving.export.export_options import Batching
 from serving.server.models.servable import Servable
 
 _BATCH_SIZE = 32

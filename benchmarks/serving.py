@@ -31,7 +31,7 @@ import gpt1_keras
 from benchmarks.common.load import GrpcLoad, HttpLoad, measure
 from benchmarks.common.setting import SIZES, describe, table
 from serving.export import export
-from serving.export.batching import Batching
+from serving.export.export_options import Batching
 
 _CONCURRENCIES = (1, 8, 32)
 _NUM_TEXTS = 1000

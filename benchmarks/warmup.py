@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.common.load import GrpcLoad, measure
 from benchmarks.common.setting import SIZES, describe, table
 from benchmarks.serving import OURS, mixed_texts, random_exports, serving
-from serving.layout import WARMUP_FILE
+from serving.export_names import WARMUP_FILE
 
 _FIRST = 10
 

@@ -1,4 +1,4 @@
-"""Takes the pictures of the server's page that docs/serving.md shows, with Chromium.
+"""Takes the pictures of the server's page that docs/server.md shows, with Chromium.
 
     python -m examples.quickstart --serve
     python docs/take_page_pictures.py http://localhost:PORT/

@@ -22,10 +22,12 @@ import keras
 
 import gpt1_keras
 from serving.export import export
-from serving.export.explanations.options import Explanation
+from serving.export.export_options import Explanation
 from serving.query import ask
 from serving.server import Server
-from training.finetune import FinetuneOptions, finetune
+from training.datasets.data_options import DataOptions
+from training.runs.finetune_options import FinetuneOptions
+from training.runs.finetune_run import finetune
 
 PRESET = "gpt1_tiny_books"
 SENTENCES = pathlib.Path(__file__).parent / "data" / "sentences.csv"
@@ -60,7 +62,9 @@ def train_on_task(
     """Trains with the fine-tuning program; returns the best model and its validation score."""
     start = {"preset": PRESET} if load_weights else {"config": "gpt1_tiny", "tokenizer": PRESET}
     result = finetune(
-        FinetuneOptions(task=task, epochs=1, learning_rate=5e-4, **start), output, data_dir=data_dir
+        FinetuneOptions(task=task, epochs=1, learning_rate=5e-4, **start),
+        output,
+        DataOptions(data_dir),
     )
     return gpt1_keras.GPT1TextClassifier.from_preset(f"{output}/best"), result["score"]
 

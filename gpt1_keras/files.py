@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and damaged ones that are named."""
+"""Files are written whole or not at all, and errors name the file that is damaged."""
 
 import contextlib
 import errno
@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from typing import Any
 
 _PREFIX = ".tmp-"
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system names no file with them
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # in these errors, the system names no file
 
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
     """Yields a temporary path beside `path`, and renames it to `path` when the block succeeds.
 
-    The temporary path keeps `path`'s suffix, by which writers choose the format. The block may
-    create a file or a directory there; a directory replaces an existing one as a whole. If the
-    block raises, what it wrote is removed and `path` stays as it was. The content reaches the disk
+    The temporary path has the suffix of `path`, because writers choose the format by it. The block
+    may create a file or a directory there; a directory replaces an existing one as a whole. If the
+    block raises, what it wrote is removed, and `path` stays as it was. The content reaches the disk
     before its name does, so a power cut never leaves a truncated file.
 
     Raises:
@@ -52,7 +52,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def remove_leftovers(folder: str | os.PathLike[str]) -> None:
-    """Removes what killed processes had started to write into the folder."""
+    """Removes from a folder what processes had started to write when they were killed."""
     for path in glob.glob(os.path.join(glob.escape(os.fspath(folder)), _PREFIX + "*")):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -60,7 +60,7 @@ def remove_leftovers(folder: str | os.PathLike[str]) -> None:
 def check_writable(folder: str | os.PathLike[str]) -> None:
     """Checks that files can be written to a folder, or that it can be made; leaves nothing there.
 
-    A program calls it first, so that no work is lost for want of a place to write it to.
+    A program calls it first, because results that cannot be written are lost.
 
     Raises:
         OSError: it is a file, or nothing can be written there.
@@ -78,14 +78,14 @@ def check_writable(folder: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def writing_weights(path: str | os.PathLike[str]) -> Iterator[io.BytesIO]:
-    """Yields what Keras saves weights to in place of `path`, which is then written as a whole.
+    """Yields a buffer for Keras to save weights to, and then writes `path` as a whole.
 
-    HDF5 would crash the whole process where the disk fills up while it writes, so it writes into
-    memory, and Python writes the disk. Nothing is written if nothing was saved, as when Keras asks
-    whether to overwrite a file, or saves to a remote path by itself.
+    HDF5 would crash the process if the disk fills up while it writes. So it writes into memory, and
+    Python writes to the disk. Nothing is written if nothing was saved: Keras may have asked whether
+    to overwrite a file, or have saved to a remote path itself.
 
     Raises:
-        OSError: `path` cannot be written, as when the disk is full. It stays as it was.
+        OSError: `path` cannot be written, for example because the disk is full. It stays as it was.
     """
     memory = _PathInMemory(path)
     yield memory
@@ -99,7 +99,7 @@ def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:
     """Reads a file of JSON.
 
     Args:
-        path: of the file.
+        path: the file's path.
         kind: what it must hold, dict or list.
 
     Raises:
@@ -116,9 +116,33 @@ def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:
     return content
 
 
+def write_json(path: str | os.PathLike[str], value: Any) -> None:
+    """Writes a file of JSON, whole or not at all.
+
+    Args:
+        path: of the file.
+        value: what `json.dumps` takes.
+
+    Raises:
+        ValueError: a number is NaN or infinite, which JSON does not have. Nothing is written.
+        OSError: the file cannot be written.
+    """
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a file of text in UTF-8, whole or not at all.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with atomic_path(path) as temporary:
+        pathlib.Path(temporary).write_text(text, encoding="utf-8")
+
+
 @contextlib.contextmanager
 def reading_weights(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raises ValueError in place of what Keras and h5py raise if a file lacks the model's weights.
+    """Turns the errors of Keras and h5py about a file without the model's weights into ValueError.
 
     A missing file stays a FileNotFoundError.
     """
@@ -133,7 +157,7 @@ def reading_weights(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 class _PathInMemory(io.BytesIO):
-    """A buffer that Keras takes for a path, whose name it looks at."""
+    """A buffer that Keras takes for a path: it has the path's name."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Presets by handle, such as `hf://openai-community/openai-gpt`: downloaded, checked, and found.
+"""Downloads and checks presets that have a handle, such as `hf://openai-community/openai-gpt`.
 
 KerasHub's own clients download (huggingface_hub, kagglehub, modelscope), into their caches.
 """
@@ -25,7 +25,7 @@ from gpt1_keras.upstream import (
 CARD_FILE = "README.md"
 HANDLES = ("hf://", "kaggle://", "modelscope://")
 
-# What a preset may hold besides its configuration. What is missing, its loader will say.
+# What a preset may hold besides its configuration. Its loader says what is missing.
 _KERAS_FILES = (
     *(CARD_FILE, METADATA_FILE, TASK_CONFIG_FILE, PREPROCESSOR_CONFIG_FILE, TOKENIZER_CONFIG_FILE),
     *("assets/tokenizer/vocabulary.json", "assets/tokenizer/merges.txt"),
@@ -44,7 +44,7 @@ def is_handle(preset: str | os.PathLike[str]) -> bool:
 
 
 def is_transformers_config(config: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether the content of a config.json is of `transformers`, not of Keras."""
+    """Whether the content of a config.json was written by `transformers`, not by Keras."""
     return isinstance(config, dict) and "model_type" in config and "registered_name" not in config
 
 
@@ -52,7 +52,7 @@ def local_preset(preset: str | os.PathLike[str], weights: bool = True) -> str:
     """Downloads the preset of a handle, unless it is in the cache.
 
     Args:
-        preset: a handle; or a name or a folder, which is returned as it is.
+        preset: a handle; or a preset's name or folder, which is returned.
         weights: whether its weights are needed.
 
     Returns:
@@ -60,19 +60,19 @@ def local_preset(preset: str | os.PathLike[str], weights: bool = True) -> str:
 
     Raises:
         FileNotFoundError: there is no preset at the handle.
-        ValueError: the handle is malformed, or a file is damaged. It is removed from the cache.
-        OSError: a file cannot be downloaded. The cache holds whole files only.
+        ValueError: the handle is malformed, or a file is damaged, which is removed from the cache.
+        OSError: a file cannot be downloaded. The cache holds only whole files.
         ImportError: the handle's client is not installed.
     """
     if not is_handle(preset):
-        # Absolute, as pathlib makes NAME of ./NAME, which KerasHub would take for one that ships.
+        # Absolute: pathlib turns ./NAME into NAME, which may be the name of a preset that ships.
         return preset if isinstance(preset, str) else os.path.abspath(preset)
     assert isinstance(preset, str)
     folder = _fetch(preset, CONFIG_FILE).parent
     is_transformers = is_transformers_config(read_json(folder / CONFIG_FILE))
 
     def fetch(name: str) -> bool:
-        """Downloads a file, if there is one."""
+        """Downloads a file. Returns whether the handle has it."""
         try:
             path = _fetch(preset, name)
         except FileNotFoundError:
@@ -94,11 +94,11 @@ def local_preset(preset: str | os.PathLike[str], weights: bool = True) -> str:
 
 
 def shards(index: pathlib.Path) -> list[str]:
-    """The files of weights that an index lists. Raises ValueError if it is damaged."""
+    """The files of weights that an index lists. Raises ValueError if the index is damaged."""
     files = read_json(index).get("weight_map")
     if not isinstance(files, dict):
         raise ValueError(f"{index} is damaged: it has no weight_map.")
-    # Keras lists several files for what is spread over them.
+    # Keras lists several files for weights that are spread over them.
     names = {
         name for each in files.values() for name in ([each] if isinstance(each, str) else each)
     }
@@ -108,28 +108,28 @@ def shards(index: pathlib.Path) -> list[str]:
 
 
 class FromHandle:
-    """Mixed into KerasHub's tokenizer and preprocessors, before them: presets without weights."""
+    """Loads presets without weights from handles; mixed into KerasHub's classes, before them."""
 
     @classmethod
     def from_preset(
         cls: type[_Class], preset: str | os.PathLike[str], *args: Any, **kwargs: Any
     ) -> _Class:
-        """As KerasHub's, from a name, a folder or a handle; see `local_preset` for the errors."""
+        """KerasHub's, from a name, a folder or a handle; see `local_preset` for the errors."""
         folder = local_preset(preset, weights=False)
         return super().from_preset(folder, *args, **kwargs)  # type: ignore[misc]
 
 
 def _fetch(handle: str, name: str) -> pathlib.Path:
-    """Downloads a file; its path in the cache.
+    """Downloads a file, and returns its path in the cache.
 
     Raises:
         FileNotFoundError: the handle has no such file.
-        ValueError, OSError, ImportError: as of `local_preset`.
+        ValueError, OSError, ImportError: see `local_preset`.
     """
     try:
         path = pathlib.Path(get_file(handle, name))
     except FileNotFoundError as error:
-        # KerasHub does not tell what is missing from what cannot be reached.
+        # KerasHub raises this error both for a missing file and for one that it cannot reach.
         unreached = isinstance(error.__cause__, LocalEntryNotFoundError)
         if not unreached or _is_known_to_be_missing(handle, name):
             raise FileNotFoundError(f"{handle} has no {name}.") from None
@@ -144,14 +144,14 @@ def _fetch(handle: str, name: str) -> pathlib.Path:
 
 
 def _is_known_to_be_missing(handle: str, name: str) -> bool:
-    """Whether the cache knows that the repository has no such file, so that it loads offline."""
+    """Whether the cache says that the repository has no such file. It does so offline, too."""
     repository = handle.removeprefix("hf://")
     found = huggingface_hub.try_to_load_from_cache(repository, name)
     return found is huggingface_hub._CACHED_NO_EXIST
 
 
 def one_line(error: BaseException | None) -> str:
-    """What an error says, where the clients' messages have several lines."""
+    """An error's message on one line; those of the clients have several."""
     return " ".join(str(error).split())
 
 
@@ -160,13 +160,13 @@ def _describe(handle: str, name: str, error: BaseException | None) -> str:
 
 
 def _check_hash(handle: str, path: pathlib.Path) -> None:
-    """Compares a file with the hash that the hub lists; huggingface_hub compares sizes alone.
+    """Compares a file with the hash that the hub lists; huggingface_hub compares only sizes.
 
-    The cache's blobs are named by it: SHA-256 of large files, and git's SHA-1 of others. Where
-    there are no symbolic links, the hash is not known.
+    The hash is the name of the cache's blob: SHA-256 for large files, git's SHA-1 for others. It is
+    not known where there are no symbolic links.
 
     Raises:
-        ValueError: they differ. The file is removed.
+        ValueError: the hashes differ. The file is removed.
     """
     if not path.is_symlink():
         return

@@ -1,4 +1,4 @@
-"""What a preset's files must be before a model is made of them."""
+"""Checks a preset's files before a model is made of them."""
 
 import functools
 import os
@@ -12,16 +12,16 @@ from gpt1_keras.handles import local_preset
 _CONFIG, _TASK = "config.json", "task.json"
 _DESCRIPTIONS = (_CONFIG, _TASK, "preprocessor.json", "tokenizer.json")
 _WEIGHTS = "model.weights.h5"
-_LEAST_BITS = 4  # of a weight in a file, where a model is quantized to int4
+_LEAST_BITS = 4  # of a weight in a file: int4, the smallest type that models are quantized to
 
 
 def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates `from_preset(cls, preset, load_weights, **kwargs)`.
 
-    The preset of a handle is downloaded, and damaged files are named.
+    The preset of a handle is downloaded, and an error names the file that is damaged.
 
-    Keras and KerasHub raise what a damaged file happens to lead to, such as a KeyError, and build
-    a model as large as the file says before they look at its weights.
+    Keras and KerasHub build a model as large as a damaged file says before they look at its
+    weights, and raise what happens to go wrong first, such as KeyError.
     """
 
     @functools.wraps(from_preset)
@@ -29,7 +29,7 @@ def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]
         cls: type, preset: str | os.PathLike[str], load_weights: bool = True, **kwargs: Any
     ) -> Any:
         preset = local_preset(preset, load_weights)
-        folder = pathlib.Path(preset)  # not a folder where it is the name of a preset that ships
+        folder = pathlib.Path(preset)  # no folder if it is the name of a preset that ships
         configs = {
             name: read_json(folder / name) for name in _DESCRIPTIONS if (folder / name).is_file()
         }
@@ -40,7 +40,7 @@ def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]
         except (OSError, ImportError, MemoryError):
             raise
         except Exception as error:
-            # With arguments beside a preset, they may be at fault.
+            # If there are other arguments, these may be at fault.
             if not configs or kwargs or os.fspath(preset) in str(error):
                 raise
             reason = str(error).partition("\n")[0]
@@ -52,7 +52,7 @@ def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _check_size(folder: pathlib.Path, configs: dict[str, dict[str, Any]]) -> None:
-    """Raises ValueError for a backbone of more weights than the file of weights can hold."""
+    """Raises ValueError for a backbone with more weights than the weights file can hold."""
     weights = folder / _WEIGHTS
     if not weights.is_file():
         return
@@ -63,7 +63,7 @@ def _check_size(folder: pathlib.Path, configs: dict[str, dict[str, Any]]) -> Non
             config = config["backbone"]["config"] if name == _TASK else config
             count = _count_weights(config)
         except (KeyError, TypeError, AttributeError):
-            continue  # another format, or a preset that loading will find damaged
+            continue  # another format, or a damaged preset, which loading will find
         if _LEAST_BITS * count > bits:
             raise ValueError(
                 f"The weights file {weights} is damaged, or holds another model's weights: it has "
@@ -73,7 +73,7 @@ def _check_size(folder: pathlib.Path, configs: dict[str, dict[str, Any]]) -> Non
 
 
 def _count_weights(config: dict[str, Any]) -> int:
-    """The weights of the matrices of a `GPT1Backbone` or an `LSTMBackbone`."""
+    """How many weights the matrices of a `GPT1Backbone` or an `LSTMBackbone` have."""
     width = config["hidden_dim"]
     embedded = width * (config["vocabulary_size"] + config.get("max_sequence_length", 0))
     if "units" in config:

@@ -19,12 +19,17 @@ from pathlib import Path
 import tensorflow as tf
 
 from gpt1_keras.cli import option, program
-from serving.export_check.graph import composite_outputs, foreign_ops, foreign_paths, read_graph
-from serving.export_check.requests import requests_for
-from serving.export_check.runs import failures, run_in
-from serving.layout import METADATA_FILE
+from serving.export.check.check_requests import requests_for
+from serving.export.check.check_runs import failures, run_in
+from serving.export.check.served_graph import (
+    composite_outputs,
+    foreign_ops,
+    foreign_paths,
+    read_graph,
+)
+from serving.export_names import METADATA_FILE
+from serving.server.calls.warmup_requests import read_warmup
 from serving.server.errors import ServingError
-from serving.server.models.warmup import read_warmup
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,7 @@ from typing import Any
 from serving.client.connection import connect
 from serving.client.protocol import QueryError
 from serving.client.questions import Row, answers, rows_of_arguments, rows_of_lines, rows_of_texts
-from serving.layout import DEFAULT_SIGNATURE, EXPLAIN
+from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN
 
 
 # Not on `gpt1_keras.cli`: a question over REST takes 0.1 s, importing that takes 10 s.

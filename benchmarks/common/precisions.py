@@ -33,7 +33,7 @@ def export_missing(precisions, folder, size, tokenizer, calibration):
 
         import gpt1_keras
         from serving.export import export
-        from serving.export.batching import Batching
+        from serving.export.export_options import Batching
 
         tokenizer = gpt1_keras.GPT1Tokenizer(
             f"{tokenizer}/encoder_bpe_40000.json", f"{tokenizer}/vocab_40000.bpe"

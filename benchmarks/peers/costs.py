@@ -46,7 +46,7 @@ def _ours(path):
     """A function from texts to their scores, by an export in TensorFlow's C++ runtime."""
     import tensorflow as tf
 
-    from serving.layout import DEFAULT_SIGNATURE
+    from serving.export_names import DEFAULT_SIGNATURE
     from serving.server.models.servable import Servable
 
     servable = Servable("model", 1, pathlib.Path(path))

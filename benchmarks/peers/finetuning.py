@@ -47,15 +47,16 @@ def _train_ours(options: argparse.Namespace) -> float:
     import tensorflow as tf
 
     from gpt1_keras.optimization.optimizer import finetuning_optimizer
+    from training.datasets.data_options import DataOptions
     from training.datasets.labelled_examples import load_examples
     from training.datasets.length_batches import batch_order, make_batches
-    from training.datasets.task_models import load_model
-    from training.datasets.tasks import TASKS
+    from training.datasets.paper_datasets import DATASETS
+    from training.evaluation.fine_tuned_models import load_model
 
     steps = options.turns * options.batches
     model, _ = load_model(options.folder / "preset")
     model.compile(finetuning_optimizer(_LEARNING_RATE, steps), lm_coefficient=options.coefficient)
-    examples = load_examples(TASKS["sst2"], "train", options.data_dir)
+    examples = load_examples(DATASETS["sst2"], "train", DataOptions(options.data_dir))
     lengths = np.load(options.folder / "ids.npz")["lengths"]
     order = batch_order(lengths, BATCH_SIZE, seed=0, epoch=0)[:steps]
     counter = _Counter(options.batches)

@@ -10,7 +10,6 @@ from gpt1_keras.convert.loader import OpenAIGPTLoader
 from gpt1_keras.files import read_json
 from gpt1_keras.handles import is_handle, is_transformers_config
 from gpt1_keras.presets.pretrained import PRETRAINED, find_preset
-from gpt1_keras.tokenization.normalization import find_normalizer
 from gpt1_keras.tokenization.tokenizer import MERGES_FILE, VOCABULARY_FILE, GPT1Tokenizer
 
 _CONFIG = "config.json"
@@ -60,12 +59,6 @@ def load_tokenizer(
         f"folder holds {_PRESET_FILE}, or {VOCABULARY_FILE} and {MERGES_FILE}, or "
         f"{' and '.join(_ORIGINAL_FILES)}."
     )
-
-
-def check_normalization(name: str | None) -> None:
-    """Raises ValueError if a name is given that no normalization has."""
-    if name is not None:
-        find_normalizer(name)
 
 
 def describe_tokenizer(tokenizer: GPT1Tokenizer) -> dict[str, Any]:

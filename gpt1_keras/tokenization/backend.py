@@ -1,4 +1,4 @@
-"""Where texts are processed: in TensorFlow, or in lists where it is not installed."""
+"""The backend that processes texts: TensorFlow, or lists where it is not installed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from gpt1_keras.tokenization import list_backend, tensor_backend
 
 
 def text_backend() -> Any:
-    """The module that processes texts: `tensor_backend`, or `list_backend`, which has its names.
+    """The module that processes texts: `tensor_backend`; or `list_backend`, with the same names.
 
-    TensorFlow's ids, ragged tensors and tensors are lists and arrays there.
+    `list_backend` has nested lists in place of ragged tensors, and arrays in place of tensors.
     """
     return tensor_backend if has_tensorflow() else list_backend
 
 
 def is_single(texts: Any) -> bool:
-    """Whether texts as users give them are one string without a batch dimension."""
+    """Whether texts that a user gives are one string, without a batch dimension."""
     return isinstance(texts, (str, bytes)) or getattr(texts, "ndim", None) == 0
 
 

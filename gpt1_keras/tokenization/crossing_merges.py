@@ -1,4 +1,4 @@
-"""Whether two adjacent tokens stay two when their letters are merged together."""
+"""Whether two adjacent tokens stay two when their characters are merged together."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ _BEYOND = 2**63 - 1  # above every merge
 class CrossingMerges:
     """Says whether merging joins symbols of two adjacent tokens.
 
-    While two tokens are merged from their letters, one of the symbols that the left one ends in and
-    one of those that the right one starts with stand side by side. A merge of these two joins them
-    if it comes before the merges that make them parts of longer symbols of their own tokens.
+    While two tokens are merged from their characters, the left token ends in longer and longer
+    symbols, and the right one starts with longer and longer ones. Two of these that meet are joined
+    by their merge if its rank is below those of the merges that make each of them part of a longer
+    symbol of its own token.
 
     Args:
         vocabulary: tokens, and merges that are ordered and unique.
         left: int array `[m]`, the ids of the tokens that may be on the left.
-        right: int array `[n]`, the ids of those that may be on the right.
+        right: int array `[n]`, the ids of the tokens that may be on the right.
     """
 
     def __init__(self, vocabulary: Vocabulary, left: np.ndarray, right: np.ndarray) -> None:
-        # A pair of symbols is a number, and its merge, if there is one, that number plus the rank.
+        # Each pair of symbols has a number, and each merge the number of its pair plus its rank.
         self._ranks = max(1, len(vocabulary.merges))
         self._tokens = len(vocabulary.tokens)
         pairs = vocabulary.left.astype(np.int64) * self._tokens + vocabulary.right
         merges = np.sort(pairs * self._ranks + np.arange(len(pairs)))
         self._merges = tf.constant([*merges, _BEYOND], tf.int64)
         ends = _edges(vocabulary, left, vocabulary.right, vocabulary.left)
-        # Of two overlapping pairs of the same rank the left one is merged: that across.
+        # If two pairs of the same rank overlap, the left one is merged: the one across the cut.
         starts = _edges(vocabulary, right, vocabulary.left, vocabulary.right, or_equal=True)
         by_id = np.zeros((self._tokens, *starts.shape[1:]), np.int32)
         by_id[right] = starts
-        # In 16 bits where they fit, as every export holds these.
+        # In 16 bits if they fit, because every export holds these.
         is_small = max(self._tokens, len(pairs)) < 2**16
         dtype = tf.uint16 if is_small else tf.int32
         self._ends = tf.constant(ends[..., :, None], dtype)
@@ -46,8 +47,8 @@ class CrossingMerges:
         """Whether merging joins symbols of two tokens.
 
         Args:
-            left: int32 `[n]`, the index of the left token among the constructor's.
-            right: int32 `[n]`, the id of the right one.
+            left: int32 `[n]`, the index of the left token in the constructor's `left`.
+            right: int32 `[n]`, the id of the right token.
 
         Returns:
             bool `[n]`.
@@ -58,7 +59,7 @@ class CrossingMerges:
         entry = tf.raw_ops.LowerBound(
             sorted_inputs=tf.expand_dims(self._merges, 0), values=tf.reshape(pair, [1, -1])
         )
-        # For a pair without a merge, this is above all ranks.
+        # The difference is above all ranks if the pair has no merge.
         rank = tf.reshape(tf.gather(self._merges, entry), tf.shape(pair)) - pair
         return tf.reduce_any(rank < tf.minimum(end_limit, start_limit), [1, 2])
 
@@ -70,21 +71,22 @@ def _edges(
     across: np.ndarray,
     or_equal: bool = False,
 ) -> np.ndarray:
-    """The symbols on one side of tokens while they are merged from their letters.
+    """The symbols at one edge of tokens while they are merged from their characters.
 
     Args:
         vocabulary: tokens and merges.
         tokens: int array `[n]`, ids.
-        inside: int array `[merges]`, the symbol on that side of what each merge makes.
-        across: int array `[merges]`, the symbol that each merge takes if it is on that side.
-        or_equal: whether a merge takes it also from one of the same rank.
+        inside: int array `[merges]`, the side of each merge that is at this edge if the merge is
+            inside the token.
+        across: int array `[merges]`, the side that is at this edge if the merge crosses the cut.
+        or_equal: whether a merge across the cut precedes one inside of the same rank.
 
     Returns:
-        int array `[n, 2, depth]`: of each token, symbols that some merge may take away, and below
-        each a limit, which the rank of such a merge is below; then zeros.
+        int array `[n, 2, depth]`: for each token, symbols that a merge across the cut may take, and
+        for each of them a limit: such a merge must have a rank below it. Zeros fill the rest.
     """
     size, merges = len(vocabulary.tokens), len(vocabulary.merges)
-    # With a last entry for no symbol.
+    # The last entry is for no symbol.
     shorter, made_by, lowest = (np.full(size + 1, fill) for fill in (_NONE, merges, merges))
     shorter[vocabulary.product], made_by[vocabulary.product] = inside, np.arange(merges)
     np.minimum.at(lowest, across, np.arange(merges))

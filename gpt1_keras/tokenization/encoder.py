@@ -5,23 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.lookup.aligned_texts import byte_splits
+from gpt1_keras.tokenization.alignment.byte_ranges import byte_splits
+from gpt1_keras.tokenization.control_flow import call_if
 from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
-from gpt1_keras.tokenization.lookup.ragged import (
+from gpt1_keras.tokenization.merges import Merger
+from gpt1_keras.tokenization.normalization import find_normalizer
+from gpt1_keras.tokenization.ragged import (
     from_row_indices,
     gather_rows,
     join_rows,
     put_rows,
     row_indices,
+    row_splits,
     rows_of_one,
 )
-from gpt1_keras.tokenization.lookup.selection import call_if
-from gpt1_keras.tokenization.merges import Merger
-from gpt1_keras.tokenization.normalization import find_normalizer
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
 from gpt1_keras.tokenization.word_table import WordTable
 
-# Of words of more than one token. Among many, merging one takes less time than looking it up.
+# How many words of more than one token are looked up. Merging many at once takes less time.
 _MOST_LOOKED_UP = 16
 
 
@@ -43,19 +44,19 @@ class Encoder:
                 inner[ord(token)] = id
             elif len(token) == 1 + len(END_OF_WORD) and token.endswith(END_OF_WORD):
                 final[ord(token[0])] = id
-        self._inner = CodePointTable(*CodePointTable.compress(inner))
-        self._final = CodePointTable(*CodePointTable.compress(final))
-        # Most words of a text are one token, most others two, and need no merging.
+        self._inner = CodePointTable(inner)
+        self._final = CodePointTable(final)
+        # Most words of a text are one token, and most others are two; these need no merging.
         self._table = WordTable(vocabulary, self._merge)
-        letters = [len(token.removesuffix(END_OF_WORD)) for token in vocabulary.tokens]
-        letters[unknown] = 1
-        self._letters = tf.constant(letters, tf.int64)
+        lengths = [len(token.removesuffix(END_OF_WORD)) for token in vocabulary.tokens]
+        lengths[unknown] = 1
+        self._lengths = tf.constant(lengths, tf.int64)  # in characters
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Encodes texts.
 
         Args:
-            texts: string `[batch]`, UTF-8. The normalization decides what invalid bytes become.
+            texts: string `[batch]`, UTF-8. What invalid bytes become depends on the normalization.
 
         Returns:
             int32 `[batch, None]`.
@@ -66,18 +67,18 @@ class Encoder:
         """Encodes texts, and finds the range of bytes that each token came from.
 
         Args:
-            texts: as for the call.
+            texts: string `[batch]`, UTF-8.
 
         Returns:
-            `(ids, starts, ends)`: as of the call; and int64 `[ids]`, the range within its text.
+            `(ids, starts, ends)`: int32 `[batch, None]`; and int64 `[ids]` twice, each token's
+            range within its text.
         """
         words, chunks, starts, ends = self._normalizer.split_with_ranges(texts)
         ids = self._encode(words, chunks)
-        # The tokens' letters are all letters of all words in turn.
-        letters = tf.gather(self._letters, ids.values)
-        splits = tf.concat([[0], tf.cumsum(letters)], 0)
+        # The tokens together have the characters of all words, in the same order.
+        splits = row_splits(tf.gather(self._lengths, ids.values))
         tf.debugging.assert_equal(
-            splits[-1], tf.size(starts, tf.int64), "Letters of tokens, and of texts:"
+            splits[-1], tf.size(starts, tf.int64), "Characters of tokens, and of texts:"
         )
         text = tf.gather(byte_splits(texts), row_indices(ids.row_splits))
         return (
@@ -87,7 +88,7 @@ class Encoder:
         )
 
     def _encode(self, words: tf.RaggedTensor, chunks: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Encodes texts, as the normalization split them: to int32 `[batch, None]`."""
+        """Encodes texts that the normalization has split, to int32 `[batch, None]`."""
         ids, is_one = self._table.find_one(words.values)
         tokens, are_complete = tf.cond(
             tf.reduce_all(is_one),
@@ -108,16 +109,17 @@ class Encoder:
 
         Args:
             words: string `[words]`.
-            ids, is_one: int32 and bool `[words]`, as the table found them.
+            ids: int32 `[words]`, the ids of words of one token.
+            is_one: bool `[words]`, which words are one token.
 
         Returns:
-            `(tokens, are_complete)`: int32 `[words, None]`, none of words that were not found; and
-            bool, whether all were.
+            `(tokens, are_complete)`: int32 `[words, None]`, empty for words that were not found;
+            and bool, whether all words were found.
         """
         others = tf.where(~is_one)
         some = others[:_MOST_LOOKED_UP]
         found, pairs = self._table.find_two(tf.gather_nd(words, some))
-        # Below 0 where there is none. A constant for tf.where would have to be broadcast, slowly.
+        # An id below 0 is none. (A constant in tf.where would be broadcast, which is slow.)
         ids = tf.where(is_one, ids, tf.bitwise.invert(ids))
         ids = tf.pad(tf.expand_dims(ids, 1), [[0, 0], [0, 1]], constant_values=-1)
         ids = tf.tensor_scatter_nd_update(ids, tf.gather(some, found), pairs)
@@ -127,16 +129,16 @@ class Encoder:
         return tokens, tf.size(found) == tf.size(others)
 
     def _merge_others(self, words: tf.Tensor, tokens: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Merges the words, string `[words]`, that have no tokens yet, of int32 `[words, None]`."""
+        """Merges the words, string `[words]`, that have no tokens, int32 `[words, None]`, yet."""
         others = tf.where(tokens.row_lengths() == 0)
         distinct, indices = tf.unique(tf.gather_nd(words, others))
         return put_rows(tokens, others, gather_rows(self._merge_words(distinct), indices))
 
     def _merge_words(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Encodes words letter by letter, by merging: string `[words]` to int32 `[words, None]`."""
+        """Merges words from their characters: string `[words]` to int32 `[words, None]`."""
         words = tf.strings.unicode_decode(words, "UTF-8")
-        letters, rows = words.values, tf.cast(row_indices(words.row_splits), tf.int32)
+        codes, rows = words.values, tf.cast(row_indices(words.row_splits), tf.int32)
         is_final = tf.concat([rows[1:] != rows[:-1], [True]], 0)[: tf.size(rows)]
-        symbols = tf.where(is_final, self._final(letters), self._inner(letters))
+        symbols = tf.where(is_final, self._final(codes), self._inner(codes))
         symbols, rows = self._merge(symbols, rows)
         return from_row_indices(symbols, rows, tf.cast(words.nrows(), tf.int32))

@@ -1,4 +1,4 @@
-"""Which ids a tokenizer makes: a fingerprint, which saved tokenizers and models keep."""
+"""A fingerprint of all that a tokenizer's ids depend on, which saved tokenizers and models keep."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from gpt1_keras.tokenization.vocabulary import Vocabulary
 
 
 def fingerprint(tokens: Sequence[str], vocabulary: Vocabulary, normalization: str) -> str:
-    """SHA-256 of all that ids depend on: tokens, special ones included, merges, normalization."""
+    """SHA-256 of all tokens, special ones included, the merges, and the normalization's name."""
     content = [list(tokens), vocabulary.merges_text(), normalization]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
@@ -25,7 +25,7 @@ def check_fingerprint(
     """Checks that a folder's files are those that a tokenizer was saved with.
 
     Raises:
-        ValueError: they are not, or the normalization is another.
+        ValueError: it was saved with other files, or with another normalization.
     """
     received = fingerprint(tokens, vocabulary, normalization)
     if received == expected:

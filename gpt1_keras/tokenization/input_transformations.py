@@ -16,17 +16,17 @@ def frame(
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Frames segments: `[start] first [delimiter] second ... [extract]`.
 
-    One segment is classification's transformation, two (premise, hypothesis) are entailment's.
-    A segment that is too long is truncated on its right: a single one to `sequence_length - 2`
-    tokens, each of several to `sequence_length // 2 - 2`, as in the released code.
+    One segment is the transformation of classification, and two (premise, hypothesis) that of
+    entailment. A segment that is too long is truncated on its right, as in the released code: one
+    segment to `sequence_length - 2` tokens, each of two to `sequence_length // 2 - 2`.
 
     Args:
         segments: token ids of one or two segments, each int32 `[batch, None]`.
         tokenizer: for the special ids.
-        sequence_length: the most tokens that a sequence may have.
+        sequence_length: the most tokens in a sequence.
 
     Returns:
-        `(ids, truncated)`: int32 `[batch, None]`; and bool `[batch]`, whether a segment was
+        `(ids, truncated)`: int32 `[batch, None]`; and bool `[batch]`, whether any segment was
         truncated.
 
     Raises:
@@ -36,13 +36,13 @@ def frame(
     lengths = [segment.row_lengths() for segment in segments]
     pool, starts, (start, delimiter, extract) = _pool(segments, tokenizer)
     zero = tf.zeros_like(lengths[0])
-    pieces = [(start + zero, 1 + zero)]
+    slices = [(start + zero, 1 + zero)]
     for segment_start, length in zip(starts, lengths):
-        pieces += [(segment_start, tf.minimum(length, limit)), (delimiter + zero, 1 + zero)]
-    pieces[-1] = extract + zero, 1 + zero
-    piece_starts, kept = _columns(pieces)
+        slices += [(segment_start, tf.minimum(length, limit)), (delimiter + zero, 1 + zero)]
+    slices[-1] = extract + zero, 1 + zero
+    slice_starts, kept = _columns(slices)
     ids = tf.RaggedTensor.from_row_lengths(
-        tf.gather(pool, _ranges(piece_starts, kept)), tf.reduce_sum(kept, axis=1), validate=False
+        tf.gather(pool, _ranges(slice_starts, kept)), tf.reduce_sum(kept, axis=1), validate=False
     )
     truncated = tf.reduce_any(tf.stack([length > limit for length in lengths]), axis=0)
     return ids, truncated
@@ -54,18 +54,18 @@ def frame_both_orders(
     """Frames pairs in both orders, as similarity does; see `frame` for the arguments and errors.
 
     Returns:
-        `(ids, truncated)`: int32 `[2 batch, None]`, the two orders of each pair in turn; and bool
-        `[batch]`.
+        `(ids, truncated)`: int32 `[2 * batch, None]`, the two orders of each pair one after the
+        other; and bool `[batch]`, whether any segment was truncated.
     """
     first, truncated = frame(segments, tokenizer, sequence_length)
     second, _ = frame(segments[::-1], tokenizer, sequence_length)
     batch = first.nrows()
-    in_turn = tf.reshape(tf.stack([tf.range(batch), batch + tf.range(batch)], axis=1), [-1])
-    return tf.gather(tf.concat([first, second], axis=0), in_turn), truncated
+    interleaved = tf.reshape(tf.stack([tf.range(batch), batch + tf.range(batch)], axis=1), [-1])
+    return tf.gather(tf.concat([first, second], axis=0), interleaved), truncated
 
 
 def segment_limit(segments: int, sequence_length: int) -> int:
-    """The most tokens that each of `segments` segments keeps; see `frame` for its arguments."""
+    """The most tokens that each segment keeps; `segments` is their number. Errors as `frame`."""
     limit = sequence_length - 2 if segments == 1 else sequence_length // 2 - 2
     if limit < 1:
         raise ValueError(
@@ -84,21 +84,23 @@ def frame_choices(
 ) -> tuple[dict[str, tf.RaggedTensor], tf.Tensor]:
     """Frames the choices of a question as branches after a shared prefix.
 
-    The shared prefix is `[start] context question`, and each branch `[delimiter] choice [extract]`.
-    The prefix with one branch is a sequence of the paper's; here the prefix appears once, followed
-    by all branches. Where a sequence would be too long, the context is truncated on its right; a
-    choice only to `sequence_length // 2 - 2` tokens, and a question to what is left.
+    The shared prefix is `[start] context question`, and each branch is
+    `[delimiter] choice [extract]`. In the paper, the prefix with one branch is a sequence; here the
+    prefix appears once, followed by all branches. A choice is truncated to
+    `sequence_length // 2 - 2` tokens. If the prefix with its longest branch is still longer than
+    `sequence_length`, the context is truncated on its right, and the question only when no context
+    is left.
 
     Args:
         context, question: token ids, int32 `[batch, None]`; a question may be empty or None.
         choices: token ids, int32 `[batch, None, None]`.
         tokenizer: for the special ids.
-        sequence_length: the most tokens of the prefix with one branch.
+        sequence_length: the most tokens in the prefix with one branch.
 
     Returns:
         `(sequence, truncated)`: a dict of int32 `[batch, None]`: `token_ids`, `positions`, and
-        `branches`, 0 in the prefix and 1, 2, ... in the branches; and bool `[batch]`, whether a
-        text was truncated.
+        `branches`, which is 0 in the prefix and 1, 2, ... in the branches; and bool `[batch]`,
+        whether any text was truncated.
 
     Raises:
         ValueError: `sequence_length` leaves no room for text.
@@ -135,13 +137,13 @@ def frame_choices(
             (extract + branch_zero, 1 + branch_zero),
         ]
     )
-    # Each example's prefix, followed by its branches.
+    # The order in which each example's prefix is followed by its branches.
     order = tf.argsort(tf.concat([tf.range(examples), example], axis=0), stable=True)
 
     def ordered(of_prefixes: tf.Tensor, of_branches: tf.Tensor) -> tf.Tensor:
         return tf.gather(tf.concat([of_prefixes, of_branches], axis=0), order)
 
-    piece_starts, kept = (ordered(*columns) for columns in zip(prefixes, branches))
+    slice_starts, kept = (ordered(*columns) for columns in zip(prefixes, branches))
     prefix_lengths = tf.reduce_sum(prefixes[1], axis=1)
     first_positions = ordered(zero, tf.gather(prefix_lengths, example))
     positions = first_positions[:, tf.newaxis] + tf.cumsum(kept, axis=1, exclusive=True)
@@ -149,7 +151,7 @@ def frame_choices(
     ends = tf.cumsum(tf.reduce_sum(kept, axis=1))
     part = tf.searchsorted(ends, tf.range(tf.reduce_sum(kept)), side="right")
     flat = {
-        "token_ids": tf.gather(pool, _ranges(piece_starts, kept)),
+        "token_ids": tf.gather(pool, _ranges(slice_starts, kept)),
         "positions": tf.cast(_ranges(positions, kept), tf.int32),
         "branches": tf.cast(tf.gather(ordered(zero, branch), part), tf.int32),
     }
@@ -165,8 +167,8 @@ def frame_choices(
     return sequence, truncated
 
 
-# Ragged tensors' own functions would do, but in hundreds of ops, and an op costs time however small
-# its tensors are. So sequences are assembled from pieces of one flat tensor.
+# Functions of ragged tensors would take hundreds of ops to frame texts, and each op costs time even
+# if its tensors are small. So sequences are assembled from slices of one flat tensor.
 
 
 def _pool(
@@ -175,8 +177,8 @@ def _pool(
     """One flat tensor of all tokens of ragged texts, followed by the special tokens.
 
     Returns:
-        `(tokens, starts, specials)`: int32; for each of the texts int64 `[rows]`, the index of its
-        rows' first tokens; and the indices of `[start]`, `[delimiter]` and `[extract]`.
+        `(tokens, starts, specials)`: int32 `[tokens]`; for each of the texts, int64 `[rows]`, the
+        indices of its rows' first tokens; and the indices of `[start]`, `[delimiter]`, `[extract]`.
     """
     specials = [tokenizer.start_token_id, tokenizer.delimiter_token_id, tokenizer.extract_token_id]
     tokens = tf.concat([*(text.values for text in texts), specials], axis=0)
@@ -187,12 +189,12 @@ def _pool(
     return tokens, starts, (length, length + 1, length + 2)
 
 
-def _columns(pieces: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> list[tf.Tensor]:
-    """Stacks a list of (start, length) `[rows]` to starts and lengths `[rows, pieces]`."""
-    return [tf.stack(column, axis=1) for column in zip(*pieces)]
+def _columns(slices: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> list[tf.Tensor]:
+    """Stacks slices, each a (start, length) `[rows]`, to starts and lengths `[rows, slices]`."""
+    return [tf.stack(column, axis=1) for column in zip(*slices)]
 
 
 def _ranges(starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """All indices of all pieces, one piece after the other: int64 `[sum of lengths]`."""
+    """The indices in all slices, one slice after the other: int64 `[sum of lengths]`."""
     starts = tf.reshape(starts, [-1])
     return tf.ragged.range(starts, starts + tf.reshape(lengths, [-1])).values

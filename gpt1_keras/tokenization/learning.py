@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.lookup.ragged import join_rows
 from gpt1_keras.tokenization.normalization import find_normalizer
+from gpt1_keras.tokenization.ragged import join_rows
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 
-MAX_ALPHABET = 1000  # letters beyond this many, the rarest ones, are unknown
+MAX_ALPHABET = 1000  # characters; rarer ones are unknown
 _BATCH = 1024  # texts
-_REPEATS = 1000  # of a word, in a text for the trainer
+_REPEATS = 1000  # the most repetitions of a word in one text for the trainer
 
 
 def learn_merges(
@@ -32,9 +32,9 @@ def learn_merges(
         normalization: name of the normalization.
 
     Returns:
-        `(vocabulary, merges)`: a dict from token to id, laid out as the original vocabulary is
-        (`<unk>`, letters, letters that end a word, products), and the list of merges. The word for
-        a line's end, where the normalization has one, is always among the tokens.
+        `(vocabulary, merges)`: a dict from token to id in the order of the original vocabulary
+        (`<unk>`, characters, characters that end a word, products of merges); and the list of
+        merges. If the normalization has a word for a line's end, it is always a token.
 
     Raises:
         ValueError: the normalization is unknown, or the texts hold no word.
@@ -44,15 +44,15 @@ def learn_merges(
     if not alphabet:
         raise ValueError("Cannot learn merges: the texts hold no word.")
     line_end = find_normalizer(normalization).line_end
-    if line_end is not None:  # which texts of a single line lack
+    if line_end is not None:  # texts of a single line lack it
         alphabet = sorted({*alphabet, line_end})
-    finals = [f"{letter}{END_OF_WORD}" for letter in alphabet]
+    finals = [f"{character}{END_OF_WORD}" for character in alphabet]
     tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, end_of_word_suffix=END_OF_WORD))
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
     trainer = trainers.BpeTrainer(
         vocab_size=1 + 2 * len(alphabet) + num_merges,
-        # The trainer breaks ties between merges by the letters' ids, and would assign these in the
-        # order of its hash table. Given beforehand, they are the same in every run.
+        # The trainer breaks ties between merges by the characters' ids, and would assign these in
+        # the order of its hash table. Given here, they are the same in every run.
         special_tokens=[UNKNOWN, *alphabet, *finals],
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),
@@ -63,7 +63,7 @@ def learn_merges(
     tokenizer.train_from_iterator(_repeat(words), trainer)
     merges = json.loads(tokenizer.to_str())["model"]["merges"][:num_merges]
     products = [left + right for left, right in merges]
-    # Two merges may make the same token; it is listed once.
+    # Two merges may make the same token, which is listed once.
     tokens = dict.fromkeys([UNKNOWN, *alphabet, *finals, *products])
     vocabulary = {token: id for id, token in enumerate(tokens)}
     return vocabulary, [f"{left} {right}" for left, right in merges]
@@ -92,17 +92,17 @@ def _word_splitter(normalization: str) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 def _repeat(words: collections.Counter[str]) -> Iterator[str]:
-    """Texts in which each word occurs as often as it was counted, separated by spaces."""
+    """Texts of words separated by spaces, in which each word occurs as often as it was counted."""
     for word, count in words.items():
         for start in range(0, count, _REPEATS):
             yield " ".join([word] * min(_REPEATS, count - start))
 
 
 def _alphabet(words: collections.Counter[str]) -> list[str]:
-    """The most frequent letters of counted words, sorted."""
+    """The most frequent characters of counted words, sorted."""
     counts: collections.Counter[str] = collections.Counter()
     for word, count in words.items():
-        for letter in word:
-            counts[letter] += count
-    frequent = sorted(counts, key=lambda letter: (-counts[letter], letter))
+        for character in word:
+            counts[character] += count
+    frequent = sorted(counts, key=lambda character: (-counts[character], character))
     return sorted(frequent[:MAX_ALPHABET])

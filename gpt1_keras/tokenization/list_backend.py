@@ -1,4 +1,4 @@
-"""Texts in lists, where TensorFlow is not installed; see `tensor_backend` for the names."""
+"""Texts in lists, for where TensorFlow is not installed; see `tensor_backend` for the names."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ __all__ = [
     "rank",
 ]
 
-_STRIPPED = " \t\n\v\f\r"  # by tf.strings.strip
+_WHITE_SPACE = " \t\n\v\f\r"  # what tf.strings.strip strips
 
 
 def as_texts(x: Any, errors: str = "replace") -> Any:
-    """Converts strings as users give them to a str or nested lists of str.
+    """Converts the strings that a user gives to a str or nested lists of str.
 
     Args:
         x: a string, bytes, or a list, tuple, array or pandas column of them.
-        errors: what becomes of invalid bytes. `bert` drops the replacement.
+        errors: how invalid bytes are decoded; see `bytes.decode`. `bert` drops their replacement.
 
     Raises:
         ValueError: they are not strings.
@@ -64,7 +64,7 @@ def as_texts(x: Any, errors: str = "replace") -> Any:
 
 
 def as_choices(x: Any) -> Any:
-    """As in `tensor_backend`: nested lists; in an array, an empty string is an absent choice."""
+    """As in `tensor_backend`, to nested lists; in an array, an empty string is a missing choice."""
     choices = as_texts(x)
     if isinstance(x, (list, tuple)) or rank(choices) != 2:
         return choices
@@ -72,18 +72,18 @@ def as_choices(x: Any) -> Any:
 
 
 def for_slicing(texts: dict[str, Any]) -> dict[str, Any]:
-    """As in `tensor_backend`; raises ValueError where choices are no array without TensorFlow."""
+    """As in `tensor_backend`. Raises ValueError unless the choices make an array."""
     *_, choices = texts.values()
     if len({len(row) for row in choices}) > 1 or not all(map(all, choices)):
         raise ValueError(
-            "Where TensorFlow is not installed, every example of a data set needs as many choices, "
-            f"none of them empty. Received: {reprlib.repr(choices)}."
+            "Where TensorFlow is not installed, all examples of a data set need the same number of "
+            f"choices, none of them empty. Received: {reprlib.repr(choices)}."
         )
     return texts
 
 
 def check_choices(choices: list[list[str]], labels: Any = None) -> None:
-    """As in `tensor_backend`; raises ValueError."""
+    """As in `tensor_backend`, but raises ValueError."""
     counts = np.array([len(row) for row in choices])
     if not np.all(counts > 0):
         raise ValueError(f"Every example needs a choice. Received numbers of choices: {counts}.")
@@ -92,7 +92,7 @@ def check_choices(choices: list[list[str]], labels: Any = None) -> None:
 
 
 def rank(texts: Any) -> int | None:
-    """The depth of nested lists; None if they are of different depths."""
+    """The depth of nested lists; None if their depths differ."""
     if isinstance(texts, str):
         return 0
     ranks = {rank(text) for text in texts} or {0}
@@ -101,12 +101,14 @@ def rank(texts: Any) -> int | None:
 
 
 class Codec:
-    """As in `tensor_backend`, with Hugging Face's `tokenizers`, for `bert`."""
+    """As in `tensor_backend`, with Hugging Face's `tokenizers`, and for `bert` alone."""
 
-    def __init__(self, vocabulary: Vocabulary, pieces: Sequence[str], normalization: str) -> None:
-        self._vocabulary, self._pieces = vocabulary, pieces
+    def __init__(
+        self, vocabulary: Vocabulary, token_texts: Sequence[str], normalization: str
+    ) -> None:
+        self._vocabulary, self._token_texts = vocabulary, token_texts
         self._normalization = normalization
-        self._letters = _Letters()
+        self._normalized = _NormalizedCodePoints()
 
     @functools.cached_property
     def _tokenizer(self) -> Tokenizer:
@@ -157,12 +159,12 @@ class Codec:
         return ids, starts, ends
 
     def _encode_one_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
-        """The ids, starts and ends of a text, whose surrogates stand for bytes."""
-        letters = [self._letters[ord(character)] for character in text]
+        """The ids, starts and ends of a text, in which surrogates stand for invalid bytes."""
+        normalized = [self._normalized[ord(character)] for character in text]
         sizes = [len(character.encode("utf-8", "surrogateescape")) for character in text]
         ends = np.cumsum(sizes, dtype=np.int64)
-        source = np.repeat(np.arange(len(text)), [len(each) for each in letters])
-        encoding = self._tokenizer.encode("".join(letters))
+        source = np.repeat(np.arange(len(text)), [len(each) for each in normalized])
+        encoding = self._tokenizer.encode("".join(normalized))
         ranges = np.array(encoding.offsets, np.int64).reshape(-1, 2)
         first, last = source[ranges[:, 0]], source[ranges[:, 1] - 1]
         return encoding.ids, (ends - sizes)[first].tolist(), ends[last].tolist()
@@ -175,7 +177,7 @@ class Codec:
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
         """The ids of a batch."""
-        normalized = [text.translate(self._letters) for text in texts]
+        normalized = [text.translate(self._normalized) for text in texts]
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(normalized)]
 
     def encode_each(self, batches: Sequence[list[str]]) -> list[list[list[int]]]:
@@ -183,7 +185,7 @@ class Codec:
         return [self._encode(texts) for texts in batches]
 
     def encode_choices(self, texts: Sequence[list[str]], choices: list[list[str]]) -> list[Any]:
-        """As in `tensor_backend`."""
+        """As `GPT1Tokenizer.tokenize_choices`."""
         return [*self.encode_each(texts), self._encode_nested(choices)]
 
     def decode(self, ids: Any, padding: int) -> str | list[str]:
@@ -191,39 +193,40 @@ class Codec:
         if not isinstance(ids, (list, tuple)):
             array = np.asarray(ids)
             if array.ndim == 2:
-                # The trailing run of padding is where nothing else follows.
-                follows = np.cumsum((array != padding)[:, ::-1], axis=1)[:, ::-1]
-                ids = [row[: np.count_nonzero(keep)] for row, keep in zip(array, follows)]
+                # Padding is dropped only at the end of a row, where no other ids follow it.
+                kept = np.cumsum((array != padding)[:, ::-1], axis=1)[:, ::-1]
+                ids = [row[: np.count_nonzero(each)] for row, each in zip(array, kept)]
         if len(ids) and not np.ndim(ids[0]):
             return self._decode(ids)
         return [self._decode(row) for row in ids] if len(ids) else ""
 
     def _decode(self, ids: Sequence[int]) -> str:
-        """The text of a list of ids. Raises ValueError if one is outside the vocabulary."""
-        strange = [int(id) for id in ids if not 0 <= id < len(self._pieces)]
+        """The text of a list of ids. Raises ValueError if an id is outside the vocabulary."""
+        strange = [int(id) for id in ids if not 0 <= id < len(self._token_texts)]
         if strange:
-            raise ValueError(f"Ids must be in [0, {len(self._pieces)}). Received: {strange[0]}.")
-        return "".join(self._pieces[id] for id in ids).strip(_STRIPPED)
+            raise ValueError(
+                f"Ids must be in [0, {len(self._token_texts)}). Received: {strange[0]}."
+            )
+        return "".join(self._token_texts[id] for id in ids).strip(_WHITE_SPACE)
 
 
 def _check_depth(texts: list[Any]) -> None:
-    """Raises ValueError for lists of different depths."""
+    """Raises ValueError if the lists have different depths."""
     if rank(texts) is None:
         raise ValueError(f"Expected lists of equal depth. Received: {reprlib.repr(texts)}.")
 
 
-class _Letters(dict[int, str]):
-    """What `bert` makes of each code point by itself, looked up once; `str.translate` takes it.
+class _NormalizedCodePoints(dict[int, str]):
+    """What `bert` makes of each code point, as a table for `str.translate` that fills itself.
 
-    Hugging Face's normalization of a whole text may swap two adjacent combining marks, where
-    TensorFlow's ids keep them as typed.
+    Hugging Face's normalization of a whole text may swap two adjacent combining marks. In the
+    tokenizer's ids, they stay as typed.
     """
 
     def __missing__(self, code_point: int) -> str:
-        is_byte = 0xDC80 <= code_point < 0xDD00  # an invalid one
-        letters = "" if is_byte else _NORMALIZER.normalize_str(chr(code_point))
-        self[code_point] = letters
-        return letters
+        is_byte = 0xDC80 <= code_point < 0xDD00  # the surrogate of an invalid byte
+        self[code_point] = "" if is_byte else _NORMALIZER.normalize_str(chr(code_point))
+        return self[code_point]
 
 
 _NORMALIZER = BertNormalizer(lowercase=True)

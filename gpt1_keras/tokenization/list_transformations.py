@@ -1,7 +1,7 @@
 """The input transformations and padding on lists of ids, where TensorFlow is not installed.
 
-The functions are those of `input_transformations` and `padding`, with lists for ragged tensors and
-arrays for tensors; a test compares them.
+The functions are those of `input_transformations` and `padding`, with lists in place of ragged
+tensors and arrays in place of tensors. A test compares them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Byte-pair merging of many words at once, on flat integer tensors."""
+"""Byte-pair merging of the symbols of many words at once, on flat integer tensors."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import itertools
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.control_flow import call_if
 from gpt1_keras.tokenization.lookup.pair_table import PairTable
-from gpt1_keras.tokenization.lookup.selection import call_if
 from gpt1_keras.tokenization.vocabulary import Vocabulary
 
-# To find all pairs. The original merges, 40,000, take a quarter of a million.
+# For finding the pairs that may ever be joined. The 40,000 original merges take 250,000 steps.
 _MOST_STEPS = 2**22
 
 
 class Merger:
     """Merges symbols in the order of the merges' ranks (Sennrich et al., 2016).
 
-    In each round, the symbols fall into pieces that no merge will ever join, and every piece
-    merges the pairs of its lowest rank, and all others whose symbols no merge of a lower rank will
-    ever join to their neighbours. So there are as many rounds as the hardest piece needs, not as
-    many as a long text uses merges.
+    In each round, the symbols fall into pieces that no merge will ever join. Each piece merges its
+    pairs of the lowest rank, and also every pair whose symbols no merge of a lower rank will ever
+    join to their other neighbours. So the number of rounds is what the hardest piece needs, not the
+    number of different merges in a text.
 
     Args:
         vocabulary: tokens and merges.
@@ -36,8 +36,8 @@ class Merger:
         dtype = np.uint16 if is_small else np.int32
         absent = np.iinfo(dtype).max  # above all ranks
         values = [(ranks.get(pair, absent), bound) for pair, bound in bounds.items()]
-        # For each pair of symbols, its rank, and the lowest of those of all merges that may ever
-        # join the two, which other merges may have made part of longer symbols by then.
+        # The rank of each pair of symbols, and its bound: the lowest rank of all merges that may
+        # ever join the two, as they are or as parts of longer symbols.
         self._rank_and_bound = PairTable(
             left, right, np.array(values, np.int32).reshape(-1, 2), dtype
         )
@@ -48,12 +48,12 @@ class Merger:
         """Merges until no pair has a rank.
 
         Args:
-            symbols: int32 `[n]`, the base symbols of all words. A word's last symbol is one that
-                ends words, or unknown, so no merge crosses words.
+            symbols: int32 `[n]`, the base symbols of all words. The last symbol of a word ends
+                words or is unknown, so no merge crosses words.
             words: int32 `[n]`, the index of the word that each symbol belongs to, ascending.
 
         Returns:
-            `(symbols, words)` as above, merged.
+            `(symbols, words)` of the merged symbols, as the arguments.
         """
         following = tf.concat([symbols[1:], symbols[:1]], 0)
         return tf.while_loop(
@@ -63,78 +63,78 @@ class Merger:
             shape_invariants=[tf.TensorShape([None])] * 4,
         )[:2]
 
-    # A pair has the index of its left symbol. The last symbol is paired with the first, which no
-    # merge joins: arrays of pairs are then as long as those of symbols, and neighbours are found by
-    # rolling. A round should have few ops, constants included, as each costs time in every round.
+    # A pair has the index of its left symbol. The last symbol makes a pair with the first, and no
+    # merge joins these two: so there are as many pairs as symbols, and rolling finds neighbours. A
+    # round has few ops, constants included, because each op costs time in every round.
 
     def _round(
         self, symbols: tf.Tensor, words: tf.Tensor, rank: tf.Tensor, bound: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Merges once: from symbols, words, and each pair's rank and bound to the same."""
+        """Merges once: takes and returns symbols, words, and each pair's rank and bound."""
         zero, right, left = tf.constant(0), tf.constant([-1, 1]), tf.constant([1, -1])
-        hit = self._find_hits(rank, bound, zero, right, left)
-        product = tf.raw_ops.Gather(params=self._product, indices=tf.where(hit, rank, zero))
-        symbols = tf.where(hit, product, symbols)
-        kept = tf.where(~_roll(hit, right, zero))
+        is_merged = self._choose_pairs(rank, bound, zero, right, left)
+        product = tf.raw_ops.Gather(params=self._product, indices=tf.where(is_merged, rank, zero))
+        symbols = tf.where(is_merged, product, symbols)
+        kept = tf.where(~_roll(is_merged, right, zero))
         symbols = tf.gather_nd(symbols, kept)
         words = tf.gather_nd(words, kept)
         return symbols, words, *self._rank_and_bound(symbols, _roll(symbols, left, zero))
 
-    def _find_hits(
+    def _choose_pairs(
         self, rank: tf.Tensor, bound: tf.Tensor, zero: tf.Tensor, right: tf.Tensor, left: tf.Tensor
     ) -> tf.Tensor:
         """Which pairs to merge in this round: bool `[n]`."""
         absent = tf.constant(self._rank_and_bound.absent)
         piece = tf.raw_ops.Cumsum(x=tf.cast(bound == absent, tf.int32), axis=zero)
         lowest = tf.math.unsorted_segment_min(rank, piece, tf.size(rank) + tf.constant(1))
-        hit = (rank != absent) & (rank == tf.raw_ops.Gather(params=lowest, indices=piece))
-        if not self._is_ordered:  # a merge may bring up a lower rank than the round's
-            return _first_of_each(hit, piece)
-        overlap = tf.raw_ops.Any(input=hit & _roll(hit, right, zero), axis=zero)
-        hit = call_if(overlap, lambda: _every_other(hit), lambda: hit)
+        is_lowest = (rank != absent) & (rank == tf.raw_ops.Gather(params=lowest, indices=piece))
+        if not self._is_ordered:  # a merge may make a pair of a lower rank than this round's
+            return _first_of_each(is_lowest, piece)
+        overlap = tf.raw_ops.Any(input=is_lowest & _roll(is_lowest, right, zero), axis=zero)
+        is_merged = call_if(overlap, lambda: _every_other(is_lowest), lambda: is_lowest)
         beside = tf.minimum(_roll(bound, right, zero), _roll(bound, left, zero))
-        return hit | (rank < beside)
+        return is_merged | (rank < beside)
 
 
 def _roll(values: tf.Tensor, sizes: tf.Tensor, axis: tf.Tensor) -> tf.Tensor:
-    """Swaps the two parts of values, `[n]`, of these sizes, one of which is 1."""
-    # tf.roll hands even the shortest tensor to other threads, which takes longer than the rest.
+    """Swaps the first and the last part of values, `[n]`; one of the two sizes is 1."""
+    # tf.roll hands even the shortest tensor to other threads, which takes longer than the roll.
     first, second = tf.raw_ops.SplitV(value=values, size_splits=sizes, axis=axis, num_split=2)
     return tf.concat([second, first], axis)
 
 
-def _first_of_each(hit: tf.Tensor, piece: tf.Tensor) -> tf.Tensor:
-    """Keeps the first hit of each piece."""
-    index = tf.range(tf.size(hit))
+def _first_of_each(pairs: tf.Tensor, piece: tf.Tensor) -> tf.Tensor:
+    """Keeps only the first of the pairs, bool `[n]`, in each piece."""
+    index = tf.range(tf.size(pairs))
     first = tf.math.unsorted_segment_min(
-        tf.where(hit, index, tf.size(hit)), piece, tf.size(hit) + 1
+        tf.where(pairs, index, tf.size(pairs)), piece, tf.size(pairs) + 1
     )
-    return hit & (index == tf.gather(first, piece))
+    return pairs & (index == tf.gather(first, piece))
 
 
-def _every_other(hit: tf.Tensor) -> tf.Tensor:
-    """Keeps every other hit of a run, from the left: the pairs of `a a a a` overlap."""
-    starts = hit & ~tf.concat([[False], hit[:-1]], 0)
+def _every_other(pairs: tf.Tensor) -> tf.Tensor:
+    """Keeps every other one of a run of overlapping pairs, bool `[n]`, as those of `a a a a`."""
+    starts = pairs & ~tf.concat([[False], pairs[:-1]], 0)
     start = tf.cast(tf.where(starts)[:, 0], tf.int32)
     run = tf.maximum(tf.cumsum(tf.cast(starts, tf.int32)) - 1, 0)
-    return hit & ((tf.range(tf.size(hit)) - tf.gather(start, run)) % 2 == 0)
+    return pairs & ((tf.range(tf.size(pairs)) - tf.gather(start, run)) % 2 == 0)
 
 
 def _lowest_ranks(vocabulary: Vocabulary) -> dict[tuple[int, int], int]:
     """The lowest rank of a merge that may ever join two adjacent symbols, for each such pair.
 
-    They are, for every merge, the symbols that its left side may end in, each with those that its
-    right side may start with. Any other pair of adjacent symbols stays apart for ever.
+    A merge may join any symbol that its left side may end in to any symbol that its right side may
+    start with. All other pairs of adjacent symbols are never joined.
 
     Raises:
-        ValueError: merges that were made to take hours.
+        ValueError: the merges were made to take hours.
     """
     ends: dict[int, set[int]] = {}
     starts: dict[int, set[int]] = {}
     bounds: dict[tuple[int, int], int] = {}
     steps = 0
     merges = zip(vocabulary.left.tolist(), vocabulary.right.tolist(), vocabulary.product.tolist())
-    # Shorter products first: by then, everything that a merge's sides are made of has been seen.
+    # Shorter products come first, so that the sides of a merge are made before it.
     for rank, (left, right, product) in sorted(
         enumerate(merges), key=lambda merge: len(vocabulary.tokens[merge[1][2]])
     ):

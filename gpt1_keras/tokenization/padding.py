@@ -16,7 +16,8 @@ SMALLEST_BUCKET = 16
 def bucket_lengths(sequence_length: int) -> list[int]:
     """The lengths that sequences are padded to: 16, 24, 32, 48, 64, ... and `sequence_length`.
 
-    Steps of 1.5 and 1.33 bound padding to a third of a sequence, and graphs to a dozen shapes.
+    As each is 1.5 or 1.33 times the one before, at most a third of a sequence is padding, and a
+    graph has a dozen shapes.
     """
     lengths = []
     length = SMALLEST_BUCKET
@@ -29,7 +30,7 @@ def bucket_lengths(sequence_length: int) -> list[int]:
 def choice_lengths(sequence_length: int, to_bucket: bool) -> list[int]:
     """The lengths that all branches of a question are padded to; see `pad_choices`."""
     lengths = bucket_lengths(sequence_length) if to_bucket else [sequence_length]
-    # Many branches after one prefix may be longer than any one sequence.
+    # All branches of a question together may be longer than `sequence_length`.
     return lengths + [sequence_length * 2**i for i in range(1, 8)]
 
 
@@ -46,7 +47,7 @@ def pad(
             sequences are padded or truncated to `sequence_length`.
 
     Returns:
-        dict of int32 `[batch, length]`: `token_ids`, and `padding_mask`, 1 where a token is.
+        A dict of int32 `[batch, length]`: `token_ids`, and `padding_mask`, 1 for tokens.
     """
     length = _smallest(bucket_lengths(sequence_length), ids) if to_bucket else sequence_length
     shape = tf.stack([-1, length]) if to_bucket else [None, length]
@@ -59,7 +60,7 @@ def pad(
 def pad_both_orders(
     ids: tf.RaggedTensor, tokenizer: GPT1Tokenizer, sequence_length: int, to_bucket: bool = True
 ) -> dict[str, tf.Tensor]:
-    """As `pad`, of what `frame_both_orders` returns: int32 `[batch, 2, length]`."""
+    """Pads what `frame_both_orders` returns, as `pad` does, to int32 `[batch, 2, length]`."""
     return {
         name: tf.reshape(tensor, [-1, 2, tf.shape(tensor)[1] if to_bucket else sequence_length])
         for name, tensor in pad(ids, tokenizer, sequence_length, to_bucket).items()
@@ -75,16 +76,16 @@ def pad_choices(
     """Pads what `frame_choices` returns.
 
     Args:
-        sequence: dict of int32 `[batch, None]`: `token_ids`, `positions` and `branches`.
+        sequence: a dict of int32 `[batch, None]`: `token_ids`, `positions` and `branches`.
         tokenizer: for the padding id.
-        sequence_length: as for `frame_choices`. All branches together may be longer.
+        sequence_length: as for `frame_choices`; all branches together may be longer.
         to_bucket: whether to pad to the smallest bucket that holds the longest sequence; otherwise
             to `sequence_length`, doubled until it does.
 
     Returns:
-        dict of int32 `[batch, length]`: `token_ids`, `positions` and `branches`, -1 in the padding;
-        and of int32 `[batch, most choices]`: `extract_indices`, where each branch ends, or -1 where
-        an example has fewer choices.
+        A dict of int32 `[batch, length]`: `token_ids`, `positions`, and `branches`, which is -1 for
+        padding; and of int32 `[batch, most choices]`: `extract_indices`, the index at which each
+        branch ends, or -1 if an example has fewer choices.
     """
     length = _smallest(choice_lengths(sequence_length, to_bucket), sequence["token_ids"])
     padding = {"token_ids": tokenizer.pad_token_id, "positions": 0, "branches": -1}

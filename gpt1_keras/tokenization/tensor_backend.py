@@ -1,4 +1,4 @@
-"""Texts in core TensorFlow ops: the same in eager mode, in `tf.data` and in a SavedModel."""
+"""Texts in core TensorFlow ops, with equal ids in eager mode, `tf.data` and SavedModels."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
 
 
 def as_texts(x: Any) -> tf.Tensor:
-    """Converts strings as users give them to a string tensor.
+    """Converts the strings that a user gives to a string tensor.
 
     Args:
         x: a string, bytes, or a list, tuple, array, tensor or pandas column of them.
 
     Raises:
-        ValueError: they are not strings, or lists that are not rectangular.
+        ValueError: they are not strings, or the lists are not rectangular.
     """
     try:
         return tf.convert_to_tensor(x, tf.string)
@@ -44,10 +44,11 @@ def as_texts(x: Any) -> tf.Tensor:
 
 
 def as_choices(x: Any) -> tf.RaggedTensor | tf.Tensor:
-    """The choices that are present, string `[batch, None]`; of another rank, unchanged.
+    """Converts choices to a ragged tensor, string `[batch, None]`; leaves other ranks as they are.
 
     Args:
-        x: nested lists or a ragged tensor; in a dense one, an empty string is an absent choice.
+        x: nested lists or a ragged tensor; or a dense tensor or array, in which an empty string is
+            a missing choice.
     """
     if isinstance(x, (list, tuple)):
         try:
@@ -68,7 +69,7 @@ def as_choices(x: Any) -> tf.RaggedTensor | tf.Tensor:
 
 
 def for_slicing(texts: dict[str, Any]) -> dict[str, Any]:
-    """Texts by field, the last of them choices, in a form that can be sliced into examples."""
+    """Texts by field, choices last, in a form that can be sliced into examples."""
     return texts
 
 
@@ -76,7 +77,7 @@ def check_choices(choices: tf.RaggedTensor, labels: Any = None) -> None:
     """Checks that every example has a choice, and that labels are indices of choices.
 
     Raises:
-        tf.errors.InvalidArgumentError: they are not, in eager mode and in graphs.
+        tf.errors.InvalidArgumentError: not so; in eager mode, and when a graph runs.
     """
     counts = choices.row_lengths()
     _check(counts > 0, "Every example needs a choice. Received numbers of choices:", counts)
@@ -90,12 +91,12 @@ def _check(are_valid: tf.Tensor, message: str, received: Any) -> None:
 
 
 def rank(texts: tf.Tensor | tf.RaggedTensor) -> int | None:
-    """The number of dimensions of what `as_texts` or `as_choices` returns."""
+    """The number of dimensions of texts that `as_texts` or `as_choices` returned."""
     return texts.shape.rank
 
 
 def _refusal(x: Any, error: Exception) -> ValueError:
-    """The error for what is not strings."""
+    """The error about an argument that is not strings."""
     return ValueError(
         "Expected a string, or a list or array of strings. Received: "
         f"{reprlib.repr(x)}, a {type(x).__name__}. {error}"
@@ -107,14 +108,16 @@ class Codec:
 
     Args:
         vocabulary: tokens and merges.
-        pieces: the text of each id, special tokens included.
+        token_texts: the text of each id, special tokens included.
         normalization: name of the normalization.
     """
 
-    def __init__(self, vocabulary: Vocabulary, pieces: Sequence[str], normalization: str) -> None:
-        # Every graph that uses them captures these tables, so they are made outside graphs.
+    def __init__(
+        self, vocabulary: Vocabulary, token_texts: Sequence[str], normalization: str
+    ) -> None:
+        # Graphs capture these tables, so they are made outside all graphs.
         with tf.init_scope(), tf.device("cpu"):
-            self._pieces = tf.constant(pieces)
+            self._token_texts = tf.constant(token_texts)
             encoder = Encoder(vocabulary, normalization)
             self._encode, self._encode_with_offsets = (
                 tf.function(
@@ -154,11 +157,7 @@ class Codec:
     def encode_choices(
         self, texts: Sequence[tf.Tensor], choices: tf.RaggedTensor
     ) -> list[tf.RaggedTensor]:
-        """Encodes batches of strings, and choices, string `[batch, None]`, in one call.
-
-        Returns:
-            int32 `[batch, None]` for each of the texts, and `[batch, None, None]` for the choices.
-        """
+        """As `GPT1Tokenizer.tokenize_choices`."""
         *ids, choice_ids = self.encode_each([*texts, choices.values])
         return [*ids, choices.with_values(choice_ids)]
 
@@ -174,8 +173,8 @@ class Codec:
                 ids = tf.cast(ids, tf.int32)
             if ids.shape.rank == 2:
                 ids = tf.RaggedTensor.from_tensor(ids, padding=padding)
-        pieces = tf.ragged.map_flat_values(tf.gather, self._pieces, ids)
-        texts = tf.strings.strip(tf.strings.reduce_join(pieces, axis=-1))
+        texts = tf.ragged.map_flat_values(tf.gather, self._token_texts, ids)
+        texts = tf.strings.strip(tf.strings.reduce_join(texts, axis=-1))
         if not tf.executing_eagerly():
             return texts
         texts = texts.numpy()
@@ -185,7 +184,7 @@ class Codec:
 
 
 def _of_shape(ragged: tf.RaggedTensor, texts: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
-    """Gives `[texts, None]` the shape of texts, plus the ragged dimension."""
+    """Reshapes `[texts, None]` to the shape of texts, plus the ragged dimension."""
     if texts.shape.rank == 0:
         return ragged.values
     shape = tf.shape(texts, tf.int64)

@@ -32,18 +32,18 @@ MERGES_FILE = "merges.txt"
 class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
     """Turns strings into the ids of GPT-1's byte-pair encoding.
 
-    It runs on core TensorFlow ops, so the ids are the same in eager mode, in `tf.data` and in a
-    SavedModel. After the vocabulary's tokens come the three special tokens of the paper's input
-    transformations (section 3.3), which no text can contain: `<start>`, `<delimiter>` and
-    `<extract>`, in this order.
+    It consists of core TensorFlow ops, so the ids are equal in eager mode, in `tf.data` and in a
+    SavedModel. The ids after the vocabulary's are those of the three special tokens of the paper's
+    input transformations (section 3.3): `<start>`, `<delimiter>` and `<extract>`. No text can
+    contain these tokens.
 
     Args:
         vocabulary: path of the original format's JSON file, or a mapping from token to id.
         merges: path of the original format's merges file, or list of `"left right"` strings.
-            Without vocabulary and merges, the tokenizer waits for `load_assets`.
+            Without vocabulary and merges, the tokenizer cannot encode before `load_assets`.
         normalization: how text becomes words: `"bert"`, as in Hugging Face's tokenizer, or
-            `"original"`, as the published weights were trained (docs/tokenization.md). Presets and
-            exports store this name.
+            `"original"`, as when the published weights were trained (docs/tokenization.md). Presets
+            and exports store this name.
         **kwargs: further arguments of `keras_hub.tokenizers.Tokenizer`.
 
     Raises:
@@ -68,7 +68,7 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        # A float is Keras's policy for the layers of a model, which does not concern ids.
+        # Keras gives a float here: its dtype policy for layers, which does not concern ids.
         if self.compute_dtype != "int32" and "float" not in self.compute_dtype:
             raise ValueError(f"Ids are int32. Received: dtype={self.compute_dtype!r}.")
         if (vocabulary is None) != (merges is None):
@@ -106,7 +106,7 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
 
         Args:
             texts: any number of strings.
-            num_merges: the most merges to learn. The paper's vocabulary has 40,000.
+            num_merges: the most merges to learn. The paper's vocabulary has 40,000 merges.
             min_frequency: how often a pair must occur to be merged.
             normalization: see the class.
             **kwargs: further arguments of the class.
@@ -127,13 +127,13 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         specials = [self.start_token, self.delimiter_token, self.extract_token]
         if not self._vocabulary.token_to_id.keys().isdisjoint(specials):
             raise ValueError(f"The vocabulary must not hold the special tokens {specials}.")
-        # Views of dicts, as Keras would track each of a list's or dict's thousands of items.
+        # Views of dicts: of a list or a dict, Keras would track each of the thousands of items.
         tokens = dict(enumerate(self._vocabulary.tokens + specials))
         self._tokens = types.MappingProxyType(tokens)
         self._ids = types.MappingProxyType({token: id for id, token in tokens.items()})
-        pieces = [token.replace(END_OF_WORD, " ") for token in self._vocabulary.tokens]
-        pieces += [f"{token} " for token in specials]
-        self._codec = text_backend().Codec(self._vocabulary, pieces, self.normalization)
+        token_texts = [token.replace(END_OF_WORD, " ") for token in self._vocabulary.tokens]
+        token_texts += [f"{token} " for token in specials]
+        self._codec = text_backend().Codec(self._vocabulary, token_texts, self.normalization)
         update_special_token_ids(self)
 
     def get_vocabulary(self) -> list[str]:
@@ -148,7 +148,7 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
 
     @property
     def line_end_id(self) -> int | None:
-        """The id of a line's end; None where the normalization drops line ends."""
+        """The id of a line's end; None if the normalization drops line ends."""
         line_end = find_normalizer(self.normalization).line_end
         return None if line_end is None else self.token_to_id(line_end + END_OF_WORD)
 
@@ -169,7 +169,7 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         return self._tokens[operator.index(id)]
 
     def token_to_id(self, token: str) -> int:
-        """Returns the id of a token, or that of `<unk>` if it is outside the vocabulary."""
+        """Returns the id of a token, or that of `<unk>` for a token outside the vocabulary."""
         self._check_vocabulary()
         return self._ids.get(token, self._ids[UNKNOWN])
 
@@ -186,8 +186,8 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
                 shape. UTF-8; `bert` drops invalid bytes, and `original` reads them as U+FFFD.
 
         Returns:
-            int32: `[length]` for one string; else a `tf.RaggedTensor` of the inputs' shape plus a
-            ragged dimension. Where TensorFlow is not installed, an array and nested lists.
+            int32: `[length]` for one string; otherwise a `tf.RaggedTensor` of the inputs' shape
+            plus a ragged dimension. Without TensorFlow, an array, and otherwise nested lists.
 
         Raises:
             ValueError: the inputs are not strings.
@@ -196,22 +196,23 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         return self._check_codec().encode(inputs)
 
     def tokenize_with_offsets(self, inputs: Any) -> tuple[Any, Any, Any]:
-        """Encodes strings, and says where in them each token stands.
+        """Encodes strings, and says which bytes of them each token came from.
 
-        A range is the smallest of the string, as it was given, that the token's letters came from,
-        in bytes of UTF-8. What the normalization drops (control characters, combining marks,
-        invalid bytes) lies in a token's range only between letters of the token. Where letters
-        came from several code points together, such as `é` from `&eacute;`, or several from one,
-        such as those of a ligature, the range is that of all of these. A line end's range is that
-        of the first of several.
+        A token's range is the smallest range of bytes, in the UTF-8 of the string as it was given,
+        that the token's characters came from. What the normalization drops (control characters,
+        combining marks, invalid bytes) is in a token's range only if it is between characters of
+        the token. Several code points may become one character, such as `&eacute;`, which becomes
+        `é`; its range is then that of all of them. One code point may become several characters,
+        such as a ligature; each then has its range. The range of a line end between two words is
+        that of the first line end there.
 
         Args:
             inputs: as for `tokenize`.
 
         Returns:
             `(ids, starts, ends)`, as `tokenize_with_offsets` of TensorFlow Text: what `tokenize`
-            returns; and int64 of the same shape, each token's first byte and that after its last.
-            Where TensorFlow is not installed, arrays and nested lists.
+            returns; and int64 of the same shape twice, each token's first byte, and the byte after
+            its last. Without TensorFlow, arrays for one string, and otherwise nested lists.
 
         Raises:
             ValueError: the inputs are not strings.
@@ -227,10 +228,10 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         return self._check_codec().encode_with_offsets(inputs)
 
     def tokenize_each(self, batches: Sequence[Any]) -> list[Any]:
-        """Encodes several batches of strings in one call, as each call has a fixed cost.
+        """Encodes several batches of strings in one call, because each call has a fixed cost.
 
         Args:
-            batches: string `[batch]` each; they may differ in length.
+            batches: string `[batch]` each; their lengths may differ.
 
         Returns:
             int32 `[batch, None]` for each of them.
@@ -238,7 +239,12 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         return self._check_codec().encode_each(batches)
 
     def tokenize_choices(self, texts: Sequence[Any], choices: Any) -> list[Any]:
-        """As `tokenize_each`, with choices, string `[batch, None]`, as the last of the batches."""
+        """Encodes batches of strings, and choices, string `[batch, None]`, in one call.
+
+        Returns:
+            A list of int32 `[batch, None]` for each of the texts, and, last, int32
+            `[batch, None, None]` for the choices.
+        """
         return self._check_codec().encode_choices(texts, choices)
 
     def detokenize(self, inputs: Any) -> Any:
@@ -246,7 +252,7 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
 
         Args:
             inputs: int tensor, ragged tensor, array or list, `[length]` or `[batch, length]`; or
-                one id. In a dense `[batch, length]`, padding ids at the end of a row are no tokens.
+                one id. In a dense `[batch, length]`, padding ids at the end of a row are dropped.
 
         Returns:
             A str, or a list of str; in a graph, a string tensor.
@@ -282,7 +288,7 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         Raises:
             FileNotFoundError: a file is missing.
             ValueError: the tokenizer comes from a saved configuration, and was saved with other
-                files or another normalization.
+                files or with another normalization.
         """
         self.set_vocabulary_and_merges(
             os.path.join(dir_path, VOCABULARY_FILE), os.path.join(dir_path, MERGES_FILE)
@@ -299,7 +305,7 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments for Keras, and the vocabulary's fingerprint."""
         config = {**super().get_config(), "normalization": self.normalization}
-        # A model's weights mean nothing with other ids, so a saved tokenizer remembers its own.
+        # A model's weights mean nothing with other ids, so a saved tokenizer checks its own.
         saved = self.fingerprint if self._vocabulary else self._saved_fingerprint
         return {**config, "fingerprint": saved} if saved else config
 

@@ -1,12 +1,15 @@
-"""A vocabulary and its merges: the two files of the original format, which must fit each other."""
+"""A vocabulary and its merges, which must fit each other, and their files."""
 
 import contextlib
 import json
 import os
+import pathlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
+
+from gpt1_keras.files import read_json
 
 END_OF_WORD = "</w>"
 UNKNOWN = "<unk>"
@@ -14,10 +17,10 @@ _HEADER = "#version: 0.2"
 
 
 class Vocabulary:
-    """The tokens and merges of a byte-pair encoding over letters.
+    """The tokens and merges of a byte-pair encoding over characters.
 
     Args:
-        tokens: path of a JSON file, or a mapping, from token to id: `<unk>`, single letters with
+        tokens: path of a JSON file, or a mapping, from token to id: `<unk>`, single characters with
             and without `</w>`, and the products of the merges. The ids are 0 to n - 1.
         merges: path of a text file with one merge per line, or list of `"left right"` strings, in
             order of rank. A first line that starts with `#version` is skipped.
@@ -26,7 +29,8 @@ class Vocabulary:
         token_to_id: dict from token to id.
         tokens: list of the tokens in the order of their ids.
         merges: list of the merges, `(left, right)`, in order of rank.
-        left, right, product: int32 arrays `[merges]`, the ids of each merge's sides and product.
+        left, right, product: int32 arrays `[merges]`, the ids of each merge's two sides and of what
+            it makes.
 
     Raises:
         FileNotFoundError: a path does not exist.
@@ -45,7 +49,7 @@ class Vocabulary:
             self._fit()
 
     def _fit(self) -> None:
-        """Sets the tokens and the merges' ids. Raises ValueError where they do not fit."""
+        """Sets the tokens and the merges' ids. Raises ValueError if they do not fit."""
         ids = list(self.token_to_id.values())
         strange = [id for id in ids if type(id) is not int]
         if strange or sorted(ids) != list(range(len(ids))):
@@ -57,14 +61,13 @@ class Vocabulary:
         self.tokens = sorted(self.token_to_id, key=self.token_to_id.__getitem__)
         if UNKNOWN not in self.token_to_id:
             raise ValueError(f"The vocabulary needs the token '{UNKNOWN}'; it has none.")
-        "".join(
-            self.tokens
-        ).encode()  # raises ValueError for half a surrogate pair, which no text has
+        # Raises ValueError for a token with half a surrogate pair, which no text holds.
+        "".join(self.tokens).encode()
         pairs = [self._merge_ids(rank, merge) for rank, merge in enumerate(self.merges)]
         self.left, self.right, self.product = np.array(pairs, np.int32).reshape(-1, 3).T
 
     def _merge_ids(self, rank: int, merge: tuple[str, str]) -> list[int]:
-        """The ids of a merge's sides and product, where they fit."""
+        """The ids of a merge's sides and product. Raises ValueError if the merge does not fit."""
         left, right = merge
         if left.endswith(END_OF_WORD):
             raise ValueError(
@@ -83,8 +86,8 @@ class Vocabulary:
     def merges_are_ordered(self) -> bool:
         """Whether every merge that makes a symbol ranks before every merge that uses it.
 
-        Merging then only brings up pairs of higher ranks, so all pairs of the lowest rank may be
-        merged at once.
+        Then merging only makes pairs of higher ranks, so all pairs of the lowest rank may be merged
+        at once.
         """
         ranks = np.arange(len(self.product))
         last_made = np.full(len(self.tokens), -1)
@@ -93,7 +96,7 @@ class Vocabulary:
 
     @property
     def merges_are_unique(self) -> bool:
-        """Whether every merge makes another token."""
+        """Whether no two merges make the same token."""
         return len(np.unique(self.product)) == len(self.product)
 
     def save(
@@ -112,7 +115,7 @@ class Vocabulary:
 
 @contextlib.contextmanager
 def _naming(*sources: Any) -> Iterator[None]:
-    """Names the files, where the sources are files, in a ValueError about their content."""
+    """Adds to a ValueError about the content of sources the paths of those that are files."""
     try:
         yield
     except ValueError as error:
@@ -126,25 +129,16 @@ def _read_tokens(tokens: str | os.PathLike[str] | Mapping[str, int]) -> dict[str
     """Reads a vocabulary's tokens and ids."""
     if isinstance(tokens, Mapping):
         return {str(token): int(id) for token, id in tokens.items()}
-    with _open(tokens, "vocabulary") as file:
-        try:
-            content = json.load(file)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"The vocabulary file {tokens} is not JSON: {error}.") from None
-    if not isinstance(content, dict):
-        raise ValueError(
-            f"The vocabulary file {tokens} must hold an object from token to id. "
-            f"Received: {type(content).__name__}."
-        )
-    return content
+    _check_file(tokens, "vocabulary")
+    return read_json(tokens)
 
 
 def _read_merges(merges: str | os.PathLike[str] | Iterable[str]) -> list[tuple[str, str]]:
     """Reads merges, `(left, right)`."""
     if isinstance(merges, (str, os.PathLike)):
-        with _open(merges, "merges") as file:
-            # Not splitlines: merges may hold other characters that it takes for line ends.
-            merges = file.read().split("\n")
+        _check_file(merges, "merges")
+        # Not splitlines, which also splits at other characters, and merges may hold these.
+        merges = pathlib.Path(merges).read_text("utf-8").split("\n")
     lines = list(merges)
     if lines and lines[0].startswith("#version"):
         lines = lines[1:]
@@ -159,8 +153,7 @@ def _read_merges(merges: str | os.PathLike[str] | Iterable[str]) -> list[tuple[s
     return pairs
 
 
-def _open(path: str | os.PathLike[str], what: str) -> TextIO:
-    """Opens a file of text, named in the error if it is missing."""
+def _check_file(path: str | os.PathLike[str], content: str) -> None:
+    """Raises FileNotFoundError, which says what the file should hold, if it is missing."""
     if not os.path.isfile(path):
-        raise FileNotFoundError(f"The {what} file {os.fspath(path)!r} does not exist.")
-    return open(path, encoding="utf-8")
+        raise FileNotFoundError(f"The {content} file {os.fspath(path)!r} does not exist.")

@@ -1,4 +1,4 @@
-"""Words of one token or two, which are looked up instead of merged."""
+"""A table of the words of one token, and of the words of two."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gpt1_keras.tokenization.lookup.string_table import StringTable
 from gpt1_keras.tokenization.merges import Merger
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
 
-_INNER = " "  # before a token within words; no word holds a space
-_MOST_TOKENS = 2**20  # so that the crossing merges can be numbered in 64 bits
-_REST = 2**31  # bytes, up to the end of a word
+_INNER = " "  # before a token that does not end words; no word holds a space
+_MOST_TOKENS = 2**20  # up to which `CrossingMerges` can number pairs in 64 bits
+_REST = 2**31  # bytes, more than a word has
 
 
 class WordTable:
-    """Finds the tokens of words that have one, or two.
+    """Finds the tokens of words that are one token, or two, without merging.
 
-    Merging leaves two tokens of a word if it makes each of them from its own letters, and joins no
-    symbols across the cut.
+    A word is two tokens if merging makes each of them from its own characters, and joins no symbols
+    across the cut between them.
 
     Args:
         vocabulary: tokens and merges.
@@ -35,7 +35,7 @@ class WordTable:
             and vocabulary.merges_are_unique
             and len(vocabulary.tokens) <= _MOST_TOKENS
         ):
-            inner = []  # so that no word is two tokens: ranks may not tell how they are made
+            inner = []  # ranks do not say how tokens are made, so no word is found as two tokens
         final_ids, inner_ids = (
             np.array([vocabulary.token_to_id[token] for token in part], np.int32)
             for part in (final, inner)
@@ -56,7 +56,8 @@ class WordTable:
             words: string `[n]`, UTF-8, without spaces.
 
         Returns:
-            `(ids, is_token)`: int32 `[n]`, the ids of these words, any of others; bool `[n]`.
+            `(ids, is_token)`: int32 `[n]`, which means nothing for words that are no token; and
+            bool `[n]`.
         """
         return self._tokens(words)
 
@@ -69,9 +70,9 @@ class WordTable:
         Returns:
             `(found, ids)`: int64 `[m]`, the ascending indices of these words; int32 `[m, 2]`.
         """
-        # Longer words are not read: whatever is left of one, a part of it is longer than any token.
+        # Longer words are cut here: one part of such a word is still longer than any token.
         words = tf.strings.substr(_INNER + words, 0, self._longest)
-        # All cuts between two bytes: one within a code point leaves no tokens.
+        # All cuts between two bytes. A cut within a code point leaves parts that are no tokens.
         cuts = tf.raw_ops.StringSplit(input=words, delimiter="", skip_empty=False).indices
         index, cut = tf.unstack(cuts, axis=1)
         word = tf.gather(words, index)
@@ -86,17 +87,17 @@ class WordTable:
 
 
 def _merged_alone(vocabulary: Vocabulary, merge: Merger) -> list[str]:
-    """The tokens that merging makes of their own letters."""
+    """The tokens that merging makes from their own characters."""
     ids, unknown = vocabulary.token_to_id, vocabulary.token_to_id[UNKNOWN]
     tokens = [token for token in ids if token.removesuffix(END_OF_WORD) and token != UNKNOWN]
     symbols: list[int] = []
     rows: list[int] = []
     for row, token in enumerate(tokens):
-        letters = list(token.removesuffix(END_OF_WORD))
-        letters[-1] += token[len(letters) :]
-        # An unknown symbol after each keeps it from the next.
-        symbols += [*(ids.get(letter, unknown) for letter in letters), unknown]
-        rows += [row] * (len(letters) + 1)
+        base_symbols = list(token.removesuffix(END_OF_WORD))
+        base_symbols[-1] += token[len(base_symbols) :]
+        # An unknown symbol after each token keeps it from merging with the next.
+        symbols += [*(ids.get(symbol, unknown) for symbol in base_symbols), unknown]
+        rows += [row] * (len(base_symbols) + 1)
     _, merged = merge(tf.constant(symbols, tf.int32), tf.constant(rows, tf.int32))
     counts = np.bincount(merged.numpy(), minlength=len(tokens))
     return [token for token, count in zip(tokens, counts) if count == 2]

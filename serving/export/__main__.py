@@ -12,9 +12,14 @@ from gpt1_keras.cli import option, program
 from gpt1_keras.files import check_writable
 from gpt1_keras.labelled_files import read_rows
 from gpt1_keras.presets import PRESET_HELP, load_task
-from serving.export.batching import GROUP, Batching
-from serving.export.embedding import POOLINGS, Embedding
-from serving.export.explanations.options import METHODS, Explanation
+from serving.export.export_options import (
+    GROUP,
+    METHODS,
+    POOLINGS,
+    Batching,
+    Embedding,
+    Explanation,
+)
 from serving.export.exporter import export
 
 

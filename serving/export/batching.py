@@ -1,51 +1,16 @@
 """Batching inside the graph: texts of many requests are answered together."""
 
-import dataclasses
-import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.cli import option
-from serving.export.signatures import ConcreteFunction
+from serving.export.export_options import Batching
+from serving.export.signature import ConcreteFunction
 
-GROUP = "batching inside the graph"  # of options in --help
 _THREADS = 2  # while one batch is tokenized, another is in the model
 _SHARES_LENGTH = ("token_ids", "padding_mask", "positions", "branches")  # on their last axis
-
-
-@dataclasses.dataclass(frozen=True)
-class Batching:
-    """How requests that arrive at the same time are merged.
-
-    Args:
-        max_batch_size: the most examples that are answered at once. Larger requests are split.
-        timeout_ms: milliseconds that the first example waits for others while there is room. With
-            0, an idle server answers at once, and a busy one takes together what has arrived in
-            the meantime.
-        max_queue: batches that may wait. Further requests fail at once with UNAVAILABLE; one of
-            more examples than a whole queue holds, with INVALID_ARGUMENT.
-
-    Raises:
-        ValueError: a size below 1, or a negative time.
-    """
-
-    max_batch_size: int = option("examples to answer at once", 32, group=GROUP)
-    timeout_ms: float = option(
-        "milliseconds that an example waits for others", 0.0, name="--batch-timeout-ms", group=GROUP
-    )
-    max_queue: int = option(
-        "batches that may wait; further requests fail with UNAVAILABLE", 16, group=GROUP
-    )
-
-    def __post_init__(self) -> None:
-        for name in ("max_batch_size", "max_queue"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1. Received: {getattr(self, name)}.")
-        if not 0.0 <= self.timeout_ms < math.inf:
-            raise ValueError(f"`timeout_ms` must be at least 0. Received: {self.timeout_ms}.")
 
 
 def merged(

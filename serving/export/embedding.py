@@ -1,56 +1,23 @@
 """The signature `embed`: texts to hidden states, for search and clustering."""
 
-import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.tasks.base import RawTextTask
-from gpt1_keras.tokenization.padding import pad
-from serving.export.decoder.int8_block import Int8Block
+from gpt1_keras.tokenization.padding import bucket_lengths, pad
 from serving.export.decoder.packed_decoder import PackedDecoder, is_packable
-from serving.export.signatures import ConcreteFunction, Signatures, compiled
+from serving.export.export_options import LAST, MEAN, TOKENS, Embedding
+from serving.export.export_spec import ExportSpec
+from serving.export.signature import Signature, Tensors, full_stops, text_specs
 
-MEAN, LAST, TOKENS = "mean", "last", "tokens"
-POOLINGS = (MEAN, LAST, TOKENS)
-
-
-@dataclasses.dataclass(frozen=True)
-class Embedding:
-    """What `embed` returns of a text.
-
-    Args:
-        pooling: `"mean"` of the hidden states of all tokens, `"last"` for that of the last token,
-            `"tokens"` for all of them.
-        normalize: whether vectors are scaled to a length of 1, so that products are cosines.
-
-    Raises:
-        ValueError: another pooling.
-    """
-
-    pooling: str
-    normalize: bool = False
-
-    def __post_init__(self) -> None:
-        if self.pooling not in POOLINGS:
-            raise ValueError(
-                f"`pooling` must be one of {list(POOLINGS)}. Received: {self.pooling!r}."
-            )
-
-    def scaled(self, vectors: tf.Tensor) -> tf.Tensor:
-        """Vectors on the last axis, of a length of 1 if that is asked for; 0 stays 0."""
-        if not self.normalize:
-            return vectors
-        return tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=-1, keepdims=True))
+_DESCRIPTIONS = {
+    MEAN: "the mean of a text's hidden states",
+    LAST: "the hidden state of a text's last token",
+    TOKENS: "the hidden states of a text's tokens",
+}
 
 
-def embed_function(
-    model: RawTextTask,
-    signatures: Signatures,
-    embedding: Embedding,
-    blocks: Sequence[Int8Block] | None = None,
-) -> ConcreteFunction:
+def embed_signature(spec: ExportSpec, embedding: Embedding, sequence_length: int) -> Signature:
     """Returns the signature `embed` of an export.
 
     It takes `text`, string `[batch]`, whatever the task's own fields are: a text as the tokenizer
@@ -60,38 +27,51 @@ def embed_function(
     bool `[batch]`. A text without tokens has the embedding 0.
 
     Args:
-        model: a task with a preprocessor.
-        signatures: the export's others, whose variables it reads.
-        embedding: what it returns.
-        blocks: the backbone's blocks, as they are to be computed; in its own dtype by default.
+        spec: what the export is made of.
+        embedding: what the signature returns.
+        sequence_length: the most tokens of a text.
     """
-    tokenizer, length = model.preprocessor.tokenizer, signatures.sequence_length
-    backbone: Any = model.backbone
+    tokenizer, lengths = spec.model.preprocessor.tokenizer, bucket_lengths(sequence_length)
+    backbone: Any = spec.model.backbone
     if is_packable(backbone):
-        backbone = PackedDecoder(backbone, signatures.bucket_lengths(), blocks)
+        backbone = PackedDecoder(backbone, lengths, spec.blocks)
 
-    def embed(text: tf.Tensor) -> dict[str, tf.Tensor]:
+    def embed(text: tf.Tensor) -> Tensors:
         ids = tokenizer.tokenize(text)
-        inputs = pad(ids[:, :length], tokenizer, length)
+        inputs = pad(ids[:, :sequence_length], tokenizer, sequence_length)
         num_tokens = tf.reduce_sum(inputs["padding_mask"], axis=-1)
-        outputs = {"num_tokens": num_tokens, "truncated": ids.row_lengths() > length}
+        outputs = {"num_tokens": num_tokens, "truncated": ids.row_lengths() > sequence_length}
         if embedding.pooling == LAST:
             last = tf.maximum(num_tokens - 1, 0)[:, tf.newaxis]
             states = tf.cast(backbone.states_at(inputs["token_ids"], last)[:, 0], tf.float32)
             found = tf.where(num_tokens[:, tf.newaxis] > 0, states, 0.0)
-            return {"embedding": embedding.scaled(found), **outputs}
+            return {"embedding": _scaled(found, embedding), **outputs}
         states = tf.cast(_states_of(backbone, **inputs), tf.float32)
         if embedding.pooling == MEAN:
             rows = tf.where(inputs["padding_mask"] > 0)[:, 0]
             found = tf.math.unsorted_segment_mean(states, rows, tf.size(num_tokens))
-            return {"embedding": embedding.scaled(found), **outputs}
+            return {"embedding": _scaled(found, embedding), **outputs}
         shape = tf.stack([*tf.unstack(tf.shape(inputs["token_ids"])), states.shape[1]])
         of_texts = tf.RaggedTensor.from_row_lengths(
-            embedding.scaled(states), num_tokens, validate=False
+            _scaled(states, embedding), num_tokens, validate=False
         )
         return {**inputs, "embedding": of_texts.to_tensor(0.0, shape=shape), **outputs}
 
-    return compiled(embed, {"text": tf.TensorSpec([None], tf.string, "text")})
+    scaled = ", of length 1" if embedding.normalize else ""
+    return Signature(
+        embed,
+        text_specs("text"),
+        lambda length: {"text": tf.constant([full_stops(length)])},
+        lengths,
+        f"`embed` returns {_DESCRIPTIONS[embedding.pooling]}{scaled}.",
+    )
+
+
+def _scaled(vectors: tf.Tensor, embedding: Embedding) -> tf.Tensor:
+    """Vectors on the last axis, of a length of 1 if that is asked for; 0 stays 0."""
+    if not embedding.normalize:
+        return vectors
+    return tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=-1, keepdims=True))
 
 
 def _states_of(backbone: Any, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,6 @@
 """Writes versions of a SavedModel that takes raw text, with what TF Serving wants beside it."""
 
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -9,27 +8,25 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.files import atomic_path
+from gpt1_keras.files import atomic_path, write_json
 from gpt1_keras.tasks.base import RawTextTask
-from serving.export.batching import Batching
-from serving.export.calibrate import calibrated_blocks, check_int8
-from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.int8_support import REQUIREMENT
-from serving.export.embedding import Embedding, embed_function
-from serving.export.explanations.options import Explanation
-from serving.export.metadata import metadata_of
+from serving.export.export_metadata import metadata_of
+from serving.export.export_options import Batching, Embedding, Explanation
+from serving.export.export_spec import ExportSpec
+from serving.export.exported_tasks import signatures_of
+from serving.export.int8_calibration import calibrated_blocks, check_int8
+from serving.export.prediction_logs import warmup_requests
 from serving.export.readme import readme
-from serving.export.signatures import Signatures
+from serving.export.stored_weights import StoredWeights
 from serving.export.validation import Validation
-from serving.export.warmup import warmup_requests
-from serving.layout import (
-    EMBED,
+from serving.export_names import (
+    DEFAULT_SIGNATURE,
     EXTRA_FOLDER,
     METADATA_FILE,
     README_FILE,
     WARMUP_FILE,
 )
-from serving.registry import find_task
 
 
 def export(
@@ -88,9 +85,8 @@ def export(
     if int8:
         check_int8(model)
     size = {"batch_size": batching.max_batch_size} if batching else {}
-    before = signatures_of(model, batching)  # what cannot be exported is refused here
-    if explanation:
-        before.explain_by(explanation)  # what cannot be explained, too
+    # What cannot be exported, or not be explained, is refused here.
+    before = signatures_of(ExportSpec(model, explanation=explanation))
     comparison = Validation(model, validation, **size) if validation else None
     changed = _copy(model, dtype) if dtype or int8 or int8_storage else model
     blocks, calibrated = None, None
@@ -98,23 +94,18 @@ def export(
         blocks, calibrated = calibrated_blocks(changed, calibration, "the calibration's examples")
     elif int8:
         blocks, calibrated = calibrated_blocks(changed, validation, "the validation's examples")
-    signatures = signatures_of(changed, batching, int8 or int8_storage, blocks)
-    if explanation:
-        signatures.explain_by(explanation)
+    spec = ExportSpec(changed, batching, int8 or int8_storage, blocks, embedding, explanation)
+    weights, signatures = StoredWeights(spec), signatures_of(spec)
     output = pathlib.Path(output).absolute()
     name = model_name or output.name
     version = 1 + max(_versions(output), default=0)
     with atomic_path(output / str(version)) as temporary:
-        functions = signatures.functions()
-        if embedding:
-            functions[EMBED] = embed_function(changed, signatures, embedding, blocks)
-        tf.saved_model.save(signatures, temporary, signatures=functions)
+        functions = {key: each.compiled for key, each in signatures.by_name.items()}
+        tf.saved_model.save(weights, temporary, signatures=functions)
         metadata = {
             **metadata_of(changed),
             "sequence_length": signatures.sequence_length,
-            "weights": "int8"
-            if int8 or int8_storage
-            else changed.backbone.dtype_policy.variable_dtype,
+            "weights": "int8" if spec.int8 else changed.backbone.dtype_policy.variable_dtype,
             "products": "int8" if int8 else None,
             "requires": REQUIREMENT if int8 else None,
             "calibration": calibrated,
@@ -124,34 +115,16 @@ def export(
             "validation": None,
         }
         if comparison:
-            metadata["validation"] = comparison.compare(before.default_function(), temporary)
+            answer = before.by_name[DEFAULT_SIGNATURE].compiled
+            metadata["validation"] = comparison.compare(answer, temporary)
         folder = pathlib.Path(temporary)
         (folder / EXTRA_FOLDER).mkdir()
-        (folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2) + "\n")
-        (folder / README_FILE).write_text(readme(name, metadata, functions), encoding="utf-8")
+        write_json(folder / METADATA_FILE, metadata)
+        (folder / README_FILE).write_text(readme(name, metadata, signatures), encoding="utf-8")
         with tf.io.TFRecordWriter(str(folder / WARMUP_FILE)) as writer:
-            for request in warmup_requests(signatures, functions, name):
+            for request in warmup_requests(signatures, name):
                 writer.write(request.SerializeToString())
     return str(output / str(version))
-
-
-def signatures_of(
-    model: RawTextTask,
-    batching: Batching | None = None,
-    int8: bool = False,
-    blocks: Sequence[Int8Block] | None = None,
-) -> Signatures:
-    """Returns the signatures that a task is exported with.
-
-    Args:
-        model, batching: as in `export`.
-        int8: whether to round this model's matrices, and to store them in 8 bits.
-        blocks: the backbone's blocks, as they are to be computed; in its own dtype by default.
-
-    Raises:
-        ValueError: the model has no preprocessor, or is not a task that can be exported so.
-    """
-    return find_task(model).signatures(model, batching, int8, blocks)
 
 
 def _copy(model: RawTextTask, dtype: str | None) -> RawTextTask:

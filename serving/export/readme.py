@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from serving.export.explanations.options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT
-from serving.export.signatures import ConcreteFunction, input_specs
-from serving.layout import DEFAULT_SIGNATURE
+from serving.export.signature import Signature, Signatures
+from serving.export_names import DEFAULT_SIGNATURE
 
 _TEMPLATE = """\
 # {name}
@@ -36,28 +35,21 @@ curl -d '{{"instances": [{instance}]}}' localhost:8501/v1/models/{name}:predict
 {changes}
 """
 
-_METHODS = {
-    INTEGRATED_GRADIENTS: "by integrated gradients, {steps} steps from embeddings of zeros",
-    LEAVE_ONE_OUT: "by leaving one word out at a time, of at most {max_words}",
-}
 
-
-def readme(
-    name: str, metadata: Mapping[str, Any], functions: Mapping[str, ConcreteFunction]
-) -> str:
+def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> str:
     """Returns the README, in Markdown.
 
     Args:
         name: the model's.
         metadata: as `serving.export` writes it.
-        functions: the signatures by name.
+        signatures: the export's, which describe themselves.
     """
-    instance = ", ".join(f'"{field}": ...' for field in input_specs(functions[DEFAULT_SIGNATURE]))
+    instance = ", ".join(f'"{field}": ...' for field in signatures.by_name[DEFAULT_SIGNATURE].specs)
     return _TEMPLATE.format(
         **metadata,
         name=name,
         answers="\n".join([_answers(metadata), *_more_answers(metadata)]),
-        signatures="\n".join(_signature(*item) for item in functions.items()),
+        signatures="\n".join(_signature(*item) for item in signatures.by_name.items()),
         instance=f"{{{instance}}}",
         changes="\n".join(f"- {change}" for change in _changes(metadata)),
     )
@@ -77,19 +69,15 @@ def _more_answers(metadata: Mapping[str, Any]) -> Iterator[str]:
         yield f"Scores are calibrated, by a temperature of {temperature:.4g}."
     if threshold is not None:
         yield f"`is_sure` says whether the best score is at least {threshold:g}."
-    embedding = metadata["embedding"]
-    if embedding:
-        what = {
-            "mean": "the mean of a text's hidden states",
-            "last": "the hidden state of a text's last token",
-            "tokens": "the hidden states of a text's tokens",
-        }[embedding["pooling"]]
-        yield f"`embed` returns {what}{', of length 1' if embedding['normalize'] else ''}."
 
 
-def _signature(name: str, function: ConcreteFunction) -> str:
-    rows = [f"### {name}\n", "| | name | type | shape |", "|---|---|---|---|"]
-    for side, tensors in (("in", input_specs(function)), ("out", function.structured_outputs)):
+def _signature(name: str, signature: Signature) -> str:
+    rows = [f"### {name}\n"]
+    if signature.description:
+        rows.append(f"{signature.description}\n")
+    rows += ["| | name | type | shape |", "|---|---|---|---|"]
+    outputs = signature.compiled.structured_outputs
+    for side, tensors in (("in", signature.specs), ("out", outputs)):
         for tensor in sorted(tensors):
             spec = tensors[tensor]
             shape = ", ".join("any" if size is None else str(size) for size in spec.shape)
@@ -119,9 +107,6 @@ def _changes(metadata: Mapping[str, Any]) -> Iterator[str]:
             f"one waits {sizes['timeout_ms']:g} ms for others. {sizes['max_queue']} batches may "
             "wait; further requests fail with UNAVAILABLE. Answers are the same."
         )
-    explanation = metadata["explanation"]
-    if explanation:
-        yield f"Answers can be explained: {_METHODS[explanation['method']].format(**explanation)}."
     validation = metadata["validation"]
     if validation:
         yield (
@@ -130,5 +115,5 @@ def _changes(metadata: Mapping[str, Any]) -> Iterator[str]:
         )
     elif (metadata["dtype"], metadata["weights"]) != ("float32", "float32"):
         yield "What that costs was not measured."
-    elif not (metadata["batching"] or explanation):
+    elif not metadata["batching"]:
         yield "Nothing."

@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
-from serving.export.metadata import fields_of
-from serving.layout import DEFAULT_SIGNATURE
-from serving.registry import find_task
+from serving.export.export_metadata import fields_of
+from serving.export.exported_tasks import metric_of
+from serving.export_names import DEFAULT_SIGNATURE
 from serving.server.models.servable import Servable
 
 _BATCH_SIZE = 32
@@ -37,14 +37,8 @@ class Validation:
         examples: Sequence[Mapping[str, Any]],
         batch_size: int = _BATCH_SIZE,
     ) -> None:
-        make_metric = find_task(model).metric
-        if make_metric is None:
-            raise ValueError(
-                f"A {type(model).__name__} cannot be validated: its serving.registry.TaskEntry has "
-                "no metric."
-            )
         fields = fields_of(model)
-        self._metric = make_metric(model)
+        self._metric = metric_of(model)
         self._labels = self._metric.read_labels(examples)
         self._size = len(examples)
         self._requests = [

@@ -3,19 +3,21 @@
 import dataclasses
 import math
 from collections.abc import Callable
-
-import keras_hub
+from typing import TYPE_CHECKING
 
 from gpt1_keras.cli import option
 
+if TYPE_CHECKING:
+    import keras_hub
+
 _DEFAULTS = {"temperature": 1.0, "k": 5, "p": 0.9, "beams": 5}
-# Each sampler, and the options that it takes.
+# Each sampler's class in KerasHub, and the options that it takes.
 _SAMPLERS = {
-    "greedy": (keras_hub.samplers.GreedySampler, ()),
-    "random": (keras_hub.samplers.RandomSampler, ("temperature", "seed")),
-    "top_k": (keras_hub.samplers.TopKSampler, ("k", "temperature", "seed")),
-    "top_p": (keras_hub.samplers.TopPSampler, ("p", "temperature", "seed")),
-    "beam": (keras_hub.samplers.BeamSampler, ("beams",)),
+    "greedy": ("GreedySampler", ()),
+    "random": ("RandomSampler", ("temperature", "seed")),
+    "top_k": ("TopKSampler", ("k", "temperature", "seed")),
+    "top_p": ("TopPSampler", ("p", "temperature", "seed")),
+    "beam": ("BeamSampler", ("beams",)),
 }
 _RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
     "temperature": ("above 0", lambda value: 0 < value < math.inf),
@@ -46,7 +48,7 @@ class SamplerOptions:
     beams: int | None = option(f"beam: texts to keep (default: {_DEFAULTS['beams']})", None)
     seed: int | None = option("random, top_k, top_p: for the same texts every time", None)
 
-    def make(self) -> keras_hub.samplers.Sampler:
+    def make(self) -> "keras_hub.samplers.Sampler":
         """Makes the sampler.
 
         Raises:
@@ -57,7 +59,7 @@ class SamplerOptions:
                 f"Unknown sampler {self.sampler!r}; expected one of {list(_SAMPLERS)}."
             )
         given = {name: value for name, value in vars(self).items() if value is not None}
-        sampler_cls, names = _SAMPLERS[given.pop("sampler")]
+        class_name, names = _SAMPLERS[given.pop("sampler")]
         for name, value in given.items():
             if name not in names:
                 raise ValueError(
@@ -70,4 +72,6 @@ class SamplerOptions:
                 raise ValueError(f"{name} must be {expected}. Received: {value}.")
         if "beams" in values:
             values["num_beams"] = values.pop("beams")
-        return sampler_cls(**values)
+        import keras_hub  # here, because `--help` shows these options without it
+
+        return getattr(keras_hub.samplers, class_name)(**values)

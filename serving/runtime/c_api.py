@@ -1,6 +1,6 @@
 """TensorFlow's C API, called through `ctypes`, without Python TensorFlow.
 
-A process can so load the libraries of any installed version.
+A process can therefore load the libraries of any installed version.
 """
 
 import ctypes
@@ -110,7 +110,7 @@ class Runtime:
     def __getattr__(self, name: str) -> Any:
         """Returns a function of the C API, by its name without `TF_`."""
         function = getattr(self._library, f"TF_{name}")
-        setattr(self, name, function)  # a run of a small graph is as short as some dozen look-ups
+        setattr(self, name, function)  # running a small graph takes no longer than some look-ups
         return function
 
     def op_list(self) -> bytes:
@@ -129,7 +129,7 @@ class Runtime:
         """Compiles with XLA again."""
         self._library["_ZN10tensorflow20EnableXlaCompilationEv"]()
 
-    def checked(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Calls a function of the C API whose last argument is a status, and returns its result.
 
         Raises:

@@ -20,24 +20,24 @@ from serving.runtime.session import Session
 def main() -> None:
     """Answers the standard input on the standard output."""
     os.dup2(sys.stderr.fileno(), 2)  # undoes `serving`: the runtime's last words say why it died
-    task = json.load(sys.stdin)
-    runtime = Runtime(task["runtime"])
+    job = json.load(sys.stdin)
+    runtime = Runtime(job["runtime"])
     runtime.disable_xla()
     reply: dict[str, Any] = {
         "version": runtime.Version().decode(),
         "ops": base64.b64encode(runtime.op_list()).decode(),
     }
     try:
-        session = Session(runtime, task["path"])
+        session = Session(runtime, job["path"])
     except StatusError as error:
         reply["error"] = error.message
     else:
-        reply["replies"] = [_reply(session, **request) for request in task["requests"]]
+        reply["replies"] = [_reply(session, **request) for request in job["requests"]]
     json.dump(reply, sys.stdout)
 
 
 def _reply(session: Session, feeds: dict[str, str], fetches: list[str]) -> dict[str, Any]:
-    """Returns what a request is answered with."""
+    """Returns the reply to a request."""
     try:
         arrays = session.run({k: base64.b64decode(v) for k, v in feeds.items()}, fetches)
     except StatusError as error:

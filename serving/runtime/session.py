@@ -70,8 +70,8 @@ class Session:
         options = runtime.NewSessionOptions()
         names = (ctypes.c_char_p * len(tags))(*(tag.encode() for tag in tags))
         try:
-            runtime.checked(runtime.SetConfig, options, config, len(config))
-            self._session = runtime.checked(
+            runtime.call(runtime.SetConfig, options, config, len(config))
+            self._session = runtime.call(
                 runtime.LoadSessionFromSavedModel,
                 *(options, None, os.fsencode(path), names, len(names), self._graph, None),
             )
@@ -107,7 +107,7 @@ class Session:
         try:
             for name, proto in feeds.items():
                 tensors.append(_parse(runtime, name, proto))
-            runtime.checked(
+            runtime.call(
                 runtime.SessionRun,
                 *(self._session, buffer),
                 *(self._outputs(feeds), (Pointer * len(tensors))(*tensors), len(tensors)),
@@ -122,7 +122,7 @@ class Session:
 
     def cancel(self) -> None:
         """Ends the runs in flight, which fail with CANCELLED, and refuses further ones."""
-        self._runtime.checked(self._runtime.CloseSession, self._session)
+        self._runtime.call(self._runtime.CloseSession, self._session)
 
     def _outputs(self, names: Collection[str]) -> ctypes.Array[Output]:
         """Returns the graph's tensors of these names."""
@@ -164,7 +164,7 @@ def _parse(runtime: Runtime, name: str, proto: bytes) -> int:
     tensor = runtime.AllocateTensor(1, None, 0, 4)  # of any dtype: it is overwritten
     buffer = runtime.NewBufferFromString(proto, len(proto))
     try:
-        runtime.checked(runtime.TensorFromProto, buffer, tensor)
+        runtime.call(runtime.TensorFromProto, buffer, tensor)
     except StatusError as error:
         runtime.DeleteTensor(tensor)
         raise FeedError(name, error) from error
@@ -196,6 +196,6 @@ def _array(runtime: Runtime, tensor: int) -> np.ndarray:
 
 def _delete(runtime: Runtime, session: int, graph: int) -> None:
     """Frees a session and its graph."""
-    runtime.checked(runtime.CloseSession, session)
-    runtime.checked(runtime.DeleteSession, session)
+    runtime.call(runtime.CloseSession, session)
+    runtime.call(runtime.DeleteSession, session)
     runtime.DeleteGraph(graph)

@@ -17,10 +17,11 @@ import tensorflow as tf
 
 from gpt1_keras.cli import exit_status
 from gpt1_keras.version import __version__
-from serving.server import flags, listening
+from serving.server import flags
 from serving.server.errors import ServingError
 from serving.server.models.loading import runtime
 from serving.server.server import Server
+from serving.server.transport import listening
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,7 +5,10 @@ from collections.abc import Iterable
 from grpc import StatusCode
 from tensorflow.core.framework.types_pb2 import DataType
 
+from serving.runtime.c_api import StatusError
+
 _MAX_MESSAGE_BYTES = 1024
+_CODES = {code.value[0]: code for code in StatusCode}
 
 
 class ServingError(Exception):
@@ -22,6 +25,11 @@ class ServingError(Exception):
         super().__init__(text)
         self.code = code
         self.message = text
+
+
+def runtime_refusal(error: StatusError) -> ServingError:
+    """Returns the refusal of what TensorFlow's runtime refused, or failed at."""
+    return ServingError(_CODES[error.code], error.message)
 
 
 def invalid_argument(message: str) -> ServingError:

@@ -26,6 +26,9 @@ _WITHOUT_EFFECT: dict[str, tuple[type, Any, str]] = {
     "thread_pool_factory_config_file": (str, "", "all models share TensorFlow's threads"),
     "skip_initialize_tpu": (bool, True, "there is no TPU"),
     "enable_serialization_as_tensor_content": (bool, False, "values are in typed fields"),
+    "enable_batching": (bool, False, "exports made with --batching merge requests in the graph"),
+    "batching_parameters_file": (str, "", "exports made with --batching have their own"),
+    "enable_per_model_batching_parameters": (bool, False, "an export's parameters are its own"),
 }
 # Flags of the process, as XLA is on or off for all of it.
 _XLA = {

@@ -60,13 +60,6 @@ class Options:
     )
     mixed_precision: str = _flag("", "bfloat16: compute in it where that is safe, on processors")
 
-    # Batching outside the graph.
-    enable_batching: bool = _flag(False, "merge the requests of different clients into one run")
-    batching_parameters_file: str = _flag("", "a BatchingParameters in text format, for that")
-    enable_per_model_batching_parameters: bool = _flag(
-        False, "take them from a version's batching_params.pbtxt, if it has one"
-    )
-
     # gRPC.
     host: str = _flag("localhost", "address to listen on; 0.0.0.0 also serves other machines")
     port: int = _flag(8500, "gRPC port; 0 for a free one", 0, 65535)

@@ -6,37 +6,34 @@ and tests written against it work with the real server. docs/serving.md says wha
 real one.
 """
 
+import functools
 import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import grpc
-from grpc_health.v1.health import HealthServicer
-from grpc_health.v1.health_pb2 import HealthCheckResponse
-from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-from serving.server import config_files, listening
+from serving.server import config_files
+from serving.server.calls.server_resources import Resources
+from serving.server.calls.warmup_requests import warm_up
 from serving.server.errors import ServingError
-from serving.server.metrics import Metrics
+from serving.server.limits.admission import Admission
+from serving.server.limits.budget import RequestLimits
 from serving.server.models.model_manager import ModelManager
 from serving.server.options import Options
-from serving.server.requests import grpc_service
-from serving.server.requests.admission import Admission
-from serving.server.requests.budget import RequestLimits
-from serving.server.rest.page import Page
-from serving.server.rest.service import RestServer
+from serving.server.page import Page
+from serving.server.prometheus_metrics import Metrics
+from serving.server.transport import listening
+from serving.server.transport.grpc_server import GrpcServer
+from serving.server.transport.rest_server import RestServer
 
 # Together less than the half minute after which others kill a process that they asked to end.
 _GRACE_SECONDS = 25.0
 _CANCEL_SECONDS = 2.0
-_SPARE_THREADS = 16
-_MAX_PENDING_REQUESTS = 10_000
 
 
 class Server:
@@ -50,7 +47,6 @@ class Server:
     Attributes:
         models: the models that are served.
         metrics: what this server has counted and timed.
-        port: the gRPC port, once the server has started.
 
     Raises:
         ServingError: a model cannot be loaded.
@@ -63,34 +59,30 @@ class Server:
         self, model_name: str = "default", model_base_path: str = "", **flags: Any
     ) -> None:
         options = Options(model_name, model_base_path, **flags)
-        self.metrics = Metrics()
-        self.port = options.port
         self._options = options
-        self._credentials = _credentials(options)
-        self._health = HealthServicer() if options.enable_grpc_healthcheck_service else None
+        self.metrics = Metrics()
+        rounds = max(1, options.num_request_iterations_for_warmup)
+        self.models = ModelManager(
+            options,
+            self.metrics,
+            functools.partial(warm_up, rounds=rounds if options.enable_model_warmup else 0),
+        )
+        resources = Resources(
+            self.models,
+            self.metrics,
+            Admission(options.grpc_max_threads, options.max_queued_requests, self.metrics),
+            RequestLimits(options.max_request_rows, options.max_request_bytes),
+        )
+        self._grpc = GrpcServer(resources, options)
+        monitoring = options.monitoring_config_file
+        self._listen_for_rest = functools.partial(
+            RestServer,
+            resources,
+            options,
+            metrics_path=config_files.read_metrics_path(monitoring) if monitoring else None,
+            page=Page() if options.rest_api_page else None,
+        )
         self._rest: list[RestServer] = []
-        admission = Admission(options.grpc_max_threads, options.max_queued_requests, self.metrics)
-        limits = RequestLimits(options.max_request_rows, options.max_request_bytes)
-        self._rest_options: dict[str, Any] = {
-            "admission": admission,
-            "limits": limits,
-            "timeout": options.rest_api_timeout_in_ms / 1000,
-            "max_body_bytes": options.max_request_bytes,
-            "metrics_path": options.monitoring_config_file
-            and config_files.read_metrics_path(options.monitoring_config_file),
-            "page": Page() if options.rest_api_page else None,
-        }
-        grpc_options: dict[str, int | str] = {
-            # Otherwise two servers could share a port and each answer some of the requests.
-            "grpc.so_reuseport": 0,
-            "grpc.max_receive_message_length": options.max_request_bytes,
-            # What gRPC itself refuses, when so many have not been looked at, ends as CANCELLED,
-            # which tells no client to come back later.
-            "grpc.server.max_pending_requests": _MAX_PENDING_REQUESTS,
-            "grpc.server.max_pending_requests_hard_limit": _MAX_PENDING_REQUESTS,
-            **listening.channel_arguments(options.grpc_channel_arguments),
-        }
-        self.models = ModelManager(options, self.metrics)
         file = options.model_config_file
         self._poll_seconds = {
             self._poll_config: options.model_config_file_poll_wait_seconds if file else 0,
@@ -103,17 +95,11 @@ class Server:
             else _single_model(options.model_name, options.model_base_path)
         )
         self.models.configure(self._config)
-        # Threads for all requests that run or wait, and some to refuse others and to answer probes.
-        num_threads = options.grpc_max_threads + options.max_queued_requests + _SPARE_THREADS
-        self._grpc = grpc.server(
-            ThreadPoolExecutor(num_threads),
-            handlers=tuple(grpc_service.handlers(self.models, self.metrics, admission, limits)),
-            # What would wait for a thread is refused before it is read.
-            maximum_concurrent_rpcs=2 * num_threads,
-            options=list(grpc_options.items()),
-        )
-        if self._health:
-            add_HealthServicer_to_server(self._health, self._grpc)
+
+    @property
+    def port(self) -> int:
+        """The gRPC port, once the server has started."""
+        return self._grpc.port
 
     def start(self) -> None:
         """Opens the ports, and begins to answer requests and to look for changes.
@@ -126,10 +112,7 @@ class Server:
             if self._options.rest_api_port:
                 for address in listening.addresses(self._options.host):
                     self._rest.append(self._listen_for_rest(address))
-            for address in listening.addresses(self._options.host):
-                self.port = self._listen(listening.with_port(address, self.port))
-            if self._options.grpc_socket_path:
-                self._listen(f"unix:{self._options.grpc_socket_path}")
+            self._grpc.listen()
         except OSError:
             for rest in self._rest:
                 rest.server_close()
@@ -137,9 +120,6 @@ class Server:
         self._grpc.start()
         for rest in self._rest:
             rest.start()
-        if self._health:
-            for name in ("", *grpc_service.SERVICES):
-                self._health.set(name, HealthCheckResponse.SERVING)
         for poll, seconds in self._poll_seconds.items():
             if seconds > 0:
                 threading.Thread(target=self._repeat, args=(poll, seconds), daemon=True).start()
@@ -150,8 +130,6 @@ class Server:
         Those that are not after 25 seconds fail with CANCELLED or UNAVAILABLE.
         """
         self._stopping.set()
-        if self._health:
-            self._health.enter_graceful_shutdown()
         grpc_stopped = self._grpc.stop(_GRACE_SECONDS)
         if not self._drain(grpc_stopped, _GRACE_SECONDS):
             self.models.cancel()
@@ -169,32 +147,10 @@ class Server:
     ) -> None:
         self.stop()
 
-    def _listen(self, address: str) -> int:
-        """Opens a port for gRPC, and returns its number."""
-        try:
-            if self._credentials:
-                return self._grpc.add_secure_port(address, self._credentials)
-            return self._grpc.add_insecure_port(address)
-        except RuntimeError as error:
-            alts = self._options.use_alts_credentials
-            raise OSError(
-                f"Cannot listen for gRPC on {address}: not an address of this machine, or in use"
-                + alts * ", or this machine, which is not Google's, has no ALTS"
-            ) from error
-
-    def _listen_for_rest(self, address: str) -> RestServer:
-        """Opens a port for REST."""
-        port = self._options.rest_api_port
-        try:
-            return RestServer(self.models, self.metrics, (address, port), **self._rest_options)
-        except OSError as error:
-            where = listening.with_port(address, port)
-            raise OSError(f"Cannot listen for REST on {where}: {error.strerror}") from error
-
     def _drain(self, grpc_stopped: threading.Event, seconds: float) -> bool:
         """Closes the ports, and tells whether the requests in flight were answered in time."""
         end = time.monotonic() + seconds
-        # At once, as each would go on listening while another one waits.
+        # In parallel: otherwise each would go on listening while another one waits.
         threads = [
             threading.Thread(target=rest.stop, args=[seconds], daemon=True) for rest in self._rest
         ]
@@ -222,15 +178,6 @@ class Server:
                 self._config = config
         except (ServingError, OSError, ValueError) as error:
             logging.error("Cannot take over %s: %s", file, error)
-
-
-def _credentials(options: Options) -> grpc.ServerCredentials | None:
-    """Returns the credentials that the flags ask for, if they do."""
-    if options.ssl_config_file and options.use_alts_credentials:
-        raise ValueError("Expected --ssl_config_file or --use_alts_credentials; received both")
-    if options.ssl_config_file:
-        return config_files.read_credentials(options.ssl_config_file)
-    return grpc.alts_server_credentials() if options.use_alts_credentials else None
 
 
 def _single_model(name: str, base_path: str) -> ModelServerConfig:

@@ -11,8 +11,8 @@ import sys
 
 from gpt1_keras.cli import option, program
 from gpt1_keras.presets import PRESET_HELP, load_task
-from serving.tflite.convert import MAX_BYTES, SEQUENCE_LENGTH, convert
-from serving.tflite.quantize import QUANTIZATIONS
+from serving.tflite.converter import convert
+from serving.tflite.tflite_options import MAX_BYTES, QUANTIZATIONS, SEQUENCE_LENGTH
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,61 +1,72 @@
 """The graph of multiple choice."""
 
-from collections.abc import Mapping, Sequence
-
 import tensorflow as tf
 
-from serving.tflite.device_graph import INT, Specs, Tensors
-from serving.tflite.task_graphs import TaskGraph
-from serving.tflite.tokenizer import TokenizedTexts
+from serving.tflite.byte_tokenizer import ByteTokenizer
+from serving.tflite.device_backbone import DeviceBackbone
+from serving.tflite.device_block import Dense
+from serving.tflite.device_framing import Framer
+from serving.tflite.device_graph import (
+    INT,
+    DeviceGraph,
+    DeviceSpec,
+    Tensors,
+    confidence_of_one,
+    fills,
+    task_graph,
+)
 
 _HIDDEN = 1e9  # what the logit of an absent choice loses
 
 
-class ChoiceGraph(TaskGraph):
-    """Of multiple choice, with a fixed number of choices.
+def choice_graph(spec: DeviceSpec) -> DeviceGraph:
+    """Returns the graph of multiple choice, with a fixed number of choices.
 
     The last field is int32 `[choices, max_bytes]`; a choice without any byte is absent. Answers
     are `scores`, float `[choices]`: probabilities, 0 for absent choices; and where the model has a
     threshold `is_sure`, int32 `[1]`. The model reads what
     `gpt1_keras.tokenization.input_transformations.pad_choices` returns, int32 `[1, length]` and
     `[1, choices]`.
+
+    Raises:
+        ValueError: the number of choices is missing, or below 1.
     """
-
-    has_choices = True
-
-    def _lengths(self) -> list[int]:
-        *lengths, of_choices = super()._lengths()
-        return lengths + [of_choices] * self._num_choices
-
-    def _text_specs(self) -> Specs:
-        *others, (field, size) = self._max_bytes.items()
-        specs = {name: tf.TensorSpec([size], INT) for name, size in others}
-        return {**specs, field: tf.TensorSpec([self._num_choices, size], INT)}
-
-    def _token_specs(self) -> Specs:
-        length = self._framer.tree_length(self._num_choices)
-        specs = dict.fromkeys(
-            ("token_ids", "positions", "branches"), tf.TensorSpec([1, length], INT)
+    model, count = spec.model, spec.num_choices
+    if count is None or count < 1:
+        raise ValueError(
+            f"A {type(model).__name__} needs num_choices, at least 1. Received: "
+            f"num_choices={count}."
         )
-        return {**specs, "extract_indices": tf.TensorSpec([1, self._num_choices], INT)}
+    tokenizer = model.preprocessor.tokenizer
+    *others, (field, size) = spec.max_bytes.items()
+    lengths = [length for _, length in others] + [size] * count
+    byte_tokenizer = ByteTokenizer(tokenizer, lengths)
+    framer = Framer(tokenizer, spec.sequence_length)
+    backbone = DeviceBackbone(model.backbone, spec.sequence_length)
+    head = Dense.of(model.head)
 
-    def _split_texts(self, texts: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
-        *others, choices = super()._split_texts(texts)
-        return others + tf.unstack(choices)
+    def frame(texts: Tensors) -> tuple[Tensors, tf.Tensor, tf.Tensor]:
+        columns = [*(texts[name] for name, _ in others), *tf.unstack(texts[field])]
+        is_present = tf.reduce_any(tf.stack(columns[-count:]) != 0, axis=1)
+        inputs, num_tokens, truncated = framer.frame_choices(byte_tokenizer(columns), is_present)
+        inputs = {name: tensor[tf.newaxis] for name, tensor in inputs.items()}
+        return inputs, num_tokens, truncated | fills(columns)
 
-    def _frame(
-        self, tokens: TokenizedTexts, texts: Sequence[tf.Tensor]
-    ) -> tuple[Tensors, tf.Tensor, tf.Tensor]:
-        is_present = tf.reduce_any(tf.stack(texts[-self._num_choices :]) != 0, axis=1)
-        tree, num_tokens, truncated = self._framer.frame_choices(tokens, is_present)
-        return {name: tensor[tf.newaxis] for name, tensor in tree.items()}, num_tokens, truncated
-
-    def _answer(self, **inputs: tf.Tensor) -> Tensors:
-        indices = inputs["extract_indices"]
-        states = self._backbone.states_at(
-            inputs["token_ids"], indices, inputs["positions"], inputs["branches"]
-        )[0]
-        is_present = tf.cast(indices >= 0, tf.float32)
-        logits = self._head(states)[tf.newaxis, :, 0] + (is_present - 1.0) * _HIDDEN
-        answers = self._confidence(logits)
+    def answer(
+        token_ids: tf.Tensor,
+        positions: tf.Tensor,
+        branches: tf.Tensor,
+        extract_indices: tf.Tensor,
+    ) -> Tensors:
+        states = backbone.states_at(token_ids, extract_indices, positions, branches)[0]
+        is_present = tf.cast(extract_indices >= 0, tf.float32)
+        logits = head(states)[tf.newaxis, :, 0] + (is_present - 1.0) * _HIDDEN
+        answers = confidence_of_one(model, logits)
         return {**answers, "scores": answers["scores"] * is_present[0]}
+
+    text_specs = {name: tf.TensorSpec([length], INT) for name, length in others}
+    text_specs[field] = tf.TensorSpec([count, size], INT)
+    of_tokens = tf.TensorSpec([1, framer.length_with_branches(count)], INT)
+    token_specs = dict.fromkeys(("token_ids", "positions", "branches"), of_tokens)
+    token_specs["extract_indices"] = tf.TensorSpec([1, count], INT)
+    return task_graph(text_specs, token_specs, frame, answer, [backbone, head])

@@ -1,48 +1,112 @@
 """What the graphs of all tasks share on a device."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import tensorflow as tf
 
 from gpt1_keras.tasks.base import RawTextTask
+from serving.export.confidence import confidence_of
+from serving.export_names import TEXT, TOKENIZE, TOKENS
 
 INT = tf.int32  # and float32: the types that LiteRT's Kotlin and JavaScript have in common
 
 Tensors: TypeAlias = dict[str, tf.Tensor]
 Specs: TypeAlias = Mapping[str, tf.TensorSpec]
+# By name, functions of named tensors of fixed shapes, and their inputs' specs.
+Signatures: TypeAlias = Mapping[str, tuple[Callable[..., Tensors], Specs]]
 
 
-class DeviceGraph(tf.Module):
-    """The signatures of a .tflite file, as functions of named tensors of fixed shapes.
+@dataclasses.dataclass(frozen=True)
+class DeviceSpec:
+    """What a .tflite file is made of.
 
     Args:
         model: a task with a preprocessor.
+        max_bytes: the bytes of the text in each field.
+        sequence_length: the most tokens of a framed text.
         num_choices: the most choices of an example, if the task has choices.
-
-    Raises:
-        ValueError: a number of choices for a task without choices, or none for one with choices.
     """
 
-    has_choices = False
+    model: RawTextTask
+    max_bytes: Mapping[str, int]
+    sequence_length: int
+    num_choices: int | None = None
 
-    def __init__(self, model: RawTextTask, num_choices: int | None) -> None:
-        super().__init__()
-        name = type(model).__name__
-        if self.has_choices and (num_choices is None or num_choices < 1):
-            raise ValueError(
-                f"A {name} needs num_choices, at least 1. Received: num_choices={num_choices}."
-            )
-        if num_choices is not None and not self.has_choices:
-            raise ValueError(f"A {name} has no choices. Received: num_choices={num_choices}.")
 
-    def signatures(self) -> dict[str, tuple[Callable[..., Tensors], Specs]]:
-        """Returns the functions by name, each with the specs of its inputs by name."""
-        raise NotImplementedError
+@dataclasses.dataclass(frozen=True)
+class DeviceGraph:
+    """The signatures of a .tflite file.
 
-    def metadata(self) -> dict[str, Any]:
-        """Returns what the file says about itself beyond what every file does."""
-        return {"vocabulary": None}
+    Args:
+        signatures: its functions.
+        modules: what holds the weights that the functions read.
+        vocabulary: the tokens in the order of their ids, which the file then has as metadata.
+    """
+
+    signatures: Signatures
+    modules: Sequence[tf.Module]
+    vocabulary: Sequence[str] | None = None
+
+
+def task_graph(
+    text_specs: Specs,
+    token_specs: Specs,
+    frame: Callable[[Tensors], tuple[Tensors, tf.Tensor, tf.Tensor]],
+    answer: Callable[..., Tensors],
+    modules: Sequence[tf.Module],
+) -> DeviceGraph:
+    """Returns the graph of a fine-tuned task.
+
+    Its signatures:
+
+    - `text`: each field, int32 `[max_bytes]`, to the task's answers, `num_tokens`, int32 `[1]`,
+      and `truncated`, int32 `[1]`: 1 where a text was cut, or fills its input and so may have been
+      longer.
+    - `tokenize`: the same texts to the model's inputs, `num_tokens` and `truncated`.
+    - `tokens`: the model's inputs, in place of texts, to the answers.
+
+    Args:
+        text_specs: of the texts by field.
+        token_specs: of the model's inputs by name.
+        frame: from the texts by field to the model's inputs by name; and, as scalars, `num_tokens`
+            and `truncated`.
+        answer: from the model's inputs to the named answers.
+        modules: what holds the weights that `answer` reads.
+    """
+
+    def tokenize(**texts: tf.Tensor) -> Tensors:
+        inputs, num_tokens, truncated = frame(texts)
+        return {**inputs, "num_tokens": num_tokens[tf.newaxis], "truncated": flag(truncated)}
+
+    def answer_texts(**texts: tf.Tensor) -> Tensors:
+        outputs = tokenize(**texts)
+        answers = answer(**{name: outputs[name] for name in token_specs})
+        return answers | {name: outputs[name] for name in ("num_tokens", "truncated")}
+
+    signatures = {
+        TEXT: (answer_texts, text_specs),
+        TOKENIZE: (tokenize, text_specs),
+        TOKENS: (answer, token_specs),
+    }
+    return DeviceGraph(signatures, modules)
+
+
+def refuse_choices(spec: DeviceSpec) -> None:
+    """Raises ValueError if a number of choices is given for a task without choices."""
+    if spec.num_choices is not None:
+        raise ValueError(
+            f"A {type(spec.model).__name__} has no choices. Received: "
+            f"num_choices={spec.num_choices}."
+        )
+
+
+def confidence_of_one(model: RawTextTask, answers: tf.Tensor) -> Tensors:
+    """As `serving.export.confidence.confidence_of`, for one example: bool is int32 `[1]`."""
+    found = confidence_of(model, answers)
+    outputs = {"scores": found["scores"][0]}
+    return outputs | {name: flag(found[name][0]) for name in found.keys() - outputs.keys()}
 
 
 def fills(texts: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -34,7 +34,7 @@ class NormalizationTable:
         codes = self._codes(letter_of)
         shape = [self._num_codes] * MAX_LETTERS
         rows, which = np.unique(np.ravel_multi_index(codes, shape), return_inverse=True)
-        self._row_of = CodePointTable(*CodePointTable.compress(which))
+        self._row_of = CodePointTable(which)
         self._codes_of = [tf.constant(each, tf.int32) for each in np.unravel_index(rows, shape)]
 
         inner = [ids.get(letter, ids[UNKNOWN]) for letter in ["", *alphabet]]

@@ -6,8 +6,7 @@ import logging
 from typing import Any
 
 from serving.tflite.device_backbone import LOGITS
-
-QUANTIZATIONS = ("none", "float16", "int8", "int4")
+from serving.tflite.tflite_options import QUANTIZATIONS
 
 
 def check_quantization(name: str) -> None:

@@ -9,7 +9,7 @@ import statistics
 import pytest
 
 from tests.helpers.recomputing import recompute
-from training.datasets.tasks import TASKS
+from training.datasets.paper_datasets import DATASETS
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 KEPT = sorted((DOCS / "evidence").glob("*/scores.csv"))
@@ -46,7 +46,7 @@ def test_scores_follow_from_the_answers(path):
 def test_the_page_shows_their_medians_and_ranges(path):
     """Of each task's first metric, which is what all tables have."""
     page = (DOCS / "results.md").read_text()
-    rows = [row for row in read(path) if row["metric"] == TASKS[row["task"]].metrics[0]]
+    rows = [row for row in read(path) if row["metric"] == DATASETS[row["task"]].metrics[0]]
     by_cell = operator.itemgetter("task", "variant", "labels")
     for cell, runs in itertools.groupby(sorted(rows, key=by_cell), by_cell):
         scores = [IN_HUNDREDTHS * float(row["score"]) for row in runs]

@@ -16,7 +16,7 @@ SOURCES = [ROOT / name for name in ("README.md", "docs", "gpt1_keras", "training
 # By what stands in an example: why it is not run here.
 NOT_RUN = {
     "ai_edge_litert": "tests/examples/test_on_device.py runs it",
-    'read_metadata("sst2.tflite")': "tests/serving/tflite/test_convert.py reads metadata",
+    'read_metadata("sst2.tflite")': "tests/serving/tflite/test_converter.py reads metadata",
     "GPT1Backbone()": "the paper's size takes seconds to build",
     "load_openai": "tests/gpt1_keras/convert/test_openai.py runs it",
 }

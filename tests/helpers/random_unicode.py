@@ -5,7 +5,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 CODE_POINTS = np.delete(np.arange(0x110000), np.s_[0xD800:0xE000])  # without the surrogates
 
-# Blocks where something happens; strings mix a few of them.
+# Blocks that the normalization treats in different ways; random strings mix a few of them.
 BLOCKS = {
     "everything": (0, 0x10FFFF),
     "ASCII": (0x20, 0x7E),
@@ -40,7 +40,7 @@ BLOCKS = {
     "tags and selectors": (0xE0000, 0xE01FF),
 }
 
-# Pieces of UTF-8 that are not UTF-8.
+# Bytes that are not UTF-8.
 INVALID = [
     b"\x80",
     b"\xbf\xbf",
@@ -68,7 +68,8 @@ INVALID = [
 ]
 
 
-def make_reference(vocabulary, merges):
+def make_reference(vocabulary=None, merges=None):
+    """Hugging Face's tokenizer for GPT-1."""
     model = models.BPE(
         vocabulary, merges, unk_token="<unk>", end_of_word_suffix="</w>", fuse_unk=False
     )
@@ -99,11 +100,11 @@ def random_texts(random, lengths, allowed=CODE_POINTS):
 
 
 def random_bytes(random, size):
-    """Random strings of bytes: invalid UTF-8 between valid pieces, or any bytes."""
-    pieces = INVALID + [text.encode() for text in random_texts(random, [1, 2, 3] * 10)]
-    pieces += [b"a", b"film", b" ", b"\xc3\xa9", b"\xe2\x82\xac", b"\xf0\x9f\x98\x80", b"\0"]
+    """Random strings of bytes: invalid between valid UTF-8, or any bytes."""
+    parts = INVALID + [text.encode() for text in random_texts(random, [1, 2, 3] * 10)]
+    parts += [b"a", b"film", b" ", b"\xc3\xa9", b"\xe2\x82\xac", b"\xf0\x9f\x98\x80", b"\0"]
     texts = []
     for length in random.integers(0, 20, size // 2):
-        texts.append(b"".join(pieces[piece] for piece in random.integers(0, len(pieces), length)))
+        texts.append(b"".join(parts[index] for index in random.integers(0, len(parts), length)))
         texts.append(random.bytes(length))
     return texts

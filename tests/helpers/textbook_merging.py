@@ -1,4 +1,4 @@
-"""Byte-pair encoding as the textbook has it, one merge at a time, and vocabularies to try it on."""
+"""Byte-pair encoding one merge at a time, as in textbooks, and vocabularies for it."""
 
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, Vocabulary
 
@@ -14,7 +14,7 @@ def base_symbols(word):
 
 
 def merge_one_by_one(symbols, merges):
-    """The textbook's algorithm: join the leftmost pair of the lowest rank until there is none."""
+    """The textbook's algorithm: joins the leftmost pair of the lowest rank until none is left."""
     ranks = {}
     for rank, merge in enumerate(merges):
         ranks.setdefault(merge, rank)

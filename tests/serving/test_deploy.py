@@ -12,12 +12,17 @@ import kubernetes_validate
 import promql_parser
 import pytest
 import yaml
-from google.protobuf import text_format
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    text_format,
+    wrappers_pb2,
+)
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from serving.server import flags
-from serving.server.batching.parameters import BatchingParameters
 from serving.server.config_files import read_metrics_path, read_models
 
 DEPLOY = pathlib.Path(__file__).parents[2] / "serving" / "deploy"
@@ -128,12 +133,35 @@ def test_kserve_s_model_is_a_container_and_what_kserve_adds(version):
 # --- TensorFlow Serving's own configuration ---
 
 
+def read_batching_parameters(text):
+    """Reads a BatchingParameters, with those of its fields that the files have.
+
+    tensorflow-serving-api leaves its descriptor out.
+    """
+    wrappers = wrappers_pb2.DESCRIPTOR
+    file = descriptor_pb2.FileDescriptorProto(
+        name="batching.proto", syntax="proto3", dependency=[wrappers.name]
+    )
+    message = file.message_type.add(name="BatchingParameters")
+    names = "max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads"
+    for number, name in enumerate(names, 1):
+        message.field.add(
+            name=name, number=number, type="TYPE_MESSAGE", type_name=".google.protobuf.Int64Value"
+        )
+    message.field.add(name="pad_variable_length_inputs", number=7, type="TYPE_BOOL")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers.serialized_pb)
+    pool.AddSerializedFile(file.SerializeToString())
+    descriptor = pool.FindMessageTypeByName("BatchingParameters")
+    return text_format.Parse(text, message_factory.GetMessageClass(descriptor)())
+
+
 def test_text_protos(tmp_path):
     [model] = read_models(str(DEPLOY / "models.config")).model_config_list.config
     assert (model.name, model.base_path) == ("sst2", "/models/sst2")
     assert read_metrics_path(str(DEPLOY / "monitoring.config")) == METRICS_PATH
-    parameters = BatchingParameters.read(DEPLOY / "batching.config")
-    assert parameters.max_batch_size == 32
+    parameters = read_batching_parameters((DEPLOY / "batching.config").read_text())
+    assert parameters.max_batch_size.value == 32
     assert not parameters.pad_variable_length_inputs
 
     data = of_kind("ConfigMap")["data"]
@@ -141,8 +169,7 @@ def test_text_protos(tmp_path):
     assert (model.name, model.base_path) == ("sst2", "/models/sst2")
     (tmp_path / "monitoring.config").write_text(data["monitoring.config"])
     assert read_metrics_path(str(tmp_path / "monitoring.config")) == METRICS_PATH
-    (tmp_path / "batching.config").write_text(data["batching.config"])
-    assert BatchingParameters.read(tmp_path / "batching.config").max_batch_size == 32
+    assert read_batching_parameters(data["batching.config"]).max_batch_size.value == 32
 
 
 # --- metrics ---

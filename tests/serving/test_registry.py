@@ -1,6 +1,7 @@
 """A task of one's own is exported by one entry in the registry, and no other task is guessed."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 
@@ -12,11 +13,12 @@ from keras import ops
 
 import gpt1_keras
 from gpt1_keras.tasks.base import RawTextTask
-from serving import registry
+from gpt1_keras.tokenization.padding import bucket_lengths
+from serving import check, registry
 from serving.export import export
-from serving.export.signatures import compiled
-from serving.export.task_signatures import TaskSignatures
-from serving.registry import TaskEntry, find_task, register_task
+from serving.export.answers import Answers
+from serving.export.task_signatures import task_signatures
+from serving.registry import TaskEntry, find_part, register_task
 from serving.tflite import convert
 
 TEXTS = ["a good film", "the staff were kind, and a dull one", ""]
@@ -50,26 +52,23 @@ class TextEmbedder(RawTextTask, keras_hub.models.Task):
         return {**super().get_config(), "dim": self.dim}
 
 
-class EmbeddingSignatures(TaskSignatures):
+def embedding_signatures(spec):
     """`embedding`, float `[batch, dim]`; and `embed`, a signature more, from text to it alone."""
-
-    def outputs(self, answers):
-        return {"embedding": answers}
-
-    def functions(self):
-        functions = super().functions()
-        texts = {field: self.text_spec(field) for field in self._preprocessor.fields}
-        return {**functions, "embed": compiled(self._embed_texts, texts)}
-
-    def _embed_texts(self, **texts):
-        return {"embedding": self._predict(**texts)["embedding"]}
+    signatures = task_signatures(spec, Answers(lambda answers: {"embedding": answers}))
+    default = signatures.by_name["serving_default"]
+    signatures.by_name["embed"] = dataclasses.replace(
+        default,
+        function=lambda **texts: {"embedding": default.function(**texts)["embedding"]},
+        description="`embed` returns nothing but the embedding.",
+    )
+    return signatures
 
 
 @pytest.fixture
 def registered(monkeypatch):
     """The embedder, registered for one test."""
     monkeypatch.setattr(registry, "_registered", {})
-    register_task(TextEmbedder, TaskEntry(EmbeddingSignatures))
+    register_task(TextEmbedder, TaskEntry(embedding_signatures))
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +91,16 @@ def test_a_registered_task_is_exported(embedder, registered, run_cpp, tmp_path):
     assert list(found) == ["embedding"]
     metadata = json.loads((path / "assets.extra" / "gpt1_keras.json").read_text())
     assert metadata["task"] == "TextEmbedder"
+
+
+def test_a_signature_more_is_described_and_checked(embedder, registered, capsys, tmp_path):
+    """And nobody but the function that makes it knows of it."""
+    path = pathlib.Path(export(embedder, tmp_path))
+    readme = (path / "assets.extra" / "README.md").read_text()
+    assert "### embed\n\n`embed` returns nothing but the embedding.\n\n| |" in readme
+    assert check.main([str(path)]) == 0
+    count = len(bucket_lengths(embedder.preprocessor.sequence_length))
+    assert f"  embed, requests from the warm-up: {count}\n" in capsys.readouterr().out
 
 
 def test_what_an_entry_leaves_out_is_refused(embedder, registered, tmp_path):
@@ -122,8 +131,11 @@ def test_the_nearest_registered_class_counts(embedder, registered):
         pass
 
     best = Best(embedder.backbone, embedder.preprocessor)
-    entry = find_task(embedder)
-    assert find_task(best) is entry
-    register_task(Better, dataclasses.replace(entry))
-    assert find_task(best) is not entry and find_task(best) == entry
-    assert find_task(embedder) is entry
+
+    def find(model):
+        return find_part(model, {}, "signatures", "be exported")
+
+    assert find(embedder) is find(best) is embedding_signatures
+    register_task(Better, TaskEntry(other := functools.partial(embedding_signatures)))
+    assert find(best) is other
+    assert find(embedder) is embedding_signatures

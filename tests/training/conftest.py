@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from training.corpus.build import CorpusOptions, make_corpus
+from training.corpus.build import make_corpus
 from training.corpus.corpus_format import Corpus
-from training.pretrain import pretrain
+from training.corpus.corpus_options import CorpusOptions
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
+from training.runs.pretrain_run import pretrain
 
 STORIES = {
     "train/b/second.txt": "A bad film.\r\nAnd a dull one,\n\n\nthe staff were kind",

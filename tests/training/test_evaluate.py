@@ -8,9 +8,12 @@ import scipy.stats
 import sklearn.metrics
 
 from tests.helpers.eager import eagerly
-from training.datasets.task_models import load_model
-from training.evaluate import evaluate, main
-from training.finetune import FinetuneOptions, finetune
+from training.datasets.data_options import DataOptions, ExampleOptions
+from training.evaluate import main
+from training.evaluation.fine_tuned_models import load_model
+from training.evaluation.preset_evaluation import evaluate
+from training.runs.finetune_options import FinetuneOptions
+from training.runs.finetune_run import finetune
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +76,9 @@ def mrpc(folder, made_up_tfds):
     splits = {"train": rows, "validation": rows, "test": unlabelled}
     data_dir = made_up_tfds("glue/mrpc", splits)
     with eagerly():
-        result = finetune(FinetuneOptions("mrpc", **FAST), folder / "mrpc", data_dir, verbose=0)
+        result = finetune(
+            FinetuneOptions("mrpc", **FAST), folder / "mrpc", DataOptions(data_dir), verbose=0
+        )
     return str(folder / "mrpc" / "best"), data_dir, rows, result
 
 
@@ -84,7 +89,7 @@ def test_scores_of_pairs(pairs, tmp_path):
     texts = [row["text1"] for row in rows], [row["text2"] for row in rows]
     expected = model.predict(texts, verbose=0)
     labels = [row["label"] for row in rows]
-    result = evaluate(best, tmp_path, file=path)
+    result = evaluate(best, tmp_path, ExampleOptions(file=path))
     assert result == json.loads((tmp_path / "result.json").read_text())
     assert (result["examples"], result["labelled"]) == (18, 18)
     metrics = result["metrics"]
@@ -99,7 +104,7 @@ def test_scores_of_pairs(pairs, tmp_path):
 
 def test_choices(choices, tmp_path):
     path, best, trained = choices
-    result = evaluate(best, tmp_path, file=path)
+    result = evaluate(best, tmp_path, ExampleOptions(file=path))
     assert result["metrics"] == {"accuracy": trained["score"]}
     predictions = lines(tmp_path / "predictions.jsonl")
     found = np.mean([line["answer"] == line["label"] for line in predictions])
@@ -110,7 +115,7 @@ def test_choices(choices, tmp_path):
 
 def test_glue_s_file_and_its_metrics(mrpc, tmp_path):
     best, data_dir, rows, trained = mrpc
-    result = evaluate(best, tmp_path, task="mrpc", data_dir=data_dir)
+    result = evaluate(best, tmp_path, ExampleOptions("mrpc"), DataOptions(data_dir))
     assert result["metrics"]["f1"] == pytest.approx(trained["score"])
     lines_of_file = (tmp_path / "MRPC.tsv").read_text().splitlines()
     assert lines_of_file[0] == "index\tprediction"
@@ -123,7 +128,7 @@ def test_glue_s_file_and_its_metrics(mrpc, tmp_path):
 
 def test_a_split_without_labels(mrpc, tmp_path):
     best, data_dir, _, _ = mrpc
-    result = evaluate(best, tmp_path, task="mrpc", split="test", data_dir=data_dir)
+    result = evaluate(best, tmp_path, ExampleOptions("mrpc", split="test"), DataOptions(data_dir))
     assert "metrics" not in result and result["labelled"] == 0
     assert {line["label"] for line in lines(tmp_path / "predictions.jsonl")} == {None}
     assert len((tmp_path / "MRPC.tsv").read_text().splitlines()) == 7

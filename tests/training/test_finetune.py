@@ -13,13 +13,17 @@ from tensorflow.python.framework import config as tensorflow_config
 import gpt1_keras
 from tests.helpers.eager import eagerly
 from tests.helpers.small_disk import fill, small_disk
-from training import finetune as program
+from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import LabelledExamples, load_examples
-from training.datasets.task_models import build_model
-from training.datasets.tasks import TASKS
-from training.evaluation.predictions import read_predictions
-from training.finetune import FinetuneOptions, finetune, main
+from training.datasets.paper_datasets import DATASETS
+from training.evaluation.prediction_files import read_predictions
+from training.finetune import main
+from training.runs import finetune_run
 from training.runs import run_folder as run_module
+from training.runs.finetune_model import build_model
+from training.runs.finetune_options import FinetuneOptions
+from training.runs.finetune_run import finetune
+from training.runs.run_facts import facts_of
 
 SMALL = {"config": "gpt1_micro", "num_merges": 200, "learning_rate": 1e-3, "limit_examples": 256}
 
@@ -50,7 +54,7 @@ def weights(folder):
 @pytest.mark.slow
 def test_fine_tuning_keeps_the_best_model_and_its_score(tfds_dir, tmp_path, capsys):
     options = FinetuneOptions("cola", epochs=2, **{**SMALL, "limit_examples": 64})
-    result = finetune(options, tmp_path, tfds_dir, verbose=0)
+    result = finetune(options, tmp_path, DataOptions(tfds_dir), verbose=0)
     assert json.loads((tmp_path / "result.json").read_text()) == result
     assert (result["metric"], result["decoder"]) == ("matthews", "GPT1Backbone")
     assert result["score"] == max(epoch["matthews"] for epoch in result["history"])
@@ -63,7 +67,7 @@ def test_fine_tuning_keeps_the_best_model_and_its_score(tfds_dir, tmp_path, caps
     # The preset gives the score, computed here over the whole split in its own order.
     classifier = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "best"))
     assert classifier.class_names == ["unacceptable", "acceptable"]
-    validation = load_examples(TASKS["cola"], "validation", tfds_dir)
+    validation = load_examples(DATASETS["cola"], "validation", DataOptions(tfds_dir))
     predicted = classifier.predict(list(validation.texts["text"]), verbose=0).argmax(-1)
     score = sklearn.metrics.matthews_corrcoef(validation.labels, predicted)
     # And so do the predictions that the run keeps, which say which example is which.
@@ -91,7 +95,7 @@ def deterministic_ops():
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(
     write_file, tmp_path, monkeypatch, deterministic_ops
 ):
-    monkeypatch.setattr(program, "_SECONDS_PER_CHECKPOINT", 0.0)
+    monkeypatch.setattr(finetune_run, "_SECONDS_PER_CHECKPOINT", 0.0)
     path = write_file(32)
     options = FinetuneOptions(
         train=path, validation=path, epochs=2, batch_size=8, **{**SMALL, "num_merges": 20}
@@ -110,7 +114,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(program.keras.callbacks, "TensorBoard", Interrupt)
+        context.setattr(finetune_run.keras.callbacks, "TensorBoard", Interrupt)
         with pytest.raises(KeyboardInterrupt):
             finetune(options, tmp_path / "cut", verbose=0)
     with monkeypatch.context() as context:  # and again, before the second epoch's score is kept
@@ -150,7 +154,7 @@ SENTENCES = LabelledExamples(
 @pytest.mark.parametrize("transfer, kept", [("all", 2), ("none", None), ("0", 0), ("1", 1)])
 def test_what_is_transferred(transfer, kept, preset, tiny_backbone):
     options = FinetuneOptions("sst2", preset=preset, transfer=transfer)
-    found = build_model(options, TASKS["sst2"], SENTENCES).backbone
+    found = build_model(options, DATASETS["sst2"], SENTENCES).backbone
 
     def is_kept(layer, original):
         pairs = zip(layer.get_weights(), original.get_weights(), strict=True)
@@ -165,7 +169,7 @@ def test_what_is_transferred(transfer, kept, preset, tiny_backbone):
 @pytest.mark.parametrize("transfer", ["all", "none", "1"])
 def test_the_dtype(transfer, preset, tiny_backbone):
     options = FinetuneOptions("sst2", preset=preset, transfer=transfer, dtype="mixed_bfloat16")
-    model = build_model(options, TASKS["sst2"], SENTENCES)
+    model = build_model(options, DATASETS["sst2"], SENTENCES)
     for layer in (model.backbone, *model.backbone.blocks, model.head):
         assert layer.compute_dtype == "bfloat16"
     assert {weight.dtype for weight in model.weights if "seed" not in weight.path} == {"float32"}
@@ -176,7 +180,7 @@ def test_the_dtype(transfer, preset, tiny_backbone):
 
 def test_the_dtype_of_a_fresh_backbone():
     options = FinetuneOptions("sst2", config="gpt1_micro", num_merges=10, dtype="mixed_float16")
-    assert build_model(options, TASKS["sst2"], SENTENCES).backbone.compute_dtype == "float16"
+    assert build_model(options, DATASETS["sst2"], SENTENCES).backbone.compute_dtype == "float16"
 
 
 @pytest.mark.slow
@@ -197,8 +201,8 @@ def test_in_float16_an_epoch_has_all_batches(preset, write_file, tmp_path, monke
             trained.append(batch)
             updates.append(int(self.model.optimizer.iterations))
 
-    monkeypatch.setattr(program.keras.callbacks, "TensorBoard", Count)
-    monkeypatch.setattr(program, "_SECONDS_PER_CHECKPOINT", 0.0)
+    monkeypatch.setattr(finetune_run.keras.callbacks, "TensorBoard", Count)
+    monkeypatch.setattr(finetune_run, "_SECONDS_PER_CHECKPOINT", 0.0)
     path = write_file(32)
     options = FinetuneOptions(
         train=path, validation=path, preset=preset, epochs=3, batch_size=4, dtype="mixed_float16"
@@ -214,16 +218,16 @@ def test_in_float16_an_epoch_has_all_batches(preset, write_file, tmp_path, monke
 def test_more_blocks_than_there_are(preset):
     options = FinetuneOptions("sst2", preset=preset, transfer="3")
     with pytest.raises(ValueError, match=r"has 2 blocks. Received: transfer=3"):
-        build_model(options, TASKS["sst2"], SENTENCES)
+        build_model(options, DATASETS["sst2"], SENTENCES)
 
 
 def test_the_normalization(preset):
     fresh = FinetuneOptions("sst2", config="gpt1_micro", num_merges=10, normalization="original")
-    tokenizer = build_model(fresh, TASKS["sst2"], SENTENCES).preprocessor.tokenizer
+    tokenizer = build_model(fresh, DATASETS["sst2"], SENTENCES).preprocessor.tokenizer
     assert tokenizer.normalization == "original"
     other = FinetuneOptions("sst2", preset=preset, normalization="original")
     with pytest.raises(ValueError, match="made with normalization='bert', .* Received: 'original'"):
-        build_model(other, TASKS["sst2"], SENTENCES)
+        build_model(other, DATASETS["sst2"], SENTENCES)
 
 
 @pytest.mark.slow
@@ -245,7 +249,7 @@ def test_lora_is_merged_into_what_is_saved(preset, write_file, tmp_path):
     }
     adapted = [f"block_{block}/attention/qkv" for block in (0, 1)]
     assert changed == {f"{layer}/{name}" for layer in adapted for name in ("kernel", "bias")}
-    validation = load_examples(program._find_task(options), "validation")
+    validation = load_examples(finetune_run.find_dataset_of(options), "validation")
     texts = [text.decode() for text in validation.texts["text"]]
     found = np.mean(tuned.predict(texts, verbose=0).argmax(-1) == validation.labels)
     assert found == pytest.approx(result["score"], abs=1e-6)
@@ -259,7 +263,7 @@ def test_lora_of_a_model_that_has_no_layers_for_it(preset, tmp_path):
     gpt1_keras.GPT1CausalLM(backbone, preprocessor).save_to_preset(str(tmp_path / "lstm"))
     options = FinetuneOptions("sst2", preset=str(tmp_path / "lstm"), lora=2)
     with pytest.raises(ValueError, match="A LSTMBackbone has no layers for LoRA"):
-        build_model(options, TASKS["sst2"], SENTENCES)
+        build_model(options, DATASETS["sst2"], SENTENCES)
 
 
 def test_balanced_class_weights(write_file, tmp_path, monkeypatch):
@@ -302,7 +306,7 @@ def test_balanced_class_weights(write_file, tmp_path, monkeypatch):
 )
 def test_early_stopping(scores, patience, stops):
     history = [{"f1": score} for score in scores]
-    assert program._has_stopped_improving(history, "f1", patience) == stops
+    assert finetune_run._has_stopped_improving(history, "f1", patience) == stops
 
 
 def run_main(capsys, *arguments):
@@ -398,7 +402,7 @@ def test_a_run_goes_on_when_there_is_room_again(write_file, tmp_path, monkeypatc
 
 def test_a_run_with_other_options_is_refused(tmp_path, capsys):
     options = FinetuneOptions("rte", config="gpt1_micro", num_merges=200)
-    run_module.Run(tmp_path, options.as_facts()).start()
+    run_module.Run(tmp_path, facts_of(options)).start()
     status, error = run_main(
         capsys, "--task", "rte", "--config", "gpt1_micro", "--output", str(tmp_path)
     )
@@ -408,7 +412,7 @@ def test_a_run_with_other_options_is_refused(tmp_path, capsys):
 
 def test_other_weights_of_the_same_name_are_refused(preset, tmp_path, capsys):
     arguments = ["--task", "rte", "--preset", preset, "--output", str(tmp_path / "run")]
-    run_module.Run(tmp_path / "run", FinetuneOptions("rte", preset=preset).as_facts()).start()
+    run_module.Run(tmp_path / "run", facts_of(FinetuneOptions("rte", preset=preset))).start()
     lm = gpt1_keras.GPT1CausalLM.from_preset(preset)
     lm.set_weights([2 * weights for weights in lm.get_weights()])
     lm.save_to_preset(preset)
@@ -416,8 +420,8 @@ def test_other_weights_of_the_same_name_are_refused(preset, tmp_path, capsys):
     assert status == 1
     assert re.search("other options: preset_fingerprint was [0-9a-f]{16}, not [0-9a-f]{16}", error)
     afresh = [
-        FinetuneOptions("rte", preset=preset, transfer="none").as_facts(),
-        FinetuneOptions("rte", config="gpt1_micro").as_facts(),
+        facts_of(FinetuneOptions("rte", preset=preset, transfer="none")),
+        facts_of(FinetuneOptions("rte", config="gpt1_micro")),
     ]
     assert [facts["preset_fingerprint"] for facts in afresh] == [None, None]
 

@@ -6,7 +6,8 @@ import pytest
 
 import gpt1_keras
 from training.corpus.corpus_format import Corpus
-from training.perplexity import main, perplexity
+from training.evaluation.language_models import perplexity
+from training.perplexity import main
 
 
 def test_it_is_what_the_pre_training_says(pretrained, corpus, capsys):

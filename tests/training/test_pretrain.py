@@ -20,9 +20,10 @@ import gpt1_keras
 from tests.helpers import forked
 from training.corpus.corpus_format import Corpus
 from training.corpus.windows import sequential_windows
-from training.pretrain import main, pretrain
+from training.pretrain import main
 from training.runs.pretrain_model import build_model
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
+from training.runs.pretrain_run import pretrain
 
 TESTS = pathlib.Path(__file__).parents[1]
 SMALL = PretrainOptions(

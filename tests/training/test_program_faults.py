@@ -17,14 +17,15 @@ from serving.export.__main__ import main as export_main
 from tests.helpers.small_disk import fill, small_disk
 from training import evaluate, finetune, pretrain
 from training.corpus.corpus_format import Corpus
+from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import LabelledExamples, load_examples
-from training.datasets.tasks import TASKS
-from training.datasets.user_files import find_user_file_task
-from training.evaluation.metrics import METRICS
-from training.evaluation.scoring import check_scorable
+from training.datasets.paper_datasets import DATASETS
+from training.datasets.user_files import find_user_files
+from training.evaluation.dataset_metrics import METRICS, check_scorable
 from training.paper import zero_shot, zero_shot_runs
-from training.paper.report import report
-from training.paper.results import Results
+from training.paper.gathered_results import Results
+from training.paper.report_files import report
+from training.runs import finetune_run
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.run_folder import Run
 
@@ -48,7 +49,7 @@ def fine_tune(write, tmp_path, capsys, monkeypatch):
     def build(*_):
         raise ValueError("as far as the model")
 
-    monkeypatch.setattr(finetune, "build_model", build)
+    monkeypatch.setattr(finetune_run, "build_model", build)
 
     def fine_tune(train=GOOD, validation=GOOD, output="run", suffix="csv"):
         paths = write(f"a.{suffix}", train), write(f"b.{suffix}", validation)
@@ -196,9 +197,9 @@ def test_a_preset_holds_no_state_of_the_optimizer(tmp_path, tiny_backbone, tiny_
 def test_checkpoints_go_by_time(monkeypatch):
     """However short the epoch is: what an interruption costs is time."""
     now, saved = [0.0], []
-    monkeypatch.setattr(finetune.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(finetune_run.time, "monotonic", lambda: now[0])
     checkpoints = type("", (), {"save": lambda model, step: saved.append(step)})
-    save = finetune._saver(type("", (), {"checkpoints": checkpoints}), None, 100)
+    save = finetune_run._saver(type("", (), {"checkpoints": checkpoints}), None, 100)
     for batch in range(20):
         now[0] += 50.0
         save(batch)
@@ -228,7 +229,7 @@ def test_a_result_is_json_without_nan(tmp_path):
 
 def test_choices_keep_their_order_and_their_labels(write):
     path = write("a.csv", "context,choice2,choice1,label\nc,second,first,0\n")
-    examples = load_examples(find_user_file_task(path, path), "train")
+    examples = load_examples(find_user_files(path, path), "train")
     assert list(examples.texts["choices"][0]) == [b"first", b"second"]
     assert examples.labels.tolist() == [0]
 
@@ -282,7 +283,7 @@ def test_finished_probes_are_kept(tfds_dir, tmp_path, monkeypatch, capsys):
     ran = []
 
     def run_probe(scorer, probe, *_):
-        ran.append(probe.dataset)
+        ran.append(probe.tfds_name)
         if ran == ["definite_pronoun_resolution", "glue/sst2"]:
             raise OSError("the disk is gone")
         return {"score": 0.5, "relative": 0.0, "questions": 1}
@@ -305,18 +306,18 @@ def test_mnli_s_held_out_splits_as_a_configuration_of_their_own(made_up_tfds):
     rows = [{"premise": "p", "hypothesis": "h", "label": i, "idx": i} for i in range(3)]
     data_dir = made_up_tfds("glue/mnli_matched", {"validation": rows, "test": rows})
     # Other tests may have put the whole of glue/mnli there, which comes first; ax is not there.
-    task = dataclasses.replace(TASKS["mnli_matched"], datasets=("glue/ax",))
-    assert TASKS["mnli_mismatched"].held_out == "glue/mnli_mismatched"
+    task = dataclasses.replace(DATASETS["mnli_matched"], tfds_names=("glue/ax",))
+    assert DATASETS["mnli_mismatched"].held_out == "glue/mnli_mismatched"
     for role in "validation", "test":
-        assert sorted(load_examples(task, role, data_dir).labels) == [0, 1, 2]
+        assert sorted(load_examples(task, role, DataOptions(data_dir)).labels) == [0, 1, 2]
     with pytest.raises(FileNotFoundError, match="glue/ax is not in"):
-        load_examples(task, "train", data_dir)
+        load_examples(task, "train", DataOptions(data_dir))
 
 
 def result(task, seed, **changes):
     options = {"preset": "p", "config": None, "transfer": "all", "lm_coefficient": 0.5}
     facts = {"best_epoch": 2, "metric": "accuracy", "decoder": "GPT1Backbone", "score": 0.5}
-    history = [dict.fromkeys(TASKS[task].metrics, 0.5)] * 2
+    history = [dict.fromkeys(DATASETS[task].metrics, 0.5)] * 2
     facts |= {"train_examples": 1000, "history": history}
     return {"task": task, "seed": seed, **options, **facts, "limit_examples": None, **changes}
 

@@ -11,9 +11,8 @@ import os
 import sys
 
 from gpt1_keras.cli import UsageError, option, program
-from training.corpus.build import CorpusOptions, make_corpus
-from training.corpus.shards import ShardError
-from training.datasets.tfds_builders import DataOptions
+from training.corpus.corpus_options import CorpusOptions
+from training.datasets.data_options import DataOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,19 +28,16 @@ class _BuildOptions:
     )
 
 
-@program(
-    "training.corpus",
-    interrupted="Interrupted; there is no corpus.",
-    takes_more=True,
-    foreseen=(ShardError,),
-)
+@program("training.corpus", interrupted="Interrupted; there is no corpus.", takes_more=True)
 def main(
     options: CorpusOptions, build: _BuildOptions, data: DataOptions, beam_flags: list[str]
 ) -> None:
     """Turn text into a corpus of token ids for pre-training."""
     if beam_flags and build.runner is None:
         raise UsageError(f"unrecognized arguments: {' '.join(beam_flags)}")
-    make_corpus(options, **vars(build), **vars(data), beam_flags=beam_flags)
+    from training.corpus.build import make_corpus
+
+    make_corpus(options, **vars(build), data=data, beam_flags=beam_flags)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ a `<start>`.
 import dataclasses
 import functools
 import itertools
-import json
 import os
 import pathlib
 import time
@@ -16,63 +15,22 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gpt1_keras
-from gpt1_keras.cli import check_at_least_one, option
-from gpt1_keras.files import atomic_path
-from gpt1_keras.presets.tokenizers import check_normalization, describe_tokenizer, load_tokenizer
+from gpt1_keras.files import atomic_path, write_json
+from gpt1_keras.presets.tokenizers import describe_tokenizer, load_tokenizer
 from training.corpus.corpus_format import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, Corpus
-from training.corpus.documents import Unit, find_units
+from training.corpus.corpus_options import CorpusOptions
+from training.corpus.document_units import Unit, find_units
 from training.corpus.shards import shard_dtype, write_shard
 from training.corpus.workers import run_in_beam, run_in_processes
+from training.datasets.data_options import DEFAULT_DATA, DataOptions
 
-_TOKENIZER = "the tokenizer (one of the two)"  # a group in --help
 _COUNTS = ("tokens", "documents", "empty_documents", "bytes")
-
-
-@dataclasses.dataclass(frozen=True)
-class CorpusOptions:
-    """What determines a corpus.
-
-    Raises:
-        ValueError: not one of `tokenizer` and `num_merges`, a number below 1, or an unknown
-            `normalization`.
-    """
-
-    input: str = option(
-        "a text file; a folder of .txt files, each a document, where subfolders called train, "
-        "valid (or validation) and test are splits; or tfds:NAME, such as tfds:pg19, tfds:lm1b, "
-        "tfds:wiki40b/en, a data set of TensorFlow Datasets with its own splits"
-    )
-    tokenizer: str | None = option(
-        "folder of a tokenizer, a preset or vocabulary files", None, group=_TOKENIZER
-    )
-    num_merges: int | None = option("learn this many merges from train", None, group=_TOKENIZER)
-    normalization: str | None = option(
-        "how text becomes words: bert, or original, as the published weights were trained "
-        "(default: as --tokenizer says, else bert)",
-        None,
-    )
-    validation_share: float = option(
-        "share of a folder's documents that becomes the split validation, if the folder has no "
-        "splits",
-        0.0,
-    )
-    field: str | None = option(
-        "with tfds:NAME: the feature that holds the text (default: it is found)", None
-    )
-    shard_mb: float = option("MB of text in a shard, about", 32.0)
-
-    def __post_init__(self) -> None:
-        if (self.tokenizer is None) == (self.num_merges is None):
-            raise ValueError("Give either --tokenizer, or --num-merges to learn one.")
-        check_at_least_one(self, "num_merges")
-        check_normalization(self.normalization)
 
 
 def make_corpus(
     options: CorpusOptions,
     output: str | os.PathLike[str],
-    data_dir: str | None = None,
-    download: bool = False,
+    data: DataOptions = DEFAULT_DATA,
     processes: int = 1,
     runner: str | None = None,
     beam_flags: Sequence[str] = (),
@@ -82,8 +40,7 @@ def make_corpus(
     Args:
         options: what determines it.
         output: path of the corpus's folder, which must be missing or empty.
-        data_dir: folder of the prepared data sets; TensorFlow Datasets' own by default.
-        download: whether to download and prepare a missing data set.
+        data: where TensorFlow Datasets are.
         processes: how many processes of this machine share the work.
         runner: name of an Apache Beam runner that does the work instead; all its workers must reach
             `output` and the input under the same paths.
@@ -106,8 +63,7 @@ def make_corpus(
         options.input,
         int(options.shard_mb * 1e6),
         options.validation_share,
-        data_dir,
-        download,
+        data,
         options.field,
     )
     processes = min(processes, len(units))
@@ -184,8 +140,7 @@ def _write_index(shards: list[dict[str, Any]], folder: str, header: dict[str, An
             for name, split in splits.items()
         },
     }
-    with atomic_path(os.path.join(folder, INDEX_FILE)) as temporary:
-        pathlib.Path(temporary).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    write_json(os.path.join(folder, INDEX_FILE), index)
 
 
 def _report(index: dict[str, Any], seconds: float) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from gpt1_keras.files import read_json
+
 INDEX_FILE = "index.json"
 TOKENIZER_FOLDER = "tokenizer"
 FORMAT = 1
@@ -139,10 +141,7 @@ def _read_index(folder: pathlib.Path) -> dict[str, Any]:
             f"{folder} is not a corpus: it has no {INDEX_FILE}. `python -m training.corpus` makes "
             "one."
         )
-    try:
-        index = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not JSON: {error}.") from None
+    index = read_json(path, object)
     found = index.get("format") if isinstance(index, dict) else None
     if found != FORMAT:
         raise ValueError(f"{path} has the format {found!r}; expected {FORMAT}.")

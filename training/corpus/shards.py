@@ -13,13 +13,13 @@ from gpt1_keras import GPT1Tokenizer
 from gpt1_keras.files import atomic_path
 from gpt1_keras.presets import load_tokenizer
 from training.corpus.corpus_format import TOKENIZER_FOLDER
-from training.corpus.documents import Unit
+from training.corpus.document_units import Unit
 
 _BATCH_BYTES = 2**19  # text that is tokenized at once, in some 500 MiB of memory
 _NO_TOKEN = -1
 
 
-class ShardError(RuntimeError):
+class ShardError(OSError):
     """A shard could not be written; the message names it, its documents and the reason."""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow_datasets as tfds
 
+from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.tfds_builders import prepared_builder
 
 _BATCH_SIZE = 64  # examples that are read at once; one at a time takes longer than its tokens do
@@ -63,8 +64,7 @@ class TfdsDocuments:
 def find_groups(
     name: str,
     group_bytes: int,
-    data_dir: str | None = None,
-    download: bool = False,
+    data: DataOptions = DEFAULT_DATA,
     field: str | None = None,
 ) -> dict[str, list[TfdsDocuments]]:
     """Cuts every split of a data set into slices.
@@ -72,8 +72,7 @@ def find_groups(
     Args:
         name: such as `"wiki40b/en"`.
         group_bytes: about the most bytes in a slice.
-        data_dir: folder of the prepared data sets; TensorFlow Datasets' own by default.
-        download: whether to download and prepare a missing data set.
+        data: where the data set is.
         field: the feature that holds the text; by default the known one of lm1b, pg19 and wiki40b,
             else the only string feature.
 
@@ -84,7 +83,7 @@ def find_groups(
         FileNotFoundError: the data set is not on disk.
         ValueError: there is no such data set, or no single feature to take.
     """
-    builder = prepared_builder(name, data_dir, download)
+    builder = prepared_builder(name, data)
     texts = _find_texts(name, builder, field)
     groups: dict[str, list[TfdsDocuments]] = {}
     for split, info in builder.info.splits.items():

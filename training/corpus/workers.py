@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.cli import progress
-from training.corpus.documents import Unit
+from training.corpus.document_units import Unit
 from training.corpus.shards import ShardError
 
 _POLL_SECONDS = 0.2  # between looks at whether Ctrl-C was pressed

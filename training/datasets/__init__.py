@@ -1,1 +1,1 @@
-"""Labelled data sets: the paper's twelve, users' own files, and the models for them."""
+"""Labelled data sets: the paper's twelve, two more, and users' own files; batches of them."""

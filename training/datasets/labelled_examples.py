@@ -9,9 +9,11 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from sklearn.utils.class_weight import compute_class_weight
 
-from training.datasets.tasks import MULTIPLE_CHOICE, Task
+from training.datasets.data_options import DEFAULT_DATA, DataOptions
+from training.datasets.paper_datasets import MULTIPLE_CHOICE, TfdsDataset
 from training.datasets.tfds_builders import prepared_builder, read_split
-from training.datasets.user_files import UserFileTask
+from training.datasets.tfds_readers import READERS
+from training.datasets.user_files import Dataset, UserFiles
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,15 +75,14 @@ class LabelledExamples:
 
 
 def load_examples(
-    task: Task | UserFileTask, role: str, data_dir: str | None = None, download: bool = False
+    dataset: Dataset, role: str, data: DataOptions = DEFAULT_DATA
 ) -> LabelledExamples:
-    """Loads a split of a task.
+    """Loads a split of a data set.
 
     Args:
-        task: one of the paper's tasks, or a user's files.
+        dataset: one of TensorFlow Datasets, or a user's files.
         role: `"train"`, `"validation"` or `"test"`.
-        data_dir: folder of the prepared data sets; TensorFlow Datasets' own by default.
-        download: whether to download and prepare a missing data set.
+        data: where TensorFlow Datasets are.
 
     Returns:
         `LabelledExamples`, some of which may have no label.
@@ -90,45 +91,44 @@ def load_examples(
         FileNotFoundError: the data set or file does not exist.
         ValueError: the data set has no such split, or lacks a feature.
     """
-    if isinstance(task, UserFileTask):
-        texts, labels = task.read(role)
-        return LabelledExamples(texts, labels, np.arange(len(labels)), task.class_names)
-    parts = [_read_part(task, name, role, data_dir, download) for name in task.datasets]
+    if isinstance(dataset, UserFiles):
+        texts, labels = dataset.read(role)
+        return LabelledExamples(texts, labels, np.arange(len(labels)), dataset.class_names)
+    parts = [_read_part(dataset, name, role, data) for name in dataset.tfds_names]
     return LabelledExamples(
-        {field: np.concatenate([part.texts[field] for part in parts]) for field in task.fields},
+        {field: np.concatenate([part.texts[field] for part in parts]) for field in dataset.fields},
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.indices for part in parts]),
         parts[0].class_names,
     )
 
 
-def _read_part(
-    task: Task, name: str, role: str, data_dir: str | None, download: bool
-) -> LabelledExamples:
-    """The examples of one of a task's data sets."""
-    builder, split = _find_split(task, name, role, data_dir, download)
+def _read_part(dataset: TfdsDataset, name: str, role: str, data: DataOptions) -> LabelledExamples:
+    """The examples of one of a data set's `tfds_names`."""
+    builder, split = _find_split(dataset, name, role, data)
     columns = read_split(builder, split)
-    missing = set(task.fields.values()) - columns.keys()
+    missing = set(dataset.fields.values()) - columns.keys()
     if missing:
         raise ValueError(f"{name} has no features {sorted(missing)}; it has {sorted(columns)}.")
-    texts, labels = task.read(columns, task.fields)
+    texts, labels = READERS[dataset.reader](columns, dataset.fields)
     indices = columns.get("idx", np.arange(len(labels)))  # GLUE has `idx`
     class_names = None
-    if task.kind != MULTIPLE_CHOICE:  # whose labels are indices
+    if dataset.kind != MULTIPLE_CHOICE:  # whose labels are indices
         class_names = getattr(builder.info.features["label"], "names", None)
     return LabelledExamples(texts, labels, indices, class_names)
 
 
 def _find_split(
-    task: Task, name: str, role: str, data_dir: str | None, download: bool
+    dataset: TfdsDataset, name: str, role: str, data: DataOptions
 ) -> tuple[tfds.core.DatasetBuilder, str]:
     """A data set that is ready to be read, and the name of its split."""
     try:
-        return prepared_builder(name, data_dir, download), task.split(role)
+        return prepared_builder(name, data), dataset.split(role)
     except FileNotFoundError:
-        if task.held_out is not None and role != "train":
+        if dataset.held_out is not None and role != "train":
             with contextlib.suppress(FileNotFoundError):
-                return prepared_builder(task.held_out, data_dir), role
+                on_disk = dataclasses.replace(data, download=False)
+                return prepared_builder(dataset.held_out, on_disk), role
         raise
 
 

@@ -1,46 +1,32 @@
 """Data sets of TensorFlow Datasets: on disk, or downloaded on request."""
 
-import dataclasses
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from gpt1_keras.cli import option
+from training.datasets.data_options import DataOptions
 
 
-@dataclasses.dataclass(frozen=True)
-class DataOptions:
-    """Where a program finds its data sets."""
-
-    data_dir: str | None = option(
-        "folder of prepared TensorFlow Datasets (default: TFDS's own)", None
-    )
-    download: bool = option("download and prepare data sets that are missing", False)
-
-
-def prepared_builder(
-    name: str, data_dir: str | None = None, download: bool = False
-) -> tfds.core.DatasetBuilder:
+def prepared_builder(name: str, data: DataOptions) -> tfds.core.DatasetBuilder:
     """Returns the builder of a data set that is ready to be read.
 
     Args:
         name: such as `"glue/sst2"`.
-        data_dir: folder of the prepared data sets; TensorFlow Datasets' own by default.
-        download: whether to download and prepare a missing data set.
+        data: where it is, and whether to download and prepare it if it is missing.
 
     Raises:
         FileNotFoundError: the data set is not on disk.
         ValueError: TensorFlow Datasets has no data set of that name.
     """
     try:
-        builder = tfds.builder(name, data_dir=data_dir)
+        builder = tfds.builder(name, data_dir=data.data_dir)
     except ValueError as error:  # its message goes on with the names of all data sets
         raise ValueError(
             f"TensorFlow Datasets has no data set {name!r}: {str(error).splitlines()[0]}"
         ) from None
     if not builder.is_prepared():
-        if not download:
+        if not data.download:
             raise FileNotFoundError(
                 f"The data set {name} is not in {builder.data_dir}. Give the folder that holds it "
                 "with --data-dir, or add --download to fetch it."

@@ -1,13 +1,13 @@
 """Readers that turn the columns of a TensorFlow Datasets split into texts and labels.
 
-Each takes the columns of a split (a dict from feature to an array or a ragged tensor) and a task's
-fields, and returns `(texts, labels)`: a dict from field to an array `[examples]` of byte strings,
-or for choices of arrays of byte strings; and int32 or float32 `[examples]`. A missing label is -1,
-or NaN where labels are scores.
+Each takes the columns of a split (a dict from feature to an array or a ragged tensor) and a data
+set's fields, and returns `(texts, labels)`: a dict from field to an array `[examples]` of byte
+strings, or for choices of arrays of byte strings; and int32 or float32 `[examples]`. A missing
+label is -1, or NaN where labels are scores.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -84,3 +84,12 @@ def _rows(ragged: tf.RaggedTensor) -> np.ndarray:
     for row, values in enumerate(np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])):
         rows[row] = values
     return rows
+
+
+# By the name that a data set has for its reader.
+READERS: dict[str, Callable[[Columns, dict[str, str]], tuple[Texts, np.ndarray]]] = {
+    "columns": read_columns,
+    "race": read_race,
+    "story_cloze": read_story_cloze,
+    "definite_pronouns": read_definite_pronouns,
+}

@@ -1,9 +1,9 @@
-"""A user's own labelled texts: CSV, TSV and JSON Lines files as a task.
+"""A user's own labelled texts: CSV, TSV and JSON Lines files as a data set.
 
-The columns tell what the task is: `text`; or `premise` and `hypothesis`; or `text1` and `text2`,
-whose order does not matter; or `context`, optionally `question`, and `choices`, in CSV and TSV
-`choice1`, `choice2`, ..., the last of which may be empty. `label` is a class; for choices the index
-of the right one, from 0; or a score, if every label is a number and some are not whole.
+The columns tell what kind of data it is: `text`; or `premise` and `hypothesis`; or `text1` and
+`text2`, whose order does not matter; or `context`, optionally `question`, and `choices`, in CSV and
+TSV `choice1`, `choice2`, ..., the last of which may be empty. `label` is a class; for choices the
+index of the right one, from 0; or a score, if every label is a number and some are not whole.
 """
 
 import dataclasses
@@ -15,7 +15,12 @@ import numpy as np
 
 from gpt1_keras.labelled_files import CHOICES, LABEL, Row, read_rows, shortened
 from gpt1_keras.tasks.base import RawTextTask
-from training.datasets.tasks import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY
+from training.datasets.paper_datasets import (
+    CLASSIFICATION,
+    MULTIPLE_CHOICE,
+    SIMILARITY,
+    TfdsDataset,
+)
 
 _KINDS = {
     ("text",): CLASSIFICATION,
@@ -30,12 +35,13 @@ _MOST_SHOWN = 20  # names in a message
 
 
 @dataclasses.dataclass(frozen=True)
-class UserFileTask:
-    """Files as a task, with the attributes of `training.datasets.tasks.Task` that models need.
+class UserFiles:
+    """Files as a data set, with the attributes of `TfdsDataset` that models need.
 
     Attributes:
         paths: dict from `"train"`, `"validation"` or `"test"` to paths.
-        kind, fields, metrics, score_range, glue_file: as in `training.datasets.tasks.Task`.
+        kind, fields, metrics, score_range, glue_file: as in
+            `training.datasets.paper_datasets.TfdsDataset`.
         class_names: None without classes.
     """
 
@@ -52,7 +58,7 @@ class UserFileTask:
 
         Raises:
             FileNotFoundError: the file does not exist.
-            ValueError: it cannot be read, or a label is not one of the task's.
+            ValueError: it cannot be read, or a label is not one of the data set's.
         """
         path = self.paths[role]
         rows = read_rows(path)
@@ -89,10 +95,11 @@ class UserFileTask:
         return np.array(numbers, np.int32 if self.score_range is None else np.float32)
 
 
-def find_user_file_task(
-    train: str | os.PathLike[str], validation: str | os.PathLike[str]
-) -> UserFileTask:
-    """Tells from the train file what the task is.
+Dataset = TfdsDataset | UserFiles  # what a model is fine-tuned on
+
+
+def find_user_files(train: str | os.PathLike[str], validation: str | os.PathLike[str]) -> UserFiles:
+    """Tells from the train file's columns and labels what kind of data set the files are.
 
     Args:
         train: path.
@@ -100,7 +107,7 @@ def find_user_file_task(
 
     Raises:
         FileNotFoundError: the train file does not exist.
-        ValueError: it cannot be read, or its columns are not those of a task.
+        ValueError: it cannot be read, or its columns are not those of any kind.
     """
     rows = read_rows(train)
     columns = rows[0].keys()
@@ -137,19 +144,19 @@ def find_user_file_task(
         class_names = sorted(set(labels))
     paths = {"train": str(train), "validation": str(validation)}
     names = {field: field for field in fields}
-    return UserFileTask(paths, kind, names, metrics, score_range, class_names)
+    return UserFiles(paths, kind, names, metrics, score_range, class_names)
 
 
-def user_file_task_of(model: RawTextTask, kind: str, path: str | os.PathLike[str]) -> UserFileTask:
-    """Returns a file to evaluate a fine-tuned model on, as a task with the split `"test"`.
+def user_files_for(model: RawTextTask, kind: str, path: str | os.PathLike[str]) -> UserFiles:
+    """Returns a file to evaluate a fine-tuned model on, as a data set with the split `"test"`.
 
     Args:
         model: fine-tuned.
-        kind: of task, as `training.datasets.task_models.load_model` returns it.
+        kind: of the model, as `training.evaluation.fine_tuned_models.load_model` returns it.
         path: of the file.
     """
     score_range = getattr(model, "score_range", None)
-    return UserFileTask(
+    return UserFiles(
         paths={"test": str(path)},
         kind=kind,
         fields={name: name for name in model.preprocessor.fields},

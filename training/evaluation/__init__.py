@@ -1,1 +1,1 @@
-"""Metrics, likelihoods, n-gram models, plots and throughput."""
+"""What models predict and how good it is: metrics, calibration, likelihoods, baselines, plots."""

@@ -1,11 +1,11 @@
 """Unigram and interpolated modified Kneser-Ney models of token ids, by counting alone."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from training.corpus.corpus_format import Split
+from training.corpus.corpus_format import Corpus, Split
 
 ORDER = 3
 # Where no discounts can be estimated, as in a corpus so small that nothing occurs four times.
@@ -13,7 +13,7 @@ _FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
 
 class NgramModel(Protocol):
-    """What `perplexity` scores."""
+    """What `ngram_perplexity` scores."""
 
     def probabilities(self, contexts: ArrayLike, words: ArrayLike) -> np.ndarray: ...
 
@@ -144,7 +144,7 @@ def estimate_discounts(counts: np.ndarray) -> np.ndarray:
     return np.array(discounts if min(discounts) > 0 else _FALLBACK_DISCOUNTS)
 
 
-def perplexity(model: NgramModel, split: Split) -> float:
+def ngram_perplexity(model: NgramModel, split: Split) -> float:
     """Returns the perplexity of a split, except for the first token of each shard.
 
     Raises:
@@ -160,6 +160,46 @@ def perplexity(model: NgramModel, split: Split) -> float:
     if not logarithms:
         raise ValueError(f"The split {split.name!r} has no token that follows another.")
     return float(np.exp(-np.mean(np.concatenate(logarithms))))
+
+
+def score_corpus(corpus: Corpus, tokens: int | None = None) -> dict[str, Any]:
+    """Counts the train split of a corpus and scores its validation split.
+
+    Args:
+        corpus: with both splits.
+        tokens: how many to score, from the first; all by default.
+
+    Returns:
+        dict of `corpus_fingerprint`, `validation_tokens`, `unigram_perplexity`,
+        `trigram_perplexity`, and the trigram's `discounts`, a list for each order.
+
+    Raises:
+        ValueError: the corpus lacks one of the splits, or there is nothing to score in it.
+    """
+    train, validation = corpus.split("train"), _first(corpus.split("validation"), tokens)
+    unigram = Unigram(train, corpus.vocabulary_size)
+    trigram = KneserNey(train, corpus.vocabulary_size)
+    return {
+        "corpus_fingerprint": corpus.fingerprint,
+        "validation_tokens": sum(max(0, len(shard) - 1) for shard in validation.shards),
+        "unigram_perplexity": ngram_perplexity(unigram, validation),
+        "trigram_perplexity": ngram_perplexity(trigram, validation),
+        "discounts": [level.discounts.tolist() for level in trigram.levels],
+    }
+
+
+def _first(split: Split, tokens: int | None) -> Split:
+    """The start of a split, in which `tokens` tokens follow another."""
+    if tokens is None:
+        return split
+    if tokens < 1:
+        raise ValueError(f"tokens must be at least 1. Received: {tokens}.")
+    shards = []
+    for shard in split.shards:
+        if tokens > 0:
+            shards.append(shard[: tokens + 1])
+            tokens -= max(0, len(shard) - 1)
+    return Split(split.name, tuple(shards))
 
 
 def _keys(shard: np.ndarray, length: int, base: int) -> np.ndarray:

@@ -55,21 +55,21 @@ def log_loss(logits: np.ndarray, labels: np.ndarray) -> float:
 
 
 def plot_reliability(report: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Draws the diagram before and after calibration.
+    """Plots the diagram before and after calibration.
 
     Args:
         report: the content of calibration.json.
         path: of an .svg or .png.
     """
     figure, (before, after) = new_figure(9, 5, columns=2)
-    _draw(before, report["before"], "Before")
-    _draw(after, report["after"], f"After, temperature {report['temperature']:.3g}")
+    _plot_bins(before, report["before"], "Before")
+    _plot_bins(after, report["after"], f"After, temperature {report['temperature']:.3g}")
     before.set_ylabel("share of answers that are right")
     before.legend(frameon=False, loc="upper left")
     save(figure, path)
 
 
-def _draw(axes: Axes, measured: Mapping[str, Any], title: str) -> None:
+def _plot_bins(axes: Axes, measured: Mapping[str, Any], title: str) -> None:
     counts = np.array(measured["count"])
     confidence, accuracy = measured["confidence"], measured["accuracy"]
     error = 100 * measured["expected_calibration_error"]

@@ -1,1 +1,1 @@
-"""The paper's experiments: published results, tables, ablations and zero-shot probes."""
+"""The paper's experiments: their programs, published results, tables, grids and probes."""

@@ -11,16 +11,10 @@ token.
 """
 
 import dataclasses
-import json
-import pathlib
 import sys
 import time
-from typing import Any
 
 from gpt1_keras.cli import option, program
-from gpt1_keras.files import atomic_path
-from training.corpus.corpus_format import Corpus, Split
-from training.evaluation.ngram_models import KneserNey, Unigram, perplexity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,54 +26,17 @@ class _Options:
     tokens: int | None = option("score only this many, from the first (default: all)", None)
 
 
-def score(corpus: Corpus, tokens: int | None = None) -> dict[str, Any]:
-    """Counts the train split of a corpus and scores its validation split.
-
-    Args:
-        corpus: with both splits.
-        tokens: how many to score, from the first; all by default.
-
-    Returns:
-        dict of `corpus_fingerprint`, `validation_tokens`, `unigram_perplexity`,
-        `trigram_perplexity`, and the trigram's `discounts`, a list for each order.
-
-    Raises:
-        ValueError: the corpus lacks one of the splits, or there is nothing to score in it.
-    """
-    train, validation = corpus.split("train"), _first(corpus.split("validation"), tokens)
-    unigram = Unigram(train, corpus.vocabulary_size)
-    trigram = KneserNey(train, corpus.vocabulary_size)
-    return {
-        "corpus_fingerprint": corpus.fingerprint,
-        "validation_tokens": sum(max(0, len(shard) - 1) for shard in validation.shards),
-        "unigram_perplexity": perplexity(unigram, validation),
-        "trigram_perplexity": perplexity(trigram, validation),
-        "discounts": [level.discounts.tolist() for level in trigram.levels],
-    }
-
-
-def _first(split: Split, tokens: int | None) -> Split:
-    """The start of a split, in which `tokens` tokens follow another."""
-    if tokens is None:
-        return split
-    if tokens < 1:
-        raise ValueError(f"tokens must be at least 1. Received: {tokens}.")
-    shards = []
-    for shard in split.shards:
-        if tokens > 0:
-            shards.append(shard[: tokens + 1])
-            tokens -= max(0, len(shard) - 1)
-    return Split(split.name, tuple(shards))
-
-
 @program("training.paper.ngrams")
 def main(options: _Options) -> None:
     """Score a corpus's validation split by a unigram and a trigram model."""
+    from gpt1_keras.files import write_json
+    from training.corpus.corpus_format import Corpus
+    from training.evaluation.ngram_models import score_corpus
+
     started = time.monotonic()
-    scores = score(Corpus(options.corpus), options.tokens)
+    scores = score_corpus(Corpus(options.corpus), options.tokens)
     if options.output:
-        with atomic_path(options.output) as temporary:
-            pathlib.Path(temporary).write_text(json.dumps(scores, indent=2) + "\n")
+        write_json(options.output, scores)
     print(f"Unigram, add-one: validation perplexity {scores['unigram_perplexity']:.2f}")
     print(f"Trigram, Kneser-Ney: validation perplexity {scores['trigram_perplexity']:.2f}")
     print(f"Counted and scored in {time.monotonic() - started:.1f} s")

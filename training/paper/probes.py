@@ -1,33 +1,6 @@
 """The paper's zero-shot probes as data: what each asks a language model (section 5)."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, Self
-
-import numpy as np
-
-from training.datasets.tfds_readers import read_race, resolve_pronoun
-
-Columns = dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class ProbeExamples:
-    """What a language model chooses from.
-
-    Attributes:
-        choices: for each example a list of `(prefix, continuation)`, bytes: texts of which the one
-            with the likeliest continuation is predicted; or one text, which is likely or not.
-        labels: int array `[examples]`, indices of the right choices; or 1 for texts that should be
-            likely, else 0.
-    """
-
-    choices: list[list[tuple[bytes, bytes]]]
-    labels: np.ndarray
-
-    def first(self, count: int | None) -> Self:
-        """Returns the first examples, or all for None."""
-        return dataclasses.replace(self, choices=self.choices[:count], labels=self.labels[:count])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,83 +8,34 @@ class Probe:
     """A data set as a probe.
 
     Attributes:
-        dataset: name in TensorFlow Datasets.
+        tfds_name: of the data set in TensorFlow Datasets.
         split: to score.
-        read: function from the columns of a split to `ProbeExamples`.
+        reader: key of `training.paper.probe_readers.READERS`.
         chance: the metric of guessing.
         previous_best: the metric of the best single model before the paper.
-        metric: key of `training.evaluation.metrics.METRICS`.
+        metric: key of `training.evaluation.dataset_metrics.METRICS`.
         threshold_split: where the threshold for examples of one choice is selected.
     """
 
-    dataset: str
+    tfds_name: str
     split: str
-    read: Callable[[Columns], ProbeExamples]
+    reader: str
     chance: float
     previous_best: float
     metric: str = "accuracy"
     threshold_split: str | None = None
 
 
-def _read_cola(columns: Columns) -> ProbeExamples:
-    """Is a sentence likely?"""
-    return ProbeExamples([[(b"", text)] for text in columns["sentence"]], columns["label"])
-
-
-def _read_sst2(columns: Columns) -> ProbeExamples:
-    """Which word follows the sentence and "very"?"""
-    words = (b"negative", b"positive")
-    return ProbeExamples(
-        [[(text + b" very", word) for word in words] for text in columns["sentence"]],
-        columns["label"],
-    )
-
-
-def _read_race(columns: Columns) -> ProbeExamples:
-    """Which choice follows passage and question?"""
-    fields = {"context": "article", "question": "questions", "choices": "options"}
-    texts, labels = read_race(columns, fields)
-    rows = zip(texts["context"], texts["question"], texts["choices"])
-    return ProbeExamples(
-        [
-            [(b"%b %b" % (context, question), choice) for choice in choices]
-            for context, question, choices in rows
-        ],
-        labels,
-    )
-
-
-def _read_dprd(columns: Columns) -> ProbeExamples:
-    """After which name, in place of the pronoun's first use, does the sentence go on?"""
-    rows = zip(columns["sentence"], columns["pronoun"], columns["candidates"])
-    choices = [
-        [(before + name, after) for before, name, after in resolve_pronoun(*row)] for row in rows
-    ]
-    return ProbeExamples(choices, columns["label"])
-
-
-def _read_wsc273(columns: Columns) -> ProbeExamples:
-    """The same, where the data set says which code points the pronoun is."""
-    names = [columns["option1_normalized"], columns["option2_normalized"]]
-    rows = zip(columns["text"], columns["pronoun_start"], columns["pronoun_end"], *names)
-    choices = []
-    for text_bytes, start, end, *options in rows:
-        text = text_bytes.decode("utf-8")
-        before, after = text[:start].encode(), text[end:].encode()
-        choices.append([(before + name, after) for name in options])
-    return ProbeExamples(choices, columns["label"])
-
-
 # The previous best are those of the paper's tables 3 and 4; of DPRD, Peng, Khashabi & Roth (2015).
 PROBES = {
     "cola": Probe(
-        "glue/cola", "validation", _read_cola, 0.0, 0.35, "matthews", threshold_split="train"
+        "glue/cola", "validation", "cola", 0.0, 0.35, "matthews", threshold_split="train"
     ),
-    "sst2": Probe("glue/sst2", "validation", _read_sst2, 0.5, 0.932),
-    "race_middle": Probe("race/middle", "dev", _read_race, 0.25, 0.602),
-    "race_high": Probe("race/high", "dev", _read_race, 0.25, 0.503),
-    "dprd": Probe("definite_pronoun_resolution", "test", _read_dprd, 0.5, 0.7641),
-    "wsc273": Probe("wsc273", "test", _read_wsc273, 0.5, 0.7641),
+    "sst2": Probe("glue/sst2", "validation", "sst2", 0.5, 0.932),
+    "race_middle": Probe("race/middle", "dev", "race", 0.25, 0.602),
+    "race_high": Probe("race/high", "dev", "race", 0.25, 0.503),
+    "dprd": Probe("definite_pronoun_resolution", "test", "dprd", 0.5, 0.7641),
+    "wsc273": Probe("wsc273", "test", "wsc273", 0.5, 0.7641),
 }
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import statistics
 
-from training.datasets.tasks import TASKS
+from training.datasets.paper_datasets import DATASETS
 
 BEFORE, PAPER, OURS = "best before the paper", "the paper", "ours"
 FULL = "full"
@@ -33,7 +33,7 @@ _ABLATION = {
     "LSTM": (30.3, 90.5, 83.2, 71.8, 68.1, 73.7, 81.1, 54.6),
 }
 # Small models of others: Turc et al. (2019), of 4 and 11 million parameters, as
-# github.com/google-research/bert reports them, by GLUE's server, each task at its best rate.
+# github.com/google-research/bert reports them, by GLUE's server, each data set at its best rate.
 _SMALL_MODEL_SCORES = (
     *(("cola", "matthews"), ("sst2", "accuracy"), ("mrpc", "f1"), ("mrpc", "accuracy")),
     *(("stsb", "pearson"), ("qqp", "f1")),
@@ -54,13 +54,13 @@ class Column:
 
     Attributes:
         name: the paper's name of it.
-        tasks: keys of `training.datasets.tasks.TASKS`, of which the column is the mean.
-        metric: key of `training.evaluation.metrics.METRICS`.
+        datasets: keys of `training.datasets.paper_datasets.DATASETS`; the column is their mean.
+        metric: key of `training.evaluation.dataset_metrics.METRICS`.
         published: dict from row to score in percent.
     """
 
     name: str
-    tasks: tuple[str, ...]
+    datasets: tuple[str, ...]
     metric: str
     published: dict[str, float | None]
 
@@ -73,8 +73,8 @@ class Table:
         title: its heading.
         columns: its data sets.
         published: names of its published rows.
-        variants: names of ours, as `training.paper.results.variant_of` returns them, in the order
-            of the last published rows.
+        variants: names of ours, as `training.paper.gathered_results.variant_of` returns them, in
+            the order of the last published rows.
         beside: further columns, which the paper's table does not have.
     """
 
@@ -87,26 +87,20 @@ class Table:
 
 def small_models(column: Column) -> dict[str, float | None]:
     """Returns the published scores of others' small models, by name; None where there is none."""
+    keys = [(dataset, column.metric) for dataset in column.datasets]
     return {
-        name: statistics.mean(found) if len(found) == len(column.tasks) else None
+        name: statistics.mean(scores[key] for key in keys) if scores.keys() >= set(keys) else None
         for name, scores in _SMALL_MODELS.items()
-        for found in [
-            [
-                scores[task, column.metric]
-                for task in column.tasks
-                if (task, column.metric) in scores
-            ]
-        ]
     }
 
 
-def _columns(**tasks: str) -> tuple[Column, ...]:
+def _columns(**datasets: str) -> tuple[Column, ...]:
     return tuple(
         Column(
-            label, (name,), TASKS[name].metrics[0],
-            {BEFORE: TASKS[name].previous_best, PAPER: TASKS[name].paper_score},
+            label, (name,), DATASETS[name].metrics[0],
+            {BEFORE: DATASETS[name].previous_best, PAPER: DATASETS[name].paper_score},
         )
-        for name, label in tasks.items()
+        for name, label in datasets.items()
     )  # fmt: skip
 
 
@@ -136,13 +130,15 @@ TABLES = {
         "Table 5: ablations",
         tuple(
             Column(
-                name, tasks, TASKS[tasks[0]].metrics[0],
+                name, datasets, DATASETS[datasets[0]].metrics[0],
                 {f"{PAPER}, {row}": scores[index] for row, scores in _ABLATION.items()},
             )
-            for index, (name, tasks) in enumerate(_ABLATION_COLUMNS.items())
+            for index, (name, datasets) in enumerate(_ABLATION_COLUMNS.items())
         ),
         published=tuple(f"{PAPER}, {row}" for row in _ABLATION),
         variants=tuple(_ABLATION),
-        beside=tuple(Column(name, (task,), metric, {}) for name, task, metric in _BESIDE_COLUMNS),
+        beside=tuple(
+            Column(name, (dataset,), metric, {}) for name, dataset, metric in _BESIDE_COLUMNS
+        ),
     ),
 }  # fmt: skip

@@ -10,17 +10,9 @@ which the scores can be computed again.
 """
 
 import dataclasses
-import os
-import pathlib
 import sys
-from collections.abc import Iterable
 
 from gpt1_keras.cli import option, program
-from gpt1_keras.files import atomic_path, check_writable
-from training.paper.evidence import write_predictions, write_scores
-from training.paper.published_results import TABLES
-from training.paper.results import Results, gather
-from training.paper.tables import as_csv, as_markdown, fill, note_runs, plot_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,45 +21,11 @@ class _Options:
     output: str = option("folder for tables.md, .csv and .svg")
 
 
-def report(folders: Iterable[str | os.PathLike[str]], output: str | os.PathLike[str]) -> str:
-    """Writes all tables that we have a result for.
-
-    Args:
-        folders: paths, below which results are.
-        output: path of the folder to write to.
-
-    Returns:
-        The tables in Markdown.
-
-    Raises:
-        FileNotFoundError: there are no results.
-        ValueError: the results cannot be told apart; see `training.paper.results.Results`.
-    """
-    results, folder = Results(gather(folders)), pathlib.Path(output)
-    check_writable(folder)
-    parts = []
-    for name, table in TABLES.items():
-        columns, rows = fill(table, results)
-        if not any(count for row in rows for count in row.seeds or ()):
-            continue
-        parts.append(as_markdown(table.title, columns, rows) + note_runs(table, results))
-        _write(folder / f"{name}.csv", as_csv(columns, rows))
-        plot_table(table.title, columns, rows, folder / f"{name}.svg")
-    write_scores([results], folder)
-    write_predictions([results], folder)
-    text = "\n".join(parts)
-    _write(folder / "tables.md", text)
-    return text
-
-
-def _write(path: pathlib.Path, text: str) -> None:
-    with atomic_path(path) as temporary:
-        pathlib.Path(temporary).write_text(text, encoding="utf-8")
-
-
 @program("training.paper.report")
 def main(options: _Options) -> None:
     """Put fine-tuned results into the paper's tables, beside the published ones."""
+    from training.paper.report_files import report
+
     print(report(options.runs, options.output))
 
 

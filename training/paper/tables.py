@@ -1,18 +1,16 @@
 """The paper's tables with our results beside the published ones: Markdown, CSV and plots."""
 
-import csv
 import dataclasses
-import io
 import os
 import statistics
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from training.evaluation.baselines import MAJORITY, OVERLAP, TFIDF
 from training.evaluation.plots import COLORS, new_figure, save
+from training.evaluation.trivial_baselines import MAJORITY, OVERLAP, TFIDF
+from training.paper.gathered_results import Results
 from training.paper.published_results import FULL, OURS, Column, Table, small_models
-from training.paper.results import Results
 
 _GREYS = {MAJORITY: "0.85", TFIDF: "0.65", OVERLAP: "0.45"}  # of the baselines
 _PREFIX = "baseline: "
@@ -49,8 +47,8 @@ class Row:
 
 def columns_of(table: Table, results: Results) -> list[Column]:
     """Returns the paper's columns, and those beside of which there is a result."""
-    tasks = {task for _, task in results.runs}
-    return [*table.columns, *(each for each in table.beside if tasks.issuperset(each.tasks))]
+    datasets = {dataset for _, dataset in results.runs}
+    return [*table.columns, *(each for each in table.beside if datasets.issuperset(each.datasets))]
 
 
 def fill(table: Table, results: Results) -> tuple[list[str], list[Row]]:
@@ -101,9 +99,9 @@ def _row(
     return Row(
         name,
         color,
-        [results.median(variant, column.tasks, column.metric) for column in columns],
-        [results.seeds(variant, column.tasks) for column in columns],
-        [results.extremes(variant, column.tasks, column.metric) for column in columns],
+        [results.median(variant, column.datasets, column.metric) for column in columns],
+        [results.seeds(variant, column.datasets) for column in columns],
+        [results.extremes(variant, column.datasets, column.metric) for column in columns],
         is_compared,
     )
 
@@ -136,16 +134,16 @@ def note_runs(table: Table, results: Results) -> str:
     """Says which columns are of runs on some of the examples alone, and what all runs took."""
     columns = columns_of(table, results)
     limits = {
-        column.name: f"{column.name} on {results.limits[task]:,}"
+        column.name: f"{column.name} on {results.limits[dataset]:,}"
         for column in columns
-        for task in column.tasks[:1]
-        if task in results.limits
+        for dataset in column.datasets[:1]
+        if dataset in results.limits
     }
     lines = []
     if limits:
         lines.append(f"Ours were trained on some of the examples: {', '.join(limits.values())}.\n")
-    tasks = [task for column in columns for task in column.tasks]
-    seconds = results.seconds(table.variants, dict.fromkeys(tasks))  # MRPC has two columns
+    datasets = [dataset for column in columns for dataset in column.datasets]
+    seconds = results.seconds(table.variants, dict.fromkeys(datasets))  # MRPC has two columns
     if seconds:
         lines.append(f"All fine-tunings of this table took {describe_duration(seconds)}.\n")
     return "".join(lines)
@@ -174,19 +172,17 @@ def describe_duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"
 
 
-def as_csv(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    """Formats a table as CSV, a line for each cell that has a score."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "column", "score", "lowest", "highest", "seeds"])
+def scored_cells(columns: Sequence[str], rows: Sequence[Row]) -> list[list[str | int]]:
+    """Returns a table as lines of a CSV file: a header, and a line for each cell with a score."""
+    lines: list[list[str | int]] = [["row", "column", "score", "lowest", "highest", "seeds"]]
     for row in rows:
         for i, (column, score) in enumerate(zip(columns, row.scores)):
             if score is not None:
                 extremes = (row.extremes and row.extremes[i]) or ()
                 shown = [f"{each:.2f}" for each in extremes] or ["", ""]
                 seeds = row.seeds[i] if row.seeds else ""
-                writer.writerow([row.name, column, f"{score:.2f}", *shown, seeds])
-    return text.getvalue()
+                lines.append([row.name, column, f"{score:.2f}", *shown, seeds])
+    return lines
 
 
 def plot_table(

@@ -1,6 +1,5 @@
 """Zero-shot probes of a language model, and of all snapshots of its pre-training (section 5)."""
 
-import json
 import os
 import pathlib
 import re
@@ -10,13 +9,16 @@ from typing import Any
 import numpy as np
 
 import gpt1_keras
-from gpt1_keras.files import atomic_path, check_writable, read_json
+from gpt1_keras.files import check_writable, read_json, write_json
 from gpt1_keras.presets import find_preset, load_task
+from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.tfds_builders import prepared_builder, read_split
+from training.evaluation.dataset_metrics import METRICS, Metric
 from training.evaluation.likelihood import Scorer
-from training.evaluation.metrics import METRICS, Metric
-from training.paper.probes import Probe, ProbeExamples, find_probe
-from training.runs.legs import check_legs
+from training.evaluation.plots import COLORS, new_figure, save
+from training.paper.probe_readers import READERS, ProbeExamples
+from training.paper.probes import Probe, find_probe
+from training.runs.earlier_run import shared_steps
 
 _SNAPSHOT = re.compile(r"(\d{8})\.weights\.h5")
 
@@ -28,8 +30,7 @@ def zero_shot(
     preset: str | os.PathLike[str],
     names: Sequence[str],
     output: str | os.PathLike[str],
-    data_dir: str | None = None,
-    download: bool = False,
+    data: DataOptions = DEFAULT_DATA,
     limit: int | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Runs probes on a model.
@@ -39,8 +40,7 @@ def zero_shot(
         names: keys of `training.paper.probes.PROBES`.
         output: path of the file of scores; it is written after each probe, and those that it has
             are not run again.
-        data_dir: as in `run_probe`, like `download` and `limit`.
-        download: whether to download and prepare missing data sets.
+        data: where the data sets are.
         limit: how many examples of each probe to use; all by default.
 
     Returns:
@@ -52,7 +52,7 @@ def zero_shot(
         OSError: `output` cannot be written.
     """
     find_preset(preset)
-    probes = _find_probes(names, data_dir, download)
+    probes = _find_probes(names, data)
     asked = {"preset": str(preset), "limit": limit}
     output = pathlib.Path(output)
     check_writable(output.parent)
@@ -61,8 +61,8 @@ def zero_shot(
     for name in names:
         if name not in result["probes"]:
             scorer = scorer or Scorer(load_task(preset, gpt1_keras.GPT1CausalLM))
-            result["probes"][name] = run_probe(scorer, probes[name], data_dir, download, limit)
-            write_result(output, result)
+            result["probes"][name] = run_probe(scorer, probes[name], data, limit)
+            write_json(output, result)
     return {name: result["probes"][name] for name in names}
 
 
@@ -70,19 +70,18 @@ def zero_shot_series(
     runs: Sequence[str | os.PathLike[str]],
     names: Sequence[str],
     output: str | os.PathLike[str],
-    data_dir: str | None = None,
-    download: bool = False,
+    data: DataOptions = DEFAULT_DATA,
     limit: int | None = None,
 ) -> dict[str, Any]:
     """Runs probes on all snapshots of a pre-training, and on its final model.
 
     Args:
-        runs: path of the run's folder; or, of a pre-training in legs, of each leg's, in order. Of
-            all but the last leg, the snapshots before the rate decays are of the run that went on.
+        runs: path of the run's folder; or, where runs went on from one another, of each, in order.
+            Of all but the last, only the snapshots before the rate decays count, as the next run
+            went on from there.
         names: keys of `training.paper.probes.PROBES`.
         output: path of the file of scores, from which an interrupted series resumes.
-        data_dir: as in `run_probe`, like `download` and `limit`.
-        download: whether to download and prepare missing data sets.
+        data: where the data sets are.
         limit: how many examples of each probe to use; all by default.
 
     Returns:
@@ -91,12 +90,12 @@ def zero_shot_series(
 
     Raises:
         FileNotFoundError: the run, its snapshots or a data set does not exist.
-        ValueError: an unknown probe, runs that are no legs of one pre-training, or `output` holds
+        ValueError: an unknown probe, runs that did not go on from one another, or `output` holds
             another series.
     """
     output, last = pathlib.Path(output), pathlib.Path(runs[-1])
     snapshots = _find_snapshots([pathlib.Path(run) for run in runs])
-    probes = _find_probes(names, data_dir, download)
+    probes = _find_probes(names, data)
     check_writable(output.parent)
     lm = load_task(last / "preset", gpt1_keras.GPT1CausalLM)
     asked = {
@@ -113,22 +112,51 @@ def zero_shot_series(
         if step in done:
             continue
         lm.backbone.load_weights(weights)
-        scores = {
-            name: run_probe(scorer, probe, data_dir, download, limit)
-            for name, probe in probes.items()
-        }
+        scores = {name: run_probe(scorer, probe, data, limit) for name, probe in probes.items()}
         result["series"].append({"step": step, "probes": scores})
-        write_result(output, result)
+        write_json(output, result)
         shown = ", ".join(f"{name} {found['score']:.4f}" for name, found in scores.items())
         print(f"step {step}: {shown}", flush=True)
+    return result
+
+
+def plot_series(results: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None:
+    """Plots the relative scores of probes against passes over the corpus.
+
+    Args:
+        results: from `zero_shot_series`, the first solid, the second dashed.
+        path: of the plot.
+    """
+    figure, (axes,) = new_figure()
+    names = results[0]["names"]
+    for result, style in zip(results, ("-", "--")):
+        kind = "LSTM" if result["decoder"] == "LSTMBackbone" else "Transformer"
+        passes = [entry["step"] * result["passes_per_update"] for entry in result["series"]]
+        for name, color in zip(names, COLORS):
+            shares = [entry["probes"][name]["relative"] for entry in result["series"]]
+            axes.plot(passes, shares, style, color=color, label=f"{name}, {kind}")
+    axes.axhline(0, color="0.5", linewidth=0.8)
+    axes.set_xlim(left=0)
+    axes.set(xlabel="passes over the corpus", ylabel="0: guessing, 1: the best before the paper")
+    axes.legend(edgecolor="none", ncols=len(results))
+    save(figure, path)
+
+
+def read_beside(path: str, names: Sequence[str]) -> dict[str, Any]:
+    """Reads the result of another run. Raises ValueError if it lacks a probe that is plotted."""
+    result = read_json(path)
+    missing = [name for name in names if name not in result.get("names", ())]
+    if missing or "passes_per_update" not in result:
+        raise ValueError(
+            f"{path} is no result of training.paper.zero_shot --run with the probes {list(names)}."
+        )
     return result
 
 
 def run_probe(
     scorer: _Score,
     probe: Probe,
-    data_dir: str | None = None,
-    download: bool = False,
+    data: DataOptions = DEFAULT_DATA,
     limit: int | None = None,
 ) -> dict[str, Any]:
     """Runs a probe.
@@ -136,21 +164,20 @@ def run_probe(
     Args:
         scorer: `training.evaluation.likelihood.Scorer`.
         probe: what to ask.
-        data_dir: folder of the prepared data sets; TensorFlow Datasets' own by default.
-        download: whether to download and prepare a missing data set.
+        data: where the data sets are.
         limit: how many examples to use, from the first; all by default.
 
     Returns:
         dict of `score`; `relative`, its share of the way from chance (0) to the previous best (1);
         and `questions`, the number of examples.
     """
-    examples = _load(probe, probe.split, data_dir, download).first(limit)
+    examples = _load(probe, probe.split, data).first(limit)
     scores = _score_choices(scorer, examples)
     metric = METRICS[probe.metric]
     if probe.threshold_split is None:
         predictions = np.array([np.argmax(choices) for choices in scores])
     else:
-        known = _load(probe, probe.threshold_split, data_dir, download).first(limit)
+        known = _load(probe, probe.threshold_split, data).first(limit)
         known_scores = np.concatenate(_score_choices(scorer, known))
         threshold = best_threshold(known_scores, known.labels, metric)
         predictions = (np.concatenate(scores) > threshold).astype(int)
@@ -174,14 +201,9 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray, metric: Metric) -> fl
     return candidates[int(np.argmax(found))]
 
 
-def write_result(path: pathlib.Path, result: dict[str, Any]) -> None:
-    """Writes a result as JSON."""
-    with atomic_path(path) as temporary:
-        pathlib.Path(temporary).write_text(json.dumps(result, indent=2) + "\n")
-
-
-def _load(probe: Probe, split: str, data_dir: str | None, download: bool) -> ProbeExamples:
-    return probe.read(read_split(prepared_builder(probe.dataset, data_dir, download), split))
+def _load(probe: Probe, split: str, data: DataOptions) -> ProbeExamples:
+    columns = read_split(prepared_builder(probe.tfds_name, data), split)
+    return READERS[probe.reader](columns)
 
 
 def _score_choices(scorer: _Score, examples: ProbeExamples) -> list[np.ndarray]:
@@ -193,12 +215,12 @@ def _score_choices(scorer: _Score, examples: ProbeExamples) -> list[np.ndarray]:
 
 def _find_snapshots(runs: Sequence[pathlib.Path]) -> dict[int, pathlib.Path]:
     """The files of weights of a pre-training by step, the final ones last."""
-    *legs, last_run = runs
+    *earlier_runs, last_run = runs
     last = _read_number(last_run, "steps")
     found: dict[int, pathlib.Path] = {}
-    for leg in legs:
-        shared = _shared_steps(leg, last_run)
-        found |= {step: path for step, path in _snapshots(leg) if step <= shared}
+    for earlier in earlier_runs:
+        shared = shared_steps(earlier, read_json(last_run / "options.json"))
+        found |= {step: path for step, path in _snapshots(earlier) if step <= shared}
     found |= dict(_snapshots(last_run))
     if not found:
         raise FileNotFoundError(f"{last_run} has no snapshots: it ran without --snapshot-every.")
@@ -209,15 +231,6 @@ def _find_snapshots(runs: Sequence[pathlib.Path]) -> dict[int, pathlib.Path]:
 def _snapshots(run: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
     matches = [(_SNAPSHOT.fullmatch(path.name), path) for path in (run / "snapshots").glob("*.h5")]
     return [(int(match[1]), path) for match, path in matches if match]
-
-
-def _shared_steps(leg: pathlib.Path, last_run: pathlib.Path) -> int:
-    """The updates before the rate decays in a leg, and in the last run, which went on from it."""
-    if not (leg / "options.json").is_file():
-        raise FileNotFoundError(f"{leg} is not a pre-training: it has no options.json.")
-    both = [read_json(run / "options.json") for run in (leg, last_run)]
-    check_legs(leg, *both)
-    return min(options["steps"] - options["decay_steps"] for options in both)
 
 
 def _passes_per_update(run: pathlib.Path) -> float:
@@ -237,11 +250,11 @@ def _read_number(run: pathlib.Path, name: str) -> int:
     return number
 
 
-def _find_probes(names: Sequence[str], data_dir: str | None, download: bool) -> dict[str, Probe]:
+def _find_probes(names: Sequence[str], data: DataOptions) -> dict[str, Probe]:
     """The probes by name, once the data sets of all of them are known to be there."""
     probes = {name: find_probe(name) for name in names}
     for probe in probes.values():
-        prepared_builder(probe.dataset, data_dir, download)
+        prepared_builder(probe.tfds_name, data)
     return probes
 
 

@@ -1,1 +1,1 @@
-"""Training runs: what determines them, their folders, checkpoints and devices."""
+"""Fine-tuning and pre-training: what determines runs, their folders, checkpoints and devices."""

@@ -7,10 +7,7 @@ from typing import Any
 
 import keras
 
-from training.runs.strategies import MULTI_WORKER
-
-MEASURED = "measured"
-JIT_COMPILE: dict[str, str | bool] = {"auto": MEASURED, "on": True, "off": False}
+from training.runs.pretrain_options import MULTI_WORKER
 
 _WARMUP_STEPS = 2  # of each mode: the first traces or compiles, the second fills caches
 _MEASURED_STEPS = 3

@@ -2,24 +2,14 @@
 
 import dataclasses
 import math
-from typing import Any
 
 from gpt1_keras.cli import check_at_least_one, option
-from gpt1_keras.presets import (
-    CONFIGURATIONS,
-    PRESET_HELP,
-    configuration,
-    find_preset,
-)
-from gpt1_keras.presets.tokenizers import check_normalization
-from training.datasets.tasks import TASKS, find_task
-from training.runs.preset_fingerprint import preset_fingerprint
+from gpt1_keras.presets import CONFIGURATIONS, PRESET_HELP, configuration
+from gpt1_keras.tokenization.normalization import check_normalization
+from training.datasets.paper_datasets import DATASETS, find_dataset
 from training.runs.pretrain_options import DTYPES
-from training.runs.run_folder import preset_folders
 
 _START = "what to start from (one of --preset and --config)"  # a group in --help
-_DROPOUT_HELP = "of the backbone (default: the model's own)"
-_DTYPE_HELP = f"to train in: one of {', '.join(DTYPES)} (default: float32)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,12 +17,11 @@ class FinetuneOptions:
     """What determines a run; a run resumes only under the same options.
 
     Raises:
-        FileNotFoundError: the preset does not exist.
-        ValueError: an unknown task or configuration, not exactly one of `task` and files or of
+        ValueError: an unknown data set or configuration, not exactly one of `task` and files or of
             `preset` and `config`, or a number out of its range.
     """
 
-    task: str | None = option(f"one of {', '.join(sorted(TASKS))}; or else", None)
+    task: str | None = option(f"one of {', '.join(sorted(DATASETS))}; or else", None)
     train: str | None = option("your own .csv, .tsv or .jsonl, and", None, metavar="FILE")
     validation: str | None = option("another, to choose the best epoch by", None, metavar="FILE")
     preset: str | None = option(PRESET_HELP, None, group=_START)
@@ -76,8 +65,8 @@ class FinetuneOptions:
     patience: int | None = option(
         "stop after this many epochs without a better validation score (default: never)", None
     )
-    dropout: float | None = option(_DROPOUT_HELP, None)
-    dtype: str | None = option(_DTYPE_HELP, None)
+    dropout: float | None = option("of the backbone (default: the model's own)", None)
+    dtype: str | None = option(f"to train in: one of {', '.join(DTYPES)} (default: float32)", None)
     limit_examples: int | None = option(
         "train on this many examples, chosen at random (default: all)", None
     )
@@ -89,7 +78,7 @@ class FinetuneOptions:
         ):
             raise ValueError("Give either --task, or both --train and --validation.")
         if self.task is not None:
-            find_task(self.task)
+            find_dataset(self.task)
         check_at_least_one(
             self, "num_merges", "epochs", "batch_size", "limit_examples", "lora", "patience"
         )
@@ -111,37 +100,16 @@ class FinetuneOptions:
             raise ValueError(
                 "lora adapts pre-trained weights: it needs --preset, and all of its blocks."
             )
-        check_normalization(self.normalization)
+        if self.normalization is not None:
+            check_normalization(self.normalization)
         if self.transfer not in ("all", "none") and not self.transfer.isdecimal():
             raise ValueError(f"transfer must be all, none or a number. Received: {self.transfer}.")
-        if self.preset is not None and self.config is None:
-            find_preset(self.preset)
-        elif self.config is not None and self.preset is None:
-            configuration(self.config)
-        else:
+        if (self.preset is None) == (self.config is None):
             raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")
-
-    def as_facts(self) -> dict[str, Any]:
-        """What a run's folder keeps: the options, and which weights the preset had, if any.
-
-        So no run goes on from other weights of the same name, and no table mixes the two.
-        """
-        preset = None if self.transfer == "none" else self.preset
-        fingerprint = None if preset is None else preset_fingerprint(preset)
-        return {**dataclasses.asdict(self), "preset_fingerprint": fingerprint}
+        if self.config is not None:
+            configuration(self.config)
 
     @property
-    def sources(self) -> list[str]:
-        """The folders that a run reads."""
-        return preset_folders(self.preset, self.tokenizer)
-
-
-@dataclasses.dataclass(frozen=True)
-class SharedOptions:
-    """The options that all runs of a table or a learning curve share."""
-
-    epochs: int = option("passes over the training data", FinetuneOptions.epochs)
-    batch_size: int = option("examples in an update", FinetuneOptions.batch_size)
-    learning_rate: float = option("the schedule's peak", FinetuneOptions.learning_rate)
-    dropout: float | None = option(_DROPOUT_HELP, FinetuneOptions.dropout)
-    dtype: str | None = option(_DTYPE_HELP, FinetuneOptions.dtype)
+    def initial_weights(self) -> str | None:
+        """The preset whose weights the model begins with, if any."""
+        return None if self.transfer == "none" else self.preset

@@ -2,15 +2,16 @@
 
 import dataclasses
 import math
-from typing import Any
 
 from gpt1_keras.cli import check_at_least_one, option
-from gpt1_keras.models.lstm_backbone import LSTMBackbone
-from gpt1_keras.presets import CONFIGURATIONS, backbone_class, configuration
-from training.runs.preset_fingerprint import preset_fingerprint
+from gpt1_keras.presets import CONFIGURATIONS, configuration
 
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
 INITIAL_POSITIONS = ("random", "zeros")
+MULTI_WORKER = "multi_worker"
+STRATEGIES = ("none", "mirrored", MULTI_WORKER)
+MEASURED = "measured"
+JIT_COMPILE: dict[str, str | bool] = {"auto": MEASURED, "on": True, "off": False}
 _SCHEDULE = "when to save and validate (the model does not depend on it)"  # a group in --help
 
 
@@ -60,7 +61,8 @@ class PretrainOptions:
     seed: int = option("of weights, windows and dropout", 0)
 
     def __post_init__(self) -> None:
-        context = configuration(self.config).get("max_sequence_length", 512)
+        arguments = configuration(self.config)
+        context = arguments.get("max_sequence_length", 512)
         length = context if self.sequence_length is None else self.sequence_length
         object.__setattr__(self, "sequence_length", length)
         check_at_least_one(
@@ -94,19 +96,13 @@ class PretrainOptions:
                 raise ValueError(
                     f"Unknown {name} {getattr(self, name)!r}; expected one of {list(known)}."
                 )
-        if self.initial_positions != "random" and backbone_class(self.config) is LSTMBackbone:
+        if self.initial_positions != "random" and "units" in arguments:
             raise ValueError(f"{self.config} has no position embeddings to begin as zeros.")
         if self.initial_positions != "random" and self.initial_weights is not None:
             raise ValueError(
                 f"initial_weights={self.initial_weights} holds positions that are trained, which "
                 f"cannot begin as {self.initial_positions}."
             )
-
-    def as_facts(self) -> dict[str, Any]:
-        """What a run's folder keeps: the options, and which weights the preset had, if any."""
-        preset = self.initial_weights
-        fingerprint = None if preset is None else preset_fingerprint(preset)
-        return {**dataclasses.asdict(self), "preset_fingerprint": fingerprint}
 
     @property
     def decay_start(self) -> int | None:

@@ -7,8 +7,8 @@ from gpt1_keras import GPT1CausalLM
 from training.corpus.batches import validation_batches
 from training.corpus.corpus_format import Corpus
 from training.corpus.windows import count_sequential_batches, count_sequential_tokens
+from training.evaluation.context_losses import ContextUse, spread_windows
 from training.evaluation.context_plots import plot_series
-from training.evaluation.context_use import ContextUse, spread_windows
 from training.evaluation.plots import save
 from training.runs.pretrain_options import PretrainOptions
 from training.runs.run_folder import Run

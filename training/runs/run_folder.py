@@ -1,13 +1,18 @@
 """The folder of a training run, from which it resumes after an interruption."""
 
-import json
 import os
 import pathlib
 from collections.abc import Collection
 from typing import Any
 
 import gpt1_keras
-from gpt1_keras.files import atomic_path, check_writable, read_json, remove_leftovers
+from gpt1_keras.files import (
+    atomic_path,
+    check_writable,
+    read_json,
+    remove_leftovers,
+    write_json,
+)
 from gpt1_keras.handles import is_handle
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.presets import PRETRAINED
@@ -75,17 +80,17 @@ class Run:
 
         From now on the folder takes no others.
         """
-        self._write("options.json", self.options)
+        write_json(self.folder / "options.json", self.options)
 
     def go_on_after(self, history: list[dict[str, Any]]) -> None:
         """Begins with the history of an earlier run."""
         self.history = history
-        self._write("history.json", self.history)
+        write_json(self.folder / "history.json", self.history)
 
     def add(self, entry: dict[str, Any]) -> None:
         """Adds an entry to the history."""
         self.history.append(entry)
-        self._write("history.json", self.history)
+        write_json(self.folder / "history.json", self.history)
 
     def save_snapshot(self, backbone: CausalBackbone, step: int) -> None:
         """Saves a backbone's weights, which are kept for good.
@@ -112,7 +117,7 @@ class Run:
             "history": self.history,
             "gpt1_keras": gpt1_keras.__version__,
         }
-        self._write("result.json", self.result)
+        write_json(self.folder / "result.json", self.result)
         self.checkpoints.clear()
         return self.result
 
@@ -128,11 +133,6 @@ class Run:
     def _read(self, name: str, kind: type) -> Any:
         path = self.folder / name
         return read_json(path, kind) if path.exists() else None
-
-    def _write(self, name: str, content: Any) -> None:
-        with atomic_path(self.folder / name) as temporary:
-            text = json.dumps(content, indent=2, allow_nan=False)
-            pathlib.Path(temporary).write_text(text + "\n")
 
 
 def preset_folders(*presets: str | None) -> list[str]:

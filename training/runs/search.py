@@ -10,25 +10,24 @@ import pathlib
 import shutil
 import statistics
 import time
-from collections.abc import Callable
 from typing import Any
 
 from gpt1_keras.files import atomic_path
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.presets import backbone_class, find_preset
-from training.evaluation.scoring import DivergedError
+from training.datasets.data_options import DEFAULT_DATA, DataOptions
+from training.evaluation.predicting import DivergedError
 from training.runs.finetune_options import FinetuneOptions
+from training.runs.finetune_run import finetune
 from training.runs.memory import memory_freed
-from training.runs.run_folder import Run
+from training.runs.run_facts import facts_of
+from training.runs.run_folder import Run, preset_folders
 from training.runs.search_report import write_report
 
 _RATE_FACTOR = 8.0  # the least and the greatest rate are this far from the given one
 _LEAST_LAYER_DECAY = 0.5
 _WORST_SCORE = -1.0  # of any metric: what a trial counts as that has diverged
-
-# Of options and a folder, the result of the fine-tuning.
-_Finetune = Callable[[FinetuneOptions, pathlib.Path], dict[str, Any]]
 
 
 def search(
@@ -36,7 +35,7 @@ def search(
     output: str | os.PathLike[str],
     trials: int,
     seeds: int,
-    finetune: _Finetune,
+    data: DataOptions = DEFAULT_DATA,
 ) -> dict[str, Any]:
     """Starts or resumes a search.
 
@@ -45,13 +44,13 @@ def search(
     backbone of blocks, the layer-wise decay (from 0.5 to 1).
 
     Args:
-        options: of all trials, but for what is searched.
+        options: of all trials; a trial changes only what is searched.
         output: path of the folder. It gets a run of each trial and seed in `trials/`; search.md,
             the table of all trials; search.svg; and `best`, the best trial's preset: that of the
             seed whose score is the median, which flatters no more than the trial's own.
         trials: how many in all; a finished search goes on with more.
         seeds: of each trial, whose median score counts: `options.seed` and those after it.
-        finetune: fine-tunes; `training.finetune.finetune`.
+        data: where the data sets are.
 
     Returns:
         The content of `result.json`.
@@ -61,8 +60,8 @@ def search(
         ImportError: Optuna is not installed.
         OSError: the files cannot be written.
     """
-    run = Run(output, {**options.as_facts(), "seeds": seeds})
-    run.prepare(*options.sources)
+    run = Run(output, {**facts_of(options), "seeds": seeds})
+    run.prepare(*preset_folders(options.preset, options.tokenizer))
     space = _Space(options)
     for number in range(len(run.history), trials):
         chosen = space.suggest(number, run.history)
@@ -74,7 +73,7 @@ def search(
             changed = dataclasses.replace(options, seed=seed, **chosen)
             try:
                 with memory_freed():
-                    results.append(finetune(changed, folder / f"seed_{seed}"))
+                    results.append(finetune(changed, folder / f"seed_{seed}", data))
             except DivergedError as error:
                 print(f"Seed {seed}: {error}", flush=True)
                 break

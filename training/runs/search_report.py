@@ -6,7 +6,7 @@ from typing import Any
 
 import matplotlib.ticker
 
-from gpt1_keras.files import atomic_path
+from gpt1_keras.files import write_text
 from training.evaluation.plots import BLUE, ORANGE, new_figure, save
 from training.runs.run_folder import Run
 
@@ -20,8 +20,7 @@ def write_report(run: Run, names: Sequence[str]) -> None:
         run: the search's, with at least one trial.
         names: what is searched.
     """
-    with atomic_path(run.folder / "search.md") as temporary:
-        pathlib.Path(temporary).write_text(as_markdown(run.history, names), encoding="utf-8")
+    write_text(run.folder / "search.md", as_markdown(run.history, names))
     plot(run.history, names, run.folder / "search.svg")
 
 

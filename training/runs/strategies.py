@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING
 
 import keras
 
+from training.runs.pretrain_options import STRATEGIES
+
 if TYPE_CHECKING:  # which may be missing, on another backend
     import tensorflow as tf
-
-MULTI_WORKER = "multi_worker"
-STRATEGIES = ("none", "mirrored", MULTI_WORKER)
 
 
 def find_strategy(name: str) -> "tuple[tf.distribute.Strategy | None, bool]":

@@ -1,1 +1,1 @@
-"""Lookup tables and ragged tensors in core TensorFlow ops, linear in the size of their input."""
+"""Lookup tables of code points, pairs and strings, as plain tensors in core TensorFlow ops."""

@@ -1,4 +1,4 @@
-"""Replaces code points, each by a text of its own."""
+"""A map from each code point to the text that replaces it."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
-from gpt1_keras.tokenization.lookup.ragged import row_indices
+from gpt1_keras.tokenization.ragged import row_indices, row_splits
 
 
 class CodePointMap:
     """Replaces code points of texts by any number of code points.
 
     Args:
-        entries: int array `[0x110000]`, for each code point the index of its replacement, or 0 for
-            a code point that stays.
-        replacements: strings; the first stands for what stays, and is not used.
+        entries: int array `[0x110000]`, the index of each code point's replacement, or 0 for a
+            code point that stays.
+        replacements: strings, of which the first is not used.
     """
 
     def __init__(self, entries: np.ndarray, replacements: Sequence[str]) -> None:
         counts = np.array([1, *map(len, replacements[1:])], np.int32)
-        self._entry = CodePointTable(*CodePointTable.compress(entries))
+        self._entry = CodePointTable(entries)
         self._counts = tf.constant(counts)
         self._starts = tf.constant(np.cumsum(counts) - counts, tf.int32)
-        self._letters = tf.constant([0, *map(ord, "".join(replacements[1:]))])
+        self._code_points = tf.constant([0, *map(ord, "".join(replacements[1:]))])
 
     @classmethod
     def from_mapping(cls, replacements: Mapping[str, str]) -> CodePointMap:
@@ -39,14 +39,14 @@ class CodePointMap:
         return self.with_sources(texts)[0]
 
     def with_sources(self, texts: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """As the call, and of each of the new code points, int32 `[m]`, the index of the old."""
+        """Also returns, for each new code point, the index of the old one: int32 `[m]`."""
         codes = texts.values
         entry = self._entry(codes)
-        starts = tf.concat([[0], tf.cumsum(tf.gather(self._counts, entry))], 0)
+        starts = row_splits(tf.gather(self._counts, entry))
         source = row_indices(starts)
         entry = tf.gather(entry, source)
         offset = tf.range(starts[-1]) - tf.gather(starts, source)
-        letters = tf.gather(self._letters, tf.gather(self._starts, entry) + offset)
-        codes = tf.where(entry > 0, letters, tf.gather(codes, source))
+        replacement = tf.gather(self._code_points, tf.gather(self._starts, entry) + offset)
+        codes = tf.where(entry > 0, replacement, tf.gather(codes, source))
         splits = tf.cast(tf.gather(starts, texts.row_splits), tf.int64)
         return tf.RaggedTensor.from_row_splits(codes, splits, validate=False), source

@@ -8,25 +8,26 @@ import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
 
-ABSENT = np.int32(2**31 - 1)  # what a table of int32 returns for a pair that it does not hold
+ABSENT = np.int32(2**31 - 1)  # what a table of int32 returns for a pair that it lacks
 _MAX_ROUNDS = 500
 
 
 class PairTable:
     """Looks up the value of each pair of adjacent symbols.
 
-    It is a cuckoo hash table (Pagh and Rodler, 2004): every pair lies in one of two slots, so a
-    lookup is two gathers, however many pairs there are, and needs no table resource.
+    It is a cuckoo hash table (Pagh and Rodler, 2004): every pair lies in one of two slots. So a
+    lookup is two gathers for any number of pairs, and needs no table resource.
 
     Args:
         left: int array `[pairs]`, the ids of the left symbols, not negative.
         right: int array `[pairs]`, the ids of the right symbols. No pair occurs twice.
-        values: int array `[pairs]` or `[pairs, n]`, of numbers of this dtype up to `absent`.
-        dtype: in which symbols and values are kept, int32 or, in half the space where all are
-            below 2^16 - 1, uint16. LiteRT cannot look up the latter.
+        values: int array `[pairs]` or `[pairs, n]`, of numbers from the dtype's smallest to
+            `absent`.
+        dtype: of the table's ids and values: int32; or uint16, which halves the table where all
+            are below 2^16 - 1, but which LiteRT cannot look up.
 
     Attributes:
-        absent: the dtype's largest number, which is the value of a pair that the table lacks.
+        absent: the dtype's largest number, the value of a pair that the table lacks.
     """
 
     def __init__(
@@ -38,8 +39,8 @@ class PairTable:
     ) -> None:
         self.absent = np.int32(np.iinfo(dtype).max)
         rows = np.column_stack([left, right, values]).astype(np.int32)
-        # A cuckoo table must be less than half full. An odd length also separates pairs of equal
-        # symbols, whose products with the sum of two odd factors are all even.
+        # A cuckoo table must be less than half full. The sum of two odd factors is even, so pairs
+        # of equal symbols have even hashes, which only an odd length spreads over all slots.
         self._half = 5 * len(rows) // 4 | 1
         random = np.random.default_rng(0)
         slots = None
@@ -63,7 +64,8 @@ class PairTable:
             right: int32 `[n]`, ids of right symbols.
 
         Returns:
-            int32 `[n]`: each pair's value, or `absent`; of several, a list.
+            int32 `[n]`: each pair's value, or `absent`; a list of n such tensors for values
+            `[pairs, n]`.
         """
         rows = tf.gather(self._rows, self._slots(left, right))  # (2, n, 2 + values)
         rows = tf.cast(rows, tf.int32)
@@ -74,27 +76,27 @@ class PairTable:
         return values[0] if len(values) == 1 else values
 
 
-def _assign_slots(ways: np.ndarray, size: int) -> np.ndarray | None:
-    """Puts every item in one of its two slots, each newcomer evicting the item it finds there.
+def _assign_slots(candidates: np.ndarray, size: int) -> np.ndarray | None:
+    """Puts every item in one of its two slots; an item that needs a slot evicts the one in it.
 
     Args:
-        ways: int array `[2, items]`, the two slots of each item.
-        size: how many slots there are.
+        candidates: int array `[2, items]`, the two slots of each item.
+        size: the number of slots.
 
     Returns:
         int array `[size]`, the index of the item in each slot or -1; None when an item is left
         without a slot.
     """
     items = np.full(size, -1)
-    way = np.zeros(len(ways[0]), np.int64)
-    homeless = np.arange(len(way))
+    candidate = np.zeros(len(candidates[0]), np.int64)  # the one that each item is in, or tries
+    unplaced = np.arange(len(candidate))
     for _ in range(_MAX_ROUNDS):
-        if not len(homeless):
+        if not len(unplaced):
             return items
-        wanted = np.where(way[homeless] == 0, ways[0][homeless], ways[1][homeless])
+        wanted = candidates[candidate[unplaced], unplaced]
         evicted = items[wanted]
-        items[wanted] = homeless  # of several newcomers, the last one stays
-        settled = items[wanted] == homeless
-        homeless = np.union1d(homeless[~settled], evicted[settled & (evicted >= 0)])
-        way[homeless] ^= 1
+        items[wanted] = unplaced  # where several items want a slot, the last one gets it
+        placed = items[wanted] == unplaced
+        unplaced = np.union1d(unplaced[~placed], evicted[placed & (evicted >= 0)])
+        candidate[unplaced] ^= 1
     return None

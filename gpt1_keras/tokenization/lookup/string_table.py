@@ -15,7 +15,7 @@ _NOT_UTF8 = b"\xff"
 class StringTable:
     """Maps strings to values.
 
-    The strings are sorted by their hashes, so a lookup is a binary search and one comparison of
+    The strings are sorted by their hashes. So a lookup is a binary search and one comparison of
     strings, and needs no table resource.
 
     Args:
@@ -32,7 +32,7 @@ class StringTable:
         order = np.argsort(hashes)
         if (np.diff(hashes[order]) == 0).any():
             raise ValueError(f"Two of the {len(encoded)} strings of a table have the same hash.")
-        # The last entry is found for hashes beyond all others; it equals no string.
+        # The search finds the last entry for hashes above all others; its string equals no other.
         self._hashes = tf.constant([[*hashes[order], _HASHES]])
         self._strings = tf.constant([*encoded[order], _NOT_UTF8])
         self._values = tf.concat([tf.gather(values, order), tf.zeros([1], values.dtype)], 0)
@@ -44,8 +44,8 @@ class StringTable:
             strings: UTF-8, of any shape.
 
         Returns:
-            `(values, is_known)`: the value of each string, any value where there is none; and
-            bool, whether the table holds it.
+            `(values, is_known)`, of the same shape: each string's value, or any other value if the
+            table lacks it; and bool, whether the table holds it.
         """
         hashes = tf.strings.to_hash_bucket_fast(strings, _HASHES)
         entry = tf.raw_ops.LowerBound(

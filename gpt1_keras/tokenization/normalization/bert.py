@@ -1,11 +1,11 @@
-"""The `bert` normalization: text to words of normalized letters.
+"""The `bert` normalization: text to words, each code point normalized by itself.
 
 Its words are those of Hugging Face's BertNormalizer(lowercase=True) and BertPreTokenizer: control
 characters are dropped, white space separates words, punctuation and CJK characters stand alone,
-accents are removed and letters lower-cased. Each code point is normalized independently of its
-neighbours, so a table holds the result. (One exception: some 200 rare combining marks are kept,
-such as Javanese virama or the newest of Unicode. Two adjacent ones stay as typed, where Hugging
-Face may swap them.)
+accents are removed and letters lower-cased. What becomes of a code point does not depend on its
+neighbours, so a table holds it. There is one exception: about 200 rare combining marks are kept,
+such as Javanese virama or the newest ones of Unicode. Hugging Face may swap two adjacent marks of
+them; here they stay as typed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import NamedTuple
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.lookup.aligned_texts import decode_with_ranges
+from gpt1_keras.tokenization.alignment.byte_ranges import decode_with_ranges
+from gpt1_keras.tokenization.control_flow import update_where
 from gpt1_keras.tokenization.lookup.code_point_map import CodePointMap
-from gpt1_keras.tokenization.lookup.ragged import rows_of_one, split_at_white_space
-from gpt1_keras.tokenization.lookup.selection import update_where
-from gpt1_keras.tokenization.normalization.base import Normalizer
+from gpt1_keras.tokenization.normalization.normalizer import Normalizer
+from gpt1_keras.tokenization.ragged import rows_of_one, split_at_white_space
 
 TABLE_FILE = "bert_table.npz"
-HANGUL = range(0xAC00, 0xD7A4)  # syllables, which decompose in the same way in every Unicode
-_PLAIN = r"[ -~\t\n\r]*"  # printable ASCII: of these, only capitals change
+HANGUL = range(0xAC00, 0xD7A4)  # syllables, which every version of Unicode decomposes alike
+_PLAIN = r"[ -~\t\n\r]*"  # printable ASCII, of which only capitals change
 
 
 class BertTable(NamedTuple):
@@ -34,9 +34,9 @@ class BertTable(NamedTuple):
 
     Attributes:
         entries: int32 `[0x110000]`, the index of each code point's replacement, or 0 if it stays.
-        replacements: strings of letters or, for what separates words, a space.
-        isolated: int32 `[ranges, 2]`, the first and last letters of the ranges of those letters
-            that are words by themselves.
+        replacements: strings; a space for code points that separate words.
+        isolated: int32 `[ranges, 2]`, the first and last code points of the ranges of those that
+            are words by themselves.
     """
 
     entries: np.ndarray
@@ -46,7 +46,7 @@ class BertTable(NamedTuple):
 
 @functools.cache
 def read_bert_table() -> BertTable:
-    """Reads bert_table.npz, which `build_bert_table` writes, and adds what Hangul becomes."""
+    """Reads bert_table.npz, which `build_bert_table` writes, and adds the Hangul syllables."""
     path = os.path.join(os.path.dirname(__file__), TABLE_FILE)
     with np.load(path, allow_pickle=False) as arrays:
         entries = arrays["pages"][arrays["page_of"]].reshape(-1)
@@ -81,11 +81,11 @@ class BertNormalizer(Normalizer):
         self, texts: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         codes, starts, ends = decode_with_ranges(texts)
-        letters, sources = self._replace.with_sources(codes)
-        sources = tf.boolean_mask(sources, letters.values != ord(" "))
+        normalized, sources = self._replace.with_sources(codes)
+        sources = tf.boolean_mask(sources, normalized.values != ord(" "))
         return *self.split(texts), tf.gather(starts, sources), tf.gather(ends, sources)
 
     def _normalize(self, texts: tf.Tensor) -> tf.Tensor:
         """Replaces every code point of texts: string `[n]` to string `[n]`."""
-        letters = self._replace(tf.strings.unicode_decode(texts, "UTF-8", errors="replace"))
-        return tf.strings.unicode_encode(letters, "UTF-8")
+        codes = self._replace(tf.strings.unicode_decode(texts, "UTF-8", errors="replace"))
+        return tf.strings.unicode_encode(codes, "UTF-8")

@@ -2,10 +2,9 @@
 
     python -m gpt1_keras.tokenization.normalization.build_bert_table
 
-Hugging Face's `tokenizers` (BertNormalizer, then BertPreTokenizer) defines the normalization, and
-treats each code point independently of its neighbours, so asking it about every code point once
-fills a table that reproduces it. A test compares the shipped table with the installed
-`tokenizers`.
+Hugging Face's `tokenizers` (BertNormalizer, then BertPreTokenizer) defines the normalization. What
+it makes of a code point does not depend on its neighbours, so a table of every code point
+reproduces it. A test compares the shipped table with the installed `tokenizers`.
 """
 
 import os
@@ -18,20 +17,18 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from gpt1_keras.cli import program
 from gpt1_keras.files import atomic_path
-from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
+from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, distinct_pages
 from gpt1_keras.tokenization.normalization.bert import HANGUL, TABLE_FILE
 
-_SURROGATES = range(0xD800, 0xE000)  # never in a valid string, so dropped
+_SURROGATES = range(0xD800, 0xE000)  # not in valid strings, so dropped
 
 
 def build() -> dict[str, np.ndarray]:
     """Asks `tokenizers` about every code point.
 
     Returns:
-        dict of `entries`, int32 `[0x110000]`, the index of each code point's replacement, or 0 if
-        it stays; `replacements`, the distinct ones, of which a space separates words; and
-        `isolated`, int32 `[ranges, 2]`, the first and last letters of the ranges of those letters
-        that are words by themselves. Hangul syllables, which decompose by arithmetic, stay.
+        A dict of the arrays of `BertTable`. Hangul syllables, which decompose by arithmetic, have
+        the entry 0.
     """
     normalizer, splitter = BertNormalizer(lowercase=True), BertPreTokenizer()
     replacements = {"": 0}  # the first is not used
@@ -44,15 +41,15 @@ def build() -> dict[str, np.ndarray]:
         # What stands between two letters shows whether the code point joins or separates them.
         text = "ab" if code in _SURROGATES else normalizer.normalize_str(f"a{chr(code)}b")
         words = [word for word, _ in splitter.pre_tokenize_str(text)]
-        letters = words[0][1:-1] if len(words) == 1 else "".join(words[1:-1])
-        (joined if len(words) == 1 else isolated).update(letters)
-        if len(words) > 1 and not letters:
-            letters = " "
-        if letters != chr(code):
-            key = letters or "\0"  # which no code point becomes
+        normalized = words[0][1:-1] if len(words) == 1 else "".join(words[1:-1])
+        (joined if len(words) == 1 else isolated).update(normalized)
+        if len(words) > 1 and not normalized:
+            normalized = " "
+        if normalized != chr(code):
+            key = normalized or "\0"  # no code point becomes \0
             entries[code] = replacements.setdefault(key, len(replacements))
     if both := isolated & joined:
-        raise ValueError(f"Letters both join words and stand alone: {sorted(both)}.")
+        raise ValueError(f"Characters both join words and stand alone: {sorted(both)}.")
     codes = np.array(sorted(map(ord, isolated)))
     gaps = np.flatnonzero(np.diff(codes) > 1)
     first, last = codes[np.append(0, gaps + 1)], codes[np.append(gaps, len(codes) - 1)]
@@ -68,7 +65,7 @@ def main() -> None:
     """Rebuild bert_table.npz from the installed `tokenizers`."""
     path = os.path.join(os.path.dirname(__file__), TABLE_FILE)
     arrays: dict[str, Any] = build()
-    arrays["pages"], arrays["page_of"] = CodePointTable.compress(arrays.pop("entries"))
+    arrays["pages"], arrays["page_of"] = distinct_pages(arrays.pop("entries"))
     with atomic_path(path) as temporary:
         np.savez_compressed(temporary, **arrays)
     print(f"{path}: {os.path.getsize(path):,} bytes")

@@ -1,37 +1,24 @@
 """What the signature `explain` returns: the answer, the words, and their shares in it."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from gpt1_keras.tasks.base import RawTextTask
+from serving.export.answers import Answers
+from serving.export.explanations.explained_words import WordFinder, Words
 from serving.export.explanations.integrated_gradients import IntegratedGradients
 from serving.export.explanations.leave_one_out import LeaveOneOut
-from serving.export.explanations.options import INTEGRATED_GRADIENTS, Explanation
-from serving.export.explanations.words import WordFinder, Words
-from serving.export.offsets import tokenize_each_with_offsets
-from serving.export.signatures import at_most, checked
+from serving.export.export_options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT
+from serving.export.export_spec import ExportSpec
+from serving.export.input_checks import asserted, at_most
+from serving.export.signature import Tensors
+from serving.export.text_inputs import TextInputs
+from serving.export.token_offsets import has_offsets, tokenize_each_with_offsets
 
-Tensors: TypeAlias = dict[str, Any]
-
-# Of gradients, an example may be as long as so many sequences: attention's memory grows with the
-# square of it, and of all blocks it is kept.
+# The most sequences that an example explained by gradients may be as long as: attention's memory
+# grows with the square of its length, and that of all blocks is kept.
 _MAX_SEQUENCES = 2
-
-
-class Explainable(Protocol):
-    """What the explainer asks of a task's signatures; see `TaskSignatures`."""
-
-    sequence_length: int
-
-    def predict_outputs(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor: ...
-
-    def outputs(self, answers: tf.Tensor) -> Tensors: ...
-
-    def explained(self, answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor: ...
-
-    def pad(self, framed: Any) -> Tensors: ...
 
 
 class _Answered(NamedTuple):
@@ -64,42 +51,82 @@ class Explainer:
     """Answers examples, and finds the words' shares in the answers.
 
     Args:
-        signatures: of the model's export.
-        model: a task with a preprocessor.
-        explanation: how the shares are found.
+        spec: what the export is made of.
+        inputs: how texts become the model's inputs.
+        answers: the outputs, and what of them is explained.
+        predict_outputs: from the model's inputs to its answers, float `[batch, n]`.
+        has_gradients: whether `predict_outputs` may take `states_at`, with float blocks.
+
+    Raises:
+        ValueError: the model's answers cannot be explained, or not by this method.
     """
 
     def __init__(
-        self, signatures: Explainable, model: RawTextTask, explanation: Explanation
+        self,
+        spec: ExportSpec,
+        inputs: TextInputs,
+        answers: Answers,
+        predict_outputs: Callable[[Tensors], tf.Tensor],
+        has_gradients: bool,
     ) -> None:
-        self._signatures, self._explanation = signatures, explanation
-        self._preprocessor = model.preprocessor
-        self._finder = WordFinder(model.preprocessor.tokenizer)
-        self._field_names = tf.constant(model.preprocessor.fields)
-        self._gradients = IntegratedGradients(model, signatures.explained, explanation.steps)
+        model, explanation, preprocessor = spec.model, spec.explanation, spec.model.preprocessor
+        assert explanation is not None
+        if explanation.method == INTEGRATED_GRADIENTS and not has_gradients:
+            raise ValueError(
+                f"A {type(model).__name__} with a {type(model.backbone).__name__} "
+                f"{'in 8 bits ' if spec.blocks else ''}has no gradients in an export: expected a "
+                "GPT1Backbone computed in one float dtype, and a task whose `predict_outputs` "
+                f"takes `states_at`. To explain its answers, use {LEAVE_ONE_OUT!r}."
+            )
+        if not has_offsets(preprocessor):
+            raise ValueError(
+                f"{type(preprocessor).__name__} has a `transform` of its own, which does not "
+                "say where its tokens stand in the texts: expected `frame` in its place."
+            )
+        if answers.explained is None:
+            raise ValueError(
+                f"The export of a {type(model).__name__} does not say what of its answers is "
+                "`explained`."
+            )
+        explained = answers.explained
+        self._explanation, self._preprocessor = explanation, preprocessor
+        self._pad, self._predict_outputs = inputs.pad, predict_outputs
+        self._outputs, self._explained = answers.outputs, explained
+        self._finder = WordFinder(preprocessor.tokenizer)
+        self._field_names = tf.constant(preprocessor.fields)
+        self._gradients = IntegratedGradients(model, explained, explanation.steps)
         self._leave_one_out = LeaveOneOut(
-            lambda segments: signatures.pad(self._preprocessor.frame(segments)[0]),
-            lambda inputs, answer: signatures.explained(signatures.predict_outputs(inputs), answer),
+            lambda segments: inputs.pad(preprocessor.frame(segments)[0]),
+            lambda framed, answer: explained(predict_outputs(dict(framed)), answer),
         )
+
+    @property
+    def description(self) -> str:
+        """How the shares are found, a sentence for the export's README."""
+        if self._explanation.method == INTEGRATED_GRADIENTS:
+            how = f"integrated gradients, {self._explanation.steps} steps from embeddings of zeros"
+        else:
+            how = f"leaving one word out at a time, of at most {self._explanation.max_words}"
+        return f"Answers can be explained: by {how}."
 
     def explain(self, **texts: Any) -> Tensors:
         """Returns the outputs of `explain`, from texts by field as `serving_default` takes them."""
         columns = list(self._preprocessor.as_tensors(texts).values())
         segments, starts, ends = tokenize_each_with_offsets(self._preprocessor.tokenizer, columns)
         framed, truncated = self._preprocessor.frame(segments)
-        inputs = self._signatures.pad(framed)
+        inputs = self._pad(framed)
         words = self._finder.find(columns, segments, starts, ends)
         numbers = self._numbers(words, segments, inputs["token_ids"])
 
-        answers = self._signatures.predict_outputs(inputs)
+        answers = self._predict_outputs(inputs)
         answer = tf.argmax(answers, axis=-1, output_type=tf.int32)
-        value = self._signatures.explained(answers, answer)
+        value = self._explained(answers, answer)
 
         read = _words_read(words, numbers)
         rows = tf.gather(words.examples, read)
         num_words = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, tf.size(answer))
         num_tokens = self._preprocessor.count_tokens(inputs)
-        # Of all sequences of an example, as of a pair in both orders.
+        # An example may be several sequences, as a pair in both orders.
         lengths = num_tokens * tf.reduce_prod(tf.shape(inputs["token_ids"])[1:-1])
         batch = _Answered(inputs, segments, words, numbers, read, num_words, lengths, answer, value)
         if self._explanation.method == INTEGRATED_GRADIENTS:
@@ -111,7 +138,7 @@ class Explainer:
             return tf.RaggedTensor.from_row_lengths(values, num_words, validate=False).to_tensor()
 
         outputs = {
-            **self._signatures.outputs(answers),
+            **self._outputs(answers),
             "num_tokens": num_tokens,
             "truncated": truncated,
             "words": dense(tf.gather(words.texts, read)),
@@ -131,10 +158,10 @@ class Explainer:
         condition = at_most(
             "tokens of an example that is explained by gradients",
             batch.lengths,
-            _MAX_SEQUENCES * self._signatures.sequence_length,
+            _MAX_SEQUENCES * self._preprocessor.sequence_length,
         )
         shares, at_baseline = self._gradients.shares(
-            checked(batch.inputs, condition),
+            asserted(batch.inputs, condition),
             batch.numbers,
             batch.words.count,
             batch.lengths,
@@ -152,7 +179,7 @@ class Explainer:
             batch.num_words,
             self._explanation.max_words,
         )
-        read = checked({"read": batch.read}, condition)["read"]
+        read = asserted({"read": batch.read}, condition)["read"]
         without = self._leave_one_out.without_each(
             batch.segments, batch.words, read, batch.lengths, batch.answer
         )
@@ -167,7 +194,7 @@ class Explainer:
         negative = [each.with_flat_values(-each.flat_values) for each in words.numbers]
         framed = self._preprocessor.frame_values(segments, negative)
         length = tf.shape(token_ids)[-1]
-        return tf.maximum(-self._signatures.pad(framed)["token_ids"][..., :length], 0)
+        return tf.maximum(-self._pad(framed)["token_ids"][..., :length], 0)
 
 
 def _words_read(words: Words, numbers: tf.Tensor) -> tf.Tensor:

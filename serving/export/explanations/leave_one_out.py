@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from serving.export.explanations.chunks import State, run_in_chunks
-from serving.export.explanations.words import Words
+from serving.export.explanations.explained_words import Words
 
 _MAX_TOKENS = 2048  # no gradients are kept, so that these take less memory than the weights
 

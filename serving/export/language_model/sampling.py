@@ -7,11 +7,11 @@ _TINY = np.finfo(np.float32).tiny  # processors may take what is below it for 0
 
 
 def uniform_numbers(seeds: tf.Tensor, count: int) -> tf.Tensor:
-    """Returns so many numbers in [0, 1) for each text, whatever the other texts are.
+    """Returns `count` numbers in [0, 1) for each text, whatever the other texts are.
 
     Args:
         seeds: int32 `[batch]`.
-        count: of each text's numbers.
+        count: of numbers for each text.
 
     Returns:
         float32 `[batch, count]`.

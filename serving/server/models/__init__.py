@@ -1,1 +1,1 @@
-"""Versions of models: found, loaded, run and warmed up."""
+"""Versions of models: found, loaded, and run."""

@@ -4,9 +4,9 @@ import functools
 import importlib
 import importlib.util
 import logging
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -17,21 +17,28 @@ from tensorflow.core.framework.op_def_pb2 import OpList
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef, SignatureDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from serving.layout import SAVED_MODEL_FILE
+from serving.export_names import SAVED_MODEL_FILE
 from serving.runtime.c_api import Runtime, StatusError
-from serving.runtime.session import Session, parse
-from serving.server.batching.batches import BatchingSession
-from serving.server.batching.parameters import BatchingParameters
-from serving.server.errors import ServingError
-from serving.server.models.runnable import Runnable
+from serving.runtime.session import Session
+from serving.server.errors import ServingError, runtime_refusal
 from serving.server.models.session_config import session_config
 from serving.server.options import Options
 
 _TFLITE_FILE = "model.tflite"
-_BATCHING_FILE = "batching_params.pbtxt"
 _VARIABLES_FILE = "variables/variables.index"
 _VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
-_STATUS_CODES = {code.value[0]: code for code in StatusCode}
+
+
+class Runnable(Protocol):
+    """A `serving.runtime.session.Session`, or what takes its place."""
+
+    def run(
+        self, feeds: Mapping[str, bytes], fetches: Sequence[str], options: bytes = b""
+    ) -> list[np.ndarray]:
+        """Runs the model; see `Session.run`."""
+
+    def cancel(self) -> None:
+        """Ends the runs in flight, and refuses further ones."""
 
 
 class Loader:
@@ -50,14 +57,6 @@ class Loader:
         self._tags = options.saved_model_tags.split(",")
         self._config = session_config(options).SerializeToString()
         self._num_interpreters = options.num_tflite_pools if options.prefer_tflite_model else 0
-        self._per_model_batching = options.enable_per_model_batching_parameters
-        self._batching: BatchingParameters | None = None
-        file = options.batching_parameters_file
-        if options.enable_batching:
-            self._batching = BatchingParameters.read(file) if file else BatchingParameters()
-            self._threads = ThreadPoolExecutor(self._batching.num_batch_threads, "batch")
-        elif file:
-            raise ValueError("--batching_parameters_file is set without --enable_batching")
 
     def load(self, path: Path) -> tuple[Runnable, dict[str, SignatureDef]]:
         """Loads the version in a folder.
@@ -72,14 +71,12 @@ class Loader:
             _check_files(path)
             tflite = path / _TFLITE_FILE
             if self._num_interpreters and tflite.exists():
-                loaded = self._load_tflite(tflite)
-            else:
-                loaded = self._load_saved_model(path)
-            session, signatures = loaded
-            return self._batched(session, path), signatures
-        except (StatusError, OSError, ValueError, DecodeError) as error:
-            code = _STATUS_CODES[error.code] if isinstance(error, StatusError) else None
-            raise ServingError(code or StatusCode.INTERNAL, str(error)) from error
+                return self._load_tflite(tflite)
+            return self._load_saved_model(path)
+        except StatusError as error:
+            raise runtime_refusal(error) from error
+        except (OSError, ValueError, DecodeError) as error:
+            raise ServingError(StatusCode.INTERNAL, str(error)) from error
 
     def _load_saved_model(self, path: Path) -> tuple[Runnable, dict[str, SignatureDef]]:
         """Loads a SavedModel."""
@@ -104,28 +101,14 @@ class Loader:
         # Imported here, as few servers need it, and it brings the whole converter.
         from serving.server.models.tflite_session import TfLiteSession
 
-        session = TfLiteSession(path, self._num_interpreters, _parser())
+        session = TfLiteSession(path, self._num_interpreters, runtime())
         return session, session.signature_defs
-
-    def _batched(self, session: Runnable, path: Path) -> Runnable:
-        """Batches what a session is asked to run, if the options ask for it."""
-        parameters, file = self._batching, path / _BATCHING_FILE
-        if parameters and self._per_model_batching:
-            parameters = BatchingParameters.read(file) if file.exists() else None
-        if parameters is None:
-            return session
-        return BatchingSession(session, parameters, self._threads, _parser())
 
 
 @functools.cache
 def runtime() -> Runtime:
     """The runtime of this process's TensorFlow, loaded once."""
     return Runtime(Path(tf.__file__).parent)
-
-
-def _parser() -> Callable[[str, bytes], np.ndarray]:
-    """Returns a function that reads a feed, from its name and serialized TensorProto."""
-    return functools.partial(parse, runtime())
 
 
 def _check_files(path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,15 @@ from tensorflow_serving.apis.get_model_status_pb2 import (
     GetModelStatusResponse,
     ModelVersionStatus,
 )
-from tensorflow_serving.apis.model_management_pb2 import ReloadConfigRequest, ReloadConfigResponse
 from tensorflow_serving.apis.model_pb2 import ModelSpec
-from tensorflow_serving.apis.status_pb2 import StatusProto
 from tensorflow_serving.config.model_server_config_pb2 import ModelConfig, ModelServerConfig
 
 from serving.server.errors import ServingError, invalid_argument
-from serving.server.metrics import Metrics
 from serving.server.models.loading import Loader
 from serving.server.models.model_config import check_config, files_of, versions_on_disk
 from serving.server.models.servable import Servable
-from serving.server.models.warmup import warm_up
 from serving.server.options import Options
+from serving.server.prometheus_metrics import Metrics
 
 
 class ModelManager:
@@ -32,19 +29,25 @@ class ModelManager:
     that is unloaded is freed once the last request to it is answered.
 
     Args:
-        options: how versions are loaded and warmed up, and which labels are accepted.
-        metrics: times the models' runs; by default they are timed for nobody.
+        options: how versions are loaded, and which labels are accepted.
+        metrics: times the models' runs; None for metrics that no page shows.
+        prepare: is called with each version before it is available; a version for which it raises
+            a ServingError has not loaded.
 
     Raises:
         OSError: a file that the options name cannot be read.
         ValueError: such a file does not hold what is expected there, or options do not go together.
     """
 
-    def __init__(self, options: Options | None = None, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self,
+        options: Options | None = None,
+        metrics: Metrics | None = None,
+        prepare: Callable[[Servable], None] = lambda servable: None,
+    ) -> None:
         options = options or Options()
         self._label_unavailable = options.allow_version_labels_for_unavailable_models
-        rounds = max(1, options.num_request_iterations_for_warmup)
-        self._warmup_rounds = rounds if options.enable_model_warmup else 0
+        self._prepare = prepare
         self._loader = Loader(options)
         self._metrics = metrics
         self._update = threading.Lock()
@@ -62,7 +65,7 @@ class ModelManager:
         return name in self._configs
 
     def names(self) -> list[str]:
-        """Returns the models' names, of those without a version too."""
+        """Returns the names of all models, also of those without a version."""
         return list(self._configs)
 
     def configure(self, config: ModelServerConfig) -> None:
@@ -127,11 +130,6 @@ class ModelManager:
         latest_first = [states[number] for number in sorted(states, reverse=True)]
         return GetModelStatusResponse(model_version_status=latest_first)
 
-    def reload(self, request: ReloadConfigRequest) -> ReloadConfigResponse:
-        """Configures as a client asks for; raises as `configure` does."""
-        self.configure(request.config)
-        return ReloadConfigResponse(status=StatusProto())
-
     def cancel(self) -> None:
         """Ends the runs in flight, and refuses further ones."""
         for servable in self:
@@ -184,7 +182,7 @@ class ModelManager:
             self._set_state(name, version, ModelVersionStatus.LOADING)
             try:
                 servable = Servable(name, version, path, self._metrics, self._loader)
-                warm_up(servable, path, self._warmup_rounds)
+                self._prepare(servable)
             except ServingError as error:
                 self._failed[path] = files
                 text = f"Cannot load version {version} of model {name}: {error.message}"

@@ -17,13 +17,18 @@ from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 
 from serving.runtime.c_api import StatusError
 from serving.runtime.session import FeedError
-from serving.server.errors import ServingError, invalid_argument, malformed_tensor, set_of
-from serving.server.metrics import Metrics
+from serving.server.errors import (
+    ServingError,
+    invalid_argument,
+    malformed_tensor,
+    runtime_refusal,
+    set_of,
+)
+from serving.server.limits.budget import UNLIMITED, Budget
 from serving.server.models.loading import Loader
-from serving.server.requests.budget import UNLIMITED, Budget
+from serving.server.prometheus_metrics import Metrics
 
-_MOST_RUNS = 4  # of a request whose neighbours keep ending theirs
-_STATUS_CODES = {code.value[0]: code for code in StatusCode}
+_MOST_RUNS = 4  # of one request, where others in its batch keep ending them
 
 
 class Servable:
@@ -33,7 +38,7 @@ class Servable:
         name: the model's name.
         version: the version's number.
         path: the folder.
-        metrics: where runs are timed; by default they are timed for nobody.
+        metrics: times the runs; None for metrics that no page shows.
         loader: loads it; by default as a server without options does.
 
     Attributes:
@@ -134,14 +139,14 @@ class Servable:
         except FeedError as error:
             raise malformed_tensor(aliases[error.name]) from error
         except StatusError as error:
-            raise ServingError(_STATUS_CODES[error.code], error.message) from error
+            raise runtime_refusal(error) from error
 
     def _run(
         self, feeds: Mapping[str, bytes], fetches: Sequence[str], end: float
     ) -> list[np.ndarray]:
         """Runs the graph until a time of `time.monotonic`, again if others ended its run.
 
-        Where the graph merges requests, all of a batch end with the last of them.
+        Where a graph merges requests, the one that came last in a batch ends the run of all.
         """
         runs = 0
         while True:

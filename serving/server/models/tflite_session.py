@@ -1,7 +1,7 @@
 """A .tflite file in LiteRT, which takes the place of a SavedModel's session."""
 
 import queue
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ from grpc import StatusCode
 from tensorflow.core.protobuf.config_pb2 import RunOptions
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 
-from serving.layout import DEFAULT_SIGNATURE
-from serving.server.models.runnable import status_error
-from serving.tflite.metadata import read_buffer
+from serving.export_names import DEFAULT_SIGNATURE
+from serving.runtime.c_api import Runtime
+from serving.runtime.session import parse
+from serving.server.errors import ServingError, invalid_argument
+from serving.tflite_buffer import read_buffer
 
 _SIGNATURES = "signature_defs_metadata"  # the file's buffer that TensorFlow Serving reads
 
@@ -28,23 +30,21 @@ class TfLiteSession:
     Args:
         path: the file.
         num_interpreters: number of runs at once; each needs memory of its own.
-        parse: returns the array of a feed, from its name and serialized TensorProto.
+        runtime: reads the feeds.
 
     Attributes:
         signature_defs: all signatures by name. They are those of the file's metadata, or one,
             `serving_default`, whose inputs and outputs are named as its tensors, without `:0`.
 
     Raises:
-        StatusError: it cannot be loaded, or LiteRT is not installed.
+        ServingError: it cannot be loaded, or LiteRT is not installed.
         OSError: it cannot be read.
     """
 
-    def __init__(
-        self, path: Path, num_interpreters: int, parse: Callable[[str, bytes], np.ndarray]
-    ) -> None:
+    def __init__(self, path: Path, num_interpreters: int, runtime: Runtime) -> None:
         self._path = path
         self._content = path.read_bytes()
-        self._parse = parse
+        self._runtime = runtime
         self._cancelled = False
         first = self._interpreter()
         # Made when they are needed: the last one that was given back is the next to be taken.
@@ -70,19 +70,20 @@ class TfLiteSession:
 
         Raises:
             FeedError: a feed is not well-formed.
-            StatusError: the model refused a feed or failed, or time ran out.
+            StatusError: there are no arrays of a feed's dtype.
+            ServingError: the model refused a feed or failed, or time ran out.
         """
-        inputs = {name: self._parse(name, proto) for name, proto in feeds.items()}
+        inputs = {name: parse(self._runtime, name, proto) for name, proto in feeds.items()}
         timeout = RunOptions.FromString(options).timeout_in_ms / 1000 or None
         try:
             interpreter = self._free.get(timeout=timeout)
         except queue.Empty as error:
-            raise status_error(
+            raise ServingError(
                 StatusCode.DEADLINE_EXCEEDED, "Timed out waiting for an interpreter"
             ) from error
         try:
             if self._cancelled:
-                raise status_error(StatusCode.CANCELLED, "Session has been closed.")
+                raise ServingError(StatusCode.CANCELLED, "Session has been closed.")
             interpreter = interpreter or self._interpreter()
             self._set_inputs(interpreter, inputs)
             interpreter.invoke()
@@ -91,7 +92,7 @@ class TfLiteSession:
             ]
         except (ValueError, RuntimeError) as error:
             interpreter = None  # whose state is unknown
-            raise status_error(StatusCode.INVALID_ARGUMENT, " ".join(str(error).split())) from error
+            raise invalid_argument(" ".join(str(error).split())) from error
         finally:
             self._free.put(interpreter)
 
@@ -104,7 +105,7 @@ class TfLiteSession:
         try:
             from ai_edge_litert.interpreter import Interpreter
         except ImportError as error:
-            raise status_error(
+            raise ServingError(
                 StatusCode.FAILED_PRECONDITION,
                 "A .tflite file needs LiteRT: pip install ai-edge-litert",
             ) from error
@@ -113,9 +114,7 @@ class TfLiteSession:
             made.allocate_tensors()
         except (ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())
-            raise status_error(
-                StatusCode.INVALID_ARGUMENT, f"{self._path.name}: {reason}"
-            ) from error
+            raise invalid_argument(f"{self._path.name}: {reason}") from error
         return made
 
     def _set_inputs(self, interpreter: Any, inputs: Mapping[str, np.ndarray]) -> None:
@@ -144,8 +143,8 @@ class TfLiteSession:
                 for key, value in zip(entries.Keys, entries.Values)
             }
         except (ValueError, TypeError, IndexError, DecodeError) as error:
-            raise status_error(
-                StatusCode.INVALID_ARGUMENT, f"Invalid SignatureDefs found in TfLite model: {error}"
+            raise invalid_argument(
+                f"Invalid SignatureDefs found in TfLite model: {error}"
             ) from error
         for signature in signatures.values():
             _fix_names(signature.inputs, self._inputs)
@@ -172,7 +171,7 @@ def _fix_names(described: Mapping[str, TensorInfo], tensors: Mapping[str, Any]) 
         if info.name not in tensors:
             info.name = info.name.partition(":")[0]
         if info.name not in tensors:
-            raise status_error(
+            raise ServingError(
                 StatusCode.INTERNAL,
                 f"Signature {alias} references an unknown tensor: Unknown tensor '{info.name}'.",
             )

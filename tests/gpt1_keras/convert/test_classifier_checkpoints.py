@@ -17,7 +17,7 @@ from transformers import (
 import gpt1_keras
 from gpt1_keras.convert import LastTokenPreprocessor, save_hugging_face
 from gpt1_keras.presets import load_task
-from serving.tflite.convert import convert
+from serving.tflite.converter import convert
 
 TEXTS = [
     "a good film",

@@ -16,7 +16,8 @@ import pytest
 
 import gpt1_keras
 from gpt1_keras.presets import PRETRAINED, find_preset
-from training.corpus.build import CorpusOptions, make_corpus
+from training.corpus.build import make_corpus
+from training.corpus.corpus_options import CorpusOptions
 from training.perplexity import main
 
 NAME = "gpt1_tiny_books"

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras.quantizers import GPTQConfig
 
 import gpt1_keras
-from serving.export.task_signatures import class_or_score_signatures
+from serving.export.class_or_score_signatures import class_or_score_answers
 
 TEXTS = np.array(["a good film", "a bad film", "the staff were kind", "a dull one"])
 LABELS = np.array([0, 1, 0, 1])
@@ -128,14 +128,14 @@ def test_one_class_in_a_preset(make_classifier, tmp_path):
 def test_exported_scores_are_what_the_activation_returns(make_classifier, activation):
     classifier = make_classifier(activation=activation)
     outputs = classifier.predict(TEXTS, verbose=0)
-    found = class_or_score_signatures(classifier).outputs(tf.constant(outputs))["scores"]
+    found = class_or_score_answers(classifier).outputs(tf.constant(outputs))["scores"]
     np.testing.assert_allclose(found, outputs if activation else tf.nn.softmax(outputs))
 
 
 def test_the_export_of_one_class_answers_with_its_number(make_classifier):
     classifier = make_classifier(num_classes=1, activation="sigmoid")
     outputs = classifier.predict(TEXTS, verbose=0)
-    found = class_or_score_signatures(classifier).outputs(tf.constant(outputs))
+    found = class_or_score_answers(classifier).outputs(tf.constant(outputs))
     assert set(found) == {"score"}
     np.testing.assert_allclose(found["score"], outputs[:, 0])
 

@@ -1,4 +1,4 @@
-"""Framing, cutting and padding against a transcription of the paper's rules in plain Python."""
+"""Framing, truncating and padding, against a transcription of the paper's rules in Python."""
 
 import random
 
@@ -10,7 +10,7 @@ from gpt1_keras.tokenization.padding import bucket_lengths, pad
 
 
 def framed(segments, tokenizer, sequence_length):
-    """One example: `[start] first [delimiter] second ... [extract]`, and whether it was cut."""
+    """One example: `[start] first [delimiter] second ... [extract]`, and whether truncated."""
     limit = sequence_length - 2 if len(segments) == 1 else sequence_length // 2 - 2
     ids = [tokenizer.start_token_id]
     for number, segment in enumerate(segments):
@@ -21,7 +21,7 @@ def framed(segments, tokenizer, sequence_length):
 
 
 def random_batches(seed, segments, batch, longest):
-    """For each segment, a batch of id lists; all lengths from none to `longest` occur."""
+    """For each segment, a batch of lists of ids, whose lengths are 0 to `longest`."""
     chance = random.Random(seed)
     return [
         [[chance.randrange(70) for _ in range(chance.randint(0, longest))] for _ in range(batch)]

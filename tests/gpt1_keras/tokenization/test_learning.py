@@ -5,11 +5,12 @@ import json
 import random
 
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import trainers
 
 import gpt1_keras
 from gpt1_keras.tokenization.learning import MAX_ALPHABET, learn_merges
 from gpt1_keras.tokenization.vocabulary import Vocabulary
+from tests.helpers.random_unicode import make_reference
 
 END = "</w>"
 VERSE = """
@@ -26,7 +27,7 @@ You are, you are! What a beautiful Pussy you are!" – Édouard, naïve
 
 
 def random_texts(letters):
-    """Texts of few letters, with runs of one letter and many ways to part a word."""
+    """Texts of few letters, with runs of one letter and many ways to split a word."""
     rng = random.Random(0)
     words = ["".join(rng.choices(letters, k=rng.randint(1, 12))) for _ in range(2000)]
     return [" ".join(words[start : start + 20]) for start in range(0, len(words), 20)]
@@ -35,18 +36,8 @@ def random_texts(letters):
 TEXTS = {"verse": VERSE, "one letter": random_texts("a"), "two letters": random_texts("ab")}
 
 
-def make_hugging_face(vocabulary=None, merges=None):
-    model = models.BPE(
-        vocabulary, merges, unk_token="<unk>", end_of_word_suffix=END, fuse_unk=False
-    )
-    tokenizer = Tokenizer(model)
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return tokenizer
-
-
 def learn_with_hugging_face(texts, **options):
-    tokenizer = make_hugging_face()
+    tokenizer = make_reference()
     trainer = trainers.BpeTrainer(
         special_tokens=["<unk>"], end_of_word_suffix=END, show_progress=False, **options
     )
@@ -55,8 +46,8 @@ def learn_with_hugging_face(texts, **options):
 
 
 def most_frequent_pairs(texts, merges):
-    """The most frequent pairs before each merge, and after all of them, with their number."""
-    tokenizer = make_hugging_face()
+    """The most frequent pairs, with how often they occur, before each merge and after the last."""
+    tokenizer = make_reference()
     words = collections.Counter(
         (*word[:-1], word[-1] + END)
         for text in texts
@@ -88,7 +79,7 @@ def joined(word, merge):
 
 
 @pytest.mark.parametrize("texts", TEXTS.values(), ids=TEXTS)
-def test_layout_is_that_of_the_original_vocabulary(texts):
+def test_the_order_is_that_of_the_original_vocabulary(texts):
     vocabulary, merges = learn_merges(texts, 100)
     letters = sorted({token for token in vocabulary if len(token) == 1})
     expected = ["<unk>", *letters, *(letter + END for letter in letters)]
@@ -117,7 +108,7 @@ def test_each_merge_joins_the_most_frequent_pair(texts):
 @pytest.mark.parametrize("min_frequency", [1, 2, 5])
 @pytest.mark.parametrize("name", ["verse", "two letters"])
 def test_merges_are_those_of_hugging_faces_trainer(name, min_frequency):
-    """Up to the first tie; which pair of a tie it takes may differ from run to run."""
+    """Up to the first tie: which pair of a tie the trainer takes may differ from run to run."""
     texts = TEXTS[name]
     _, merges = learn_merges(texts, 50, min_frequency)
     ties = [len(pairs) > 1 for pairs, _ in most_frequent_pairs(texts, merges)]
@@ -154,18 +145,18 @@ def test_texts_may_come_from_a_generator():
     assert learn_merges((text for text in VERSE), 5) == learn_merges(VERSE, 5)
 
 
-def test_rarest_letters_are_unknown():
-    first = 0xAE00 - 0x1000  # in the CJK characters, each a word
+def test_the_rarest_characters_are_unknown():
+    first = 0xAE00 - 0x1000  # in the CJK characters, each of which is a word
     frequent = [chr(first + number) for number in range(MAX_ALPHABET)]
     rare = [chr(first + MAX_ALPHABET + number) for number in range(50)]
     vocabulary, _ = learn_merges(frequent * 2 + rare, 5)
     assert {token for token in vocabulary if len(token) == 1} == set(frequent)
 
 
-def test_letters_that_are_equally_rare():
-    """Which of them are unknown is the same for merges and vocabulary, and in every run."""
-    letters = [chr(code) for code in range(0xA000, 0xA000 + MAX_ALPHABET + 100)]  # Yi syllables
-    words = [first + second for first, second in zip(letters[::2], letters[1::2])]
+def test_characters_that_are_equally_rare():
+    """The same ones are unknown in the merges, in the vocabulary, and in every run."""
+    syllables = [chr(code) for code in range(0xA000, 0xA000 + MAX_ALPHABET + 100)]  # of Yi
+    words = [first + second for first, second in zip(syllables[::2], syllables[1::2])]
     vocabulary, merges = learn_merges(words * 3, 2 * MAX_ALPHABET)
     Vocabulary(vocabulary, merges)  # they fit each other
     assert len([token for token in vocabulary if len(token) == 1]) == MAX_ALPHABET
@@ -191,7 +182,7 @@ def test_unknown_normalization(normalization):
 def test_ids_are_those_of_hugging_face_with_the_same_merges(texts, num_merges):
     vocabulary, merges = learn_merges(texts, num_merges)
     tokenizer = gpt1_keras.GPT1Tokenizer(vocabulary, merges)
-    reference = make_hugging_face(vocabulary, [tuple(merge.split(" ")) for merge in merges])
+    reference = make_reference(vocabulary, [tuple(merge.split(" ")) for merge in merges])
     got = tokenizer(texts).to_list()
     for text, ids, encoding in zip(texts, got, reference.encode_batch(texts)):
         assert ids == encoding.ids, f"differs: {text!r}"

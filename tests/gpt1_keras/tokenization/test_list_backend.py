@@ -1,4 +1,4 @@
-"""Texts in lists, as where TensorFlow is not installed, give what TensorFlow's ops give."""
+"""Texts in lists, for where TensorFlow is not installed, give what TensorFlow's ops give."""
 
 import json
 import random
@@ -12,40 +12,32 @@ from tokenizers import normalizers
 
 import gpt1_keras
 from gpt1_keras.tokenization import list_backend, tensor_backend
+from tests.helpers.random_unicode import random_texts
 
 TESTS = __file__.rpartition("/tests/")[0] + "/tests"
 TEXTS = ["A good film, isn't it?", "", "naïve CAFÉ – 東京 한국 😀", "word" * 40, " \n\t ", "ß…\0"]
 INVALID = [b"fi\xfflm", b"\xe2\x82", b"a\xed\xa0\x80b \xc0\x80", b"\0a\0"]
-MARKS = ["a\u08d4\u1b44", "a\u1b44\u08d4"]  # the same to Hugging Face's normalization
+MARKS = ["a\u08d4\u1b44", "a\u1b44\u08d4"]  # which Hugging Face normalizes to the same text
 
 
 @pytest.fixture(scope="module")
 def list_codec(original_tokenizer):
-    pieces = [token.replace("</w>", " ") for token in original_tokenizer.vocabulary.tokens]
-    pieces += ["<start> ", "<delimiter> ", "<extract> "]
-    return list_backend.Codec(original_tokenizer.vocabulary, pieces, "bert")
+    token_texts = [token.replace("</w>", " ") for token in original_tokenizer.vocabulary.tokens]
+    token_texts += ["<start> ", "<delimiter> ", "<extract> "]
+    return list_backend.Codec(original_tokenizer.vocabulary, token_texts, "bert")
 
 
-def random_texts(count, seed):
-    chance = random.Random(seed)
-    blocks = [(0x20, 0x7E), (0xA0, 0x24F), (0x300, 0x36F), (0x4E00, 0x4EFF), (0x1B00, 0x1BFF)]
-    blocks += [(0xAC00, 0xACFF), (0x2000, 0x206F), (0x1F300, 0x1F5FF), (0, 0xD7FF)]
-    return [
-        "".join(chr(chance.randint(*chance.choice(blocks))) for _ in range(chance.randint(0, 40)))
-        for _ in range(count)
-    ]
-
-
-@pytest.mark.parametrize("texts", [TEXTS, INVALID, MARKS, random_texts(2000, 0)])
-def test_encode(original_tokenizer, list_codec, texts):
-    assert list_codec.encode(texts) == original_tokenizer(texts).to_list()
+def test_encode(original_tokenizer, list_codec):
+    chance = np.random.default_rng(0)
+    for texts in (TEXTS, INVALID, MARKS, random_texts(chance, chance.integers(0, 41, 2000))):
+        assert list_codec.encode(texts) == original_tokenizer(texts).to_list()
 
 
 def test_marks_stay_in_order():
     normalize = normalizers.BertNormalizer(lowercase=True).normalize_str
     assert normalize(MARKS[0]) == normalize(MARKS[1])
-    letters = [text.translate(list_backend._Letters()) for text in MARKS]
-    assert letters == MARKS
+    normalized = [text.translate(list_backend._NormalizedCodePoints()) for text in MARKS]
+    assert normalized == MARKS
 
 
 def test_shapes(original_tokenizer, list_codec):
@@ -148,7 +140,7 @@ def test_choices(tiny_tokenizer, sequence_length, has_question, to_bucket):
 
 
 def test_batches_of_different_lengths(tiny_tokenizer):
-    """A pair's second text must not be dropped."""
+    """No text of the longer batch is dropped."""
     with pytest.raises(ValueError, match="shorter"):
         list_backend.frame([[[1], [2]], [[3]]], tiny_tokenizer, 16)
     with pytest.raises(ValueError, match="shorter"):

@@ -97,7 +97,7 @@ def test_same_product_twice():
     ],
 )
 def test_merge_that_makes_room_for_a_lower_rank(merges):
-    """`a bc` brings up `abc d`, of a lower rank than either, and it goes before `d e`."""
+    """`a bc` makes the pair `abc d`, of a lower rank than both, which goes before `d e`."""
     vocabulary = make_vocabulary(merges)
     assert not vocabulary.merges_are_ordered
     assert merge_all(vocabulary, ["abcdee"]) == [["abcd", "e", "e</w>"]]
@@ -136,7 +136,7 @@ def test_in_a_graph_of_unknown_length():
 
 
 def test_merges_that_were_made_to_take_hours():
-    """Each joins any number of a's with any number of b's: 100^4 / 4 pairs of their letters."""
+    """Each joins any number of a's with any number of b's: 100^4 / 4 pairs of symbols."""
     runs = range(1, 101)
     merges = [f"a {'a' * length}" for length in runs] + [f"{'b' * length} b" for length in runs]
     merges += [f"{'a' * left} {'b' * right}" for left in runs for right in runs]

@@ -1,4 +1,4 @@
-"""Where in a text its tokens stand: Hugging Face's offsets, and what the ranges normalise to."""
+"""Byte ranges of tokens: Hugging Face's offsets, and what the ranges normalise to."""
 
 import base64
 import contextlib
@@ -52,7 +52,7 @@ def pre_training_tokenizer(original_files):
 
 @pytest.fixture(scope="module")
 def unmoved():
-    """Code points of all blocks less the marks that Unicode's canonical order may move."""
+    """Code points of all blocks without the marks that Unicode's canonical order may move."""
     blocks = [range(*bounds) for name, bounds in BLOCKS.items() if name != "everything"]
     codes = sorted({*itertools.chain(*blocks)} - {*range(0xD800, 0xE000)})
     normalize = normalizers.BertNormalizer(lowercase=True).normalize_str
@@ -62,8 +62,8 @@ def unmoved():
         made = normalize(chr(code))
         return decompose(f"{made}\u0334") == f"{made}\u0334"
 
-    def may_hold_marks(letter):
-        return unicodedata.category(letter)[0] == "M" or unicodedata.decomposition(letter)
+    def may_hold_marks(character):
+        return unicodedata.category(character)[0] == "M" or unicodedata.decomposition(character)
 
     return np.array([code for code in codes if not may_hold_marks(chr(code)) or stays(code)])
 
@@ -87,7 +87,7 @@ def rows_of(tokenizer, texts):
 
 def assert_as_hugging_face(tokenizer, reference, texts):
     for text, row in rows_of(tokenizer, texts):
-        # A surrogate for each invalid byte, which both normalizations drop, as U+FFFD.
+        # A surrogate for each invalid byte. Both normalizations drop it, as they drop U+FFFD.
         characters = text.decode("utf-8", "surrogateescape")
         sizes = [len(each.encode("utf-8", "surrogateescape")) for each in characters]
         first_byte = [0, *itertools.accumulate(sizes)]
@@ -129,7 +129,7 @@ def test_random_strings_in_original(pre_training_tokenizer, size):
 
 @pytest.mark.parametrize("size", [200, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_random_bytes_in_original(pre_training_tokenizer, size):
-    """They stay within the string, and in order."""
+    """The ranges stay within the string, and in order."""
     for text, row in rows_of(pre_training_tokenizer, random_bytes(np.random.default_rng(3), size)):
         starts, ends = [each[1] for each in row], [each[2] for each in row]
         assert starts == sorted(starts) and ends == sorted(ends)
@@ -137,35 +137,36 @@ def test_random_bytes_in_original(pre_training_tokenizer, size):
 
 
 def assert_ranges_normalize_to_tokens(tokenizer, texts):
-    """Compares with the Python pipeline: each range's own normal form has the token's letters."""
+    """Compares with the Python pipeline: what each range normalizes to is the token's text."""
     pipeline = PythonPipeline()
 
     @functools.cache
-    def letters_of(text):
+    def characters_of(text):
         return "".join(pipeline(text)).replace("ς", "σ")
 
     for text, row in rows_of(tokenizer, texts):
-        letters, at = letters_of(text.decode()), 0
+        characters, at = characters_of(text.decode()), 0
         shared = {start for (_, start, _), (_, _, end) in zip(row[1:], row) if start < end}
         for id, start, end in row:
             assert 0 <= start < end <= len(text)
             token = tokenizer.id_to_token(id)
             count = 1 if token == "<unk>" else len(token.removesuffix("</w>"))
-            expected, at = letters[at : at + count], at + count
+            expected, at = characters[at : at + count], at + count
             came_from = text[start:end].decode()
-            if came_from.lower() == expected:  # as nearly all, and the pipeline takes long
+            if came_from.lower() == expected:  # nearly all, and the pipeline is slow
                 continue
             if expected == "\n":
                 assert came_from in LINE_ENDS
             elif start in shared or any(start < other < end for other in shared):
-                assert expected in letters_of(came_from)  # parts of `ﬂ`, of `…` or of a reference
-            elif expected != letters_of(came_from):
-                assert expected in [*map(letters_of, readings(came_from))], (text, came_from)
-        assert at == len(letters)
+                # Characters of `ﬂ`, of `…` or of a reference.
+                assert expected in characters_of(came_from)
+            elif expected != characters_of(came_from):
+                assert expected in [*map(characters_of, readings(came_from))], (text, came_from)
+        assert at == len(characters)
 
 
 def readings(text):
-    """What a range may have been before it was misread, which ftfy only sees in its context."""
+    """What a range may have been before it was misread; ftfy needs its context to see that."""
     for encoding in CHARMAP_ENCODINGS:
         with contextlib.suppress(UnicodeError):
             content = unicodedata.normalize("NFC", unescape_html(text)).encode(encoding)
@@ -173,17 +174,17 @@ def readings(text):
 
 
 def test_mojibake(pre_training_tokenizer):
-    """Texts that were misread letter by letter, so that it is known where each letter came from."""
+    """Texts misread character by character, so that it is known where each character came from."""
     chance = random.Random(4)
     clean, misread, sources = [], [], []
     for text in (" ".join(chance.choices(MISREAD, k=6)) for _ in range(300)):
         encoding = chance.choice(["latin-1", "macroman", "cp437"])
-        letters = [letter.encode().decode(encoding) for letter in text]
+        parts = [character.encode().decode(encoding) for character in text]
         if chance.random() < 0.5:
-            letters = ["".join(c.encode().decode("latin-1") for c in each) for each in letters]
+            parts = ["".join(c.encode().decode("latin-1") for c in part) for part in parts]
         clean.append(text)
-        misread.append("".join(letters))
-        sources.append(source_bytes(text, letters))
+        misread.append("".join(parts))
+        sources.append(source_bytes(text, parts))
     rows = zip(*(rows_of(pre_training_tokenizer, texts) for texts in (clean, misread)), sources)
     repaired = 0
     for (_, expected), (_, row), (first, last) in rows:
@@ -193,12 +194,12 @@ def test_mojibake(pre_training_tokenizer):
     assert repaired > 200
 
 
-def source_bytes(text, letters):
-    """Where in the misread text each letter starts and ends, by its first byte and its end."""
+def source_bytes(text, parts):
+    """Where each character's misread part starts, by its first byte, and ends, by its end."""
     first, last, start, end = {}, {}, 0, 0
-    for letter, misread in zip(text, letters, strict=True):
-        first[start], start = end, start + len(letter.encode())
-        end += len(misread.encode())
+    for character, part in zip(text, parts, strict=True):
+        first[start], start = end, start + len(character.encode())
+        end += len(part.encode())
         last[start] = end
     return first, last
 
@@ -207,7 +208,7 @@ def source_bytes(text, letters):
     "normalization", ["bert", pytest.param("original", marks=pytest.mark.slow)]
 )
 def test_the_same_everywhere(
-    original_tokenizer, pre_training_tokenizer, normalization, run_cpp, tmp_path
+    original_tokenizer, pre_training_tokenizer, normalization, run_cpp, save_graph
 ):
     """In one call, in tf.data, and in a SavedModel in the C++ runtime."""
     tokenizer = {"bert": original_tokenizer, "original": pre_training_tokenizer}[normalization]
@@ -219,17 +220,12 @@ def test_the_same_everywhere(
     for text, *row in zip(TEXTS, *expected):
         assert [each.numpy().tolist() for each in tokenizer.tokenize_with_offsets(text)] == row
 
-    module = tf.Module()
-    module.tokenizer = tokenizer
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
     def offsets(text):
         columns = tokenizer.tokenize_with_offsets(text)
         return dict(zip(("ids", "starts", "ends"), (each.to_tensor(-1) for each in columns)))
 
-    tf.saved_model.save(module, str(tmp_path / "1"), signatures={"serving_default": offsets})
     strings = [{"b64": base64.b64encode(encoded(text)).decode()} for text in TEXTS]
-    found = run_cpp(tmp_path / "1", "serving_default", text=strings)
+    found = run_cpp(save_graph(tokenizer, offsets), "serving_default", text=strings)
     for name, rows in zip(("ids", "starts", "ends"), expected):
         width = max(map(len, rows))
         assert found[name] == [row + [-1] * (width - len(row)) for row in rows]

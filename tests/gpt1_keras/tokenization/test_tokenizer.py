@@ -26,18 +26,11 @@ def toy_tokenizer():
 
 
 @pytest.fixture(scope="module")
-def saved_model(original_tokenizer, tmp_path_factory):
+def saved_model(original_tokenizer, save_graph):
     """The path of a SavedModel with one signature: text to ids, padded with -1."""
-    module = tf.Module()
-    module.tokenizer = original_tokenizer
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
-    def tokenize(text):
-        return {"ids": original_tokenizer(text).to_tensor(-1)}
-
-    path = tmp_path_factory.mktemp("tokenizer") / "1"
-    tf.saved_model.save(module, str(path), signatures={"serving_default": tokenize})
-    return path
+    return save_graph(
+        original_tokenizer, lambda text: {"ids": original_tokenizer(text).to_tensor(-1)}
+    )
 
 
 def to_dense(ids):
@@ -206,21 +199,6 @@ def test_files_and_objects_give_the_same(original_tokenizer, original_files):
     tokenizer = GPT1Tokenizer(json.loads(tokens), merges.split("\n"))
     assert tokenizer.get_vocabulary() == original_tokenizer.get_vocabulary()
     assert tokenizer(TEXTS).to_list() == original_tokenizer(TEXTS).to_list()
-
-
-def test_files_may_be_paths(original_tokenizer, original_files):
-    tokenizer = GPT1Tokenizer(*map(pathlib.Path, original_files))
-    assert tokenizer(TEXTS).to_list() == original_tokenizer(TEXTS).to_list()
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"vocabulary file .*none\.json"):
-        GPT1Tokenizer(str(tmp_path / "none.json"), MERGES)
-
-
-def test_vocabulary_that_does_not_fit():
-    with pytest.raises(ValueError, match="does not fit the merges: merge 2"):
-        GPT1Tokenizer(VOCABULARY, [*MERGES, "b b"])
 
 
 @pytest.mark.parametrize("given", [{"vocabulary": VOCABULARY}, {"merges": MERGES}])

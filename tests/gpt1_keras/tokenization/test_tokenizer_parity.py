@@ -22,7 +22,7 @@ DATASETS = ["glue/sst2", "glue/mrpc", "definite_pronoun_resolution"]
 
 
 @pytest.fixture(scope="module")
-def letters():
+def normalized():
     """The normalized form of every code point: an array of strings."""
     normalizer = normalizers.BertNormalizer(lowercase=True)
     made = [normalizer.normalize_str(chr(code)).strip(" ") for code in CODE_POINTS]
@@ -30,22 +30,22 @@ def letters():
 
 
 @pytest.fixture(scope="module")
-def letters_tokenizers(letters):
-    """Ours and Hugging Face's tokenizer with every letter as a token, so that none is unknown.
+def character_tokenizers(normalized):
+    """Ours and Hugging Face's tokenizer with every normalized character as a token.
 
-    Only those of the planes 4 to 13 are, as Unicode assigns nothing there.
+    Only those of the planes 4 to 13 are unknown, because Unicode assigns nothing there.
     """
-    alphabet = sorted(set("".join(letters[(CODE_POINTS < 0x40000) | (CODE_POINTS >= 0xE0000)])))
-    tokens = ["<unk>", *alphabet, *(f"{letter}</w>" for letter in alphabet)]
+    alphabet = sorted(set("".join(normalized[(CODE_POINTS < 0x40000) | (CODE_POINTS >= 0xE0000)])))
+    tokens = ["<unk>", *alphabet, *(f"{character}</w>" for character in alphabet)]
     vocabulary = {token: id for id, token in enumerate(tokens)}
     return gpt1_keras.GPT1Tokenizer(vocabulary, []), make_reference(vocabulary, [])
 
 
 @pytest.fixture(scope="module")
-def unmoved(letters):
-    """The code points less the marks that are kept and that Unicode's canonical order may move."""
+def unmoved(normalized):
+    """The code points without the kept marks that Unicode's canonical order may move."""
     decompose = normalizers.NFD().normalize_str
-    return CODE_POINTS[[decompose(f"{made}\u0334") == f"{made}\u0334" for made in letters]]
+    return CODE_POINTS[[decompose(f"{made}\u0334") == f"{made}\u0334" for made in normalized]]
 
 
 def assert_same_ids(tokenizer, reference, texts, size=BATCH):
@@ -119,7 +119,7 @@ def test_every_word_of_books_in_a_short_batch(original_tokenizer, reference, boo
 
 
 def test_random_plain_text(original_tokenizer, reference):
-    """Which takes its own path, with other texts beside it in the same batch."""
+    """Plain ASCII takes a path of its own; there are other texts in the same batch."""
     random = np.random.default_rng(6)
     plain = np.array([*range(0x20, 0x7F), *b"\t\n\r", *b" etaoin" * 9], np.uint8)
     texts = [random.choice(plain, size).tobytes() for size in random.integers(0, 41, 20_000)]
@@ -136,19 +136,19 @@ def test_random_unicode(original_tokenizer, reference):
 
 
 @pytest.mark.parametrize("between", ["a", " ", ". "])
-def test_every_code_point(letters_tokenizers, between):
+def test_every_code_point(character_tokenizers, between):
     """Each in the middle of a word, as a word, and before punctuation."""
-    assert_same_ids(*letters_tokenizers, joined_code_points(CODE_POINTS, between))
+    assert_same_ids(*character_tokenizers, joined_code_points(CODE_POINTS, between))
 
 
-def test_every_code_point_beside_the_next(letters_tokenizers, unmoved):
-    assert_same_ids(*letters_tokenizers, joined_code_points(unmoved, ""))
+def test_every_code_point_beside_the_next(character_tokenizers, unmoved):
+    assert_same_ids(*character_tokenizers, joined_code_points(unmoved, ""))
 
 
-def test_every_letter_of_random_unicode(letters_tokenizers, unmoved):
+def test_every_character_of_random_unicode(character_tokenizers, unmoved):
     random = np.random.default_rng(1)
     texts = random_texts(random, random.integers(0, 41, 50_000), unmoved)
-    assert_same_ids(*letters_tokenizers, texts)
+    assert_same_ids(*character_tokenizers, texts)
 
 
 @pytest.mark.parametrize("kind", ["one letter", "one word", "random Unicode", "no spaces"])
@@ -172,13 +172,13 @@ def test_random_bytes(original_tokenizer, reference):
     assert_same_ids(original_tokenizer, reference, texts)
 
 
-def test_random_bytes_where_no_letter_is_unknown(letters_tokenizers):
-    tokenizer, reference = letters_tokenizers
+def test_random_bytes_where_no_character_is_unknown(character_tokenizers):
+    tokenizer, reference = character_tokenizers
     assert_same_ids(tokenizer, reference, random_bytes(np.random.default_rng(4), 10_000))
 
 
 @pytest.mark.parametrize("invalid", INVALID, ids=bytes.hex)
-def test_invalid_bytes_between_letters(original_tokenizer, reference, invalid):
+def test_invalid_bytes_between_characters(original_tokenizer, reference, invalid):
     texts = [invalid, b"a" + invalid, invalid + b"a", b"fi" + invalid + b"lm", b"a " + invalid]
     texts += [invalid + invalid, invalid + b"\xc3\xa9", b"\xe2\x82\xac" + invalid + b"."]
     assert_same_ids(original_tokenizer, reference, texts)

@@ -39,7 +39,7 @@ def test_no_merges():
     assert vocabulary.merges_are_ordered
 
 
-def test_dict_and_list_are_left_alone():
+def test_dict_and_list_stay_unchanged():
     tokens, merges = dict(TOKENS), ["#version: 0.2", *MERGES]
     Vocabulary(tokens, merges)
     assert (tokens, merges) == (TOKENS, ["#version: 0.2", *MERGES])
@@ -57,9 +57,9 @@ def test_files(tmp_path, as_path, header, end):
     assert [" ".join(merge) for merge in vocabulary.merges] == MERGES
 
 
-@pytest.mark.parametrize("letter", ["\x85", "\u2028", "\x0c", "\u00a0", "\u3000", "😀", "#"])
-def test_any_letter_but_the_space_and_the_newline(tmp_path, letter):
-    vocabulary = make_vocabulary(f"{letter} x", f"{letter}x {letter}</w>")
+@pytest.mark.parametrize("character", ["\x85", "\u2028", "\x0c", "\u00a0", "\u3000", "😀", "#"])
+def test_any_character_except_the_space_and_the_newline(tmp_path, character):
+    vocabulary = make_vocabulary(f"{character} x", f"{character}x {character}</w>")
     paths = tmp_path / "tokens.json", tmp_path / "merges.txt"
     vocabulary.save(*paths)
     read = Vocabulary(*paths)
@@ -77,7 +77,7 @@ def test_original_files_are_written_as_they_were(original_files, tmp_path):
     assert (read.token_to_id, read.merges) == (vocabulary.token_to_id, vocabulary.merges)
 
 
-def test_original_files_are_laid_out_as_published(original_files):
+def test_the_original_files_have_the_published_order(original_files):
     vocabulary = Vocabulary(*original_files)
     assert len(vocabulary.tokens) == 40478
     assert vocabulary.token_to_id["<unk>"] == 0

@@ -60,7 +60,7 @@ def test_random_vocabularies(letters, longest):
 @pytest.mark.parametrize(
     "merges",
     [
-        ["a a", "aa a"],  # made in two ways, but only once
+        ["a a", "aa a"],  # `aaa` could be made in two ways, but one merge makes it
         ["a b", "b c", "a bc"],  # `abc` is never made
         ["b c", "a b", "ab c</w>"],
         ["a a", "aa aa", "aa a</w>", "a a</w>"],
@@ -85,8 +85,8 @@ def test_no_words():
     assert look_up(make_vocabulary(["a b"]), []) == {}
 
 
-def test_letters_beyond_ascii():
-    """None is cut between the bytes of a letter, whatever tokens these would be."""
+def test_characters_beyond_ascii():
+    """No word is cut between the bytes of a character."""
     vocabulary = make_vocabulary(["é a</w>", "漢 é"], letters="aé漢")
     words = ["éa", "漢é", "漢éa", "aé", "é", "a漢éa", "😀a", "é😀"]
     found = look_up(vocabulary, words)
@@ -100,7 +100,7 @@ def test_letters_beyond_ascii():
 
 
 def test_a_word_of_a_million_letters():
-    """Of which all parts would take a terabyte."""
+    """All its parts would take a terabyte."""
     words = ["a" * 10**6, "ab", "aab", "aabb", "aabab"]
     found = look_up(make_vocabulary(["a b</w>", "a a"]), words)
     assert found == {"ab": ["ab</w>"], "aab": ["a", "ab</w>"]}

@@ -9,8 +9,11 @@ import tensorflow as tf
 from grpc import StatusCode
 
 import gpt1_keras
-from serving.export.batching import Batching, merged
-from serving.export.exporter import signatures_of
+from serving.export.batching import merged
+from serving.export.export_options import Batching
+from serving.export.export_spec import ExportSpec
+from serving.export.exported_tasks import signatures_of
+from serving.export.stored_weights import StoredWeights
 from serving.server.models.servable import Servable, ServingError
 
 FOREVER = 600_000.0  # milliseconds: a batch that waits for more is answered once it is full
@@ -24,8 +27,9 @@ TEXTS = ["a good film", "", "good " * 30, "the staff were kind " * 4, b"a g\xffo
 
 def save(model, folder, batching):
     """Saves a model's signatures and loads them in the C++ runtime."""
-    signatures = signatures_of(model, batching)
-    tf.saved_model.save(signatures, str(folder), signatures=signatures.functions())
+    spec = ExportSpec(model, batching)
+    functions = {name: each.compiled for name, each in signatures_of(spec).by_name.items()}
+    tf.saved_model.save(StoredWeights(spec), str(folder), signatures=functions)
     return Servable("model", 1, folder)
 
 
@@ -143,7 +147,7 @@ def test_a_task_that_only_keras_computes(exported_classifier, plain):
         model.backbone, class_names=model.class_names, preprocessor=model.preprocessor
     )
     other.head.set_weights(model.head.get_weights())
-    answer = signatures_of(other, Batching(4)).functions()["serving_default"]
+    answer = signatures_of(ExportSpec(other, Batching(4))).by_name["serving_default"].compiled
     found = {name: each.numpy() for name, each in answer(text=tf.constant(TEXTS)).items()}
     assert_same(found, ask(plain, TEXTS))
 

@@ -11,8 +11,9 @@ import tensorflow as tf
 import gpt1_keras
 from gpt1_keras.tasks.calibration import Calibration
 from serving.export import export
-from serving.export.batching import Batching
-from serving.export.exporter import signatures_of
+from serving.export.export_options import Batching
+from serving.export.export_spec import ExportSpec
+from serving.export.exported_tasks import signatures_of
 from serving.server.models.servable import Servable
 from tests.helpers.eager import eagerly
 
@@ -69,7 +70,7 @@ def test_scores_of_choices(chooser, scorer, lm):
     }
     with eagerly():
         logits = chooser.predict(texts, verbose=0)
-        found = signatures_of(copy).default_function()(**texts)
+        found = signatures_of(ExportSpec(copy)).by_name["serving_default"].compiled(**texts)
     expected = scipy.special.softmax(logits / 4.0, axis=1)
     np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
     np.testing.assert_array_equal(found["is_sure"], expected.max(axis=1) >= 0.5)

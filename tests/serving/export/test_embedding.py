@@ -16,9 +16,10 @@ from gpt1_keras.tokenization.padding import pad
 from serving.check import main as check
 from serving.export import export
 from serving.export.__main__ import main
-from serving.export.calibrate import calibrated_blocks
-from serving.export.embedding import POOLINGS, Embedding, embed_function
-from serving.export.exporter import signatures_of
+from serving.export.export_options import POOLINGS, Embedding
+from serving.export.export_spec import ExportSpec
+from serving.export.exported_tasks import signatures_of
+from serving.export.int8_calibration import calibrated_blocks
 from serving.server.models.servable import Servable, ServingError
 
 TEXTS = ["a good film", "", "a good film and a lovely one", "the Staff were KIND", "good " * 60]
@@ -81,8 +82,8 @@ def unit(vectors):
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_as_torch(lm, tiny_tokenizer, states, pooling, normalize):
-    function = embed_function(lm, signatures_of(lm), Embedding(pooling, normalize))
-    found = function(text=tf.constant(TEXTS))
+    spec = ExportSpec(lm, embedding=Embedding(pooling, normalize))
+    found = signatures_of(spec).by_name["embed"].compiled(text=tf.constant(TEXTS))
     change = unit if normalize else np.asarray
     assert found["num_tokens"].numpy().tolist() == [len(each) for each in states]
     assert found["truncated"].numpy().tolist() == [False] * 4 + [True]
@@ -106,8 +107,8 @@ def test_an_lstm_s_states(tiny_tokenizer):
     lstm = spread(gpt1_keras.LSTMBackbone(size, WIDTH, WIDTH, max_sequence_length=CONTEXT))
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
     model = gpt1_keras.GPT1TextClassifier(lstm, 2, preprocessor)
-    function = embed_function(model, signatures_of(model), Embedding("mean"))
-    found = function(text=tf.constant(TEXTS[:3]))["embedding"]
+    spec = ExportSpec(model, embedding=Embedding("mean"))
+    found = signatures_of(spec).by_name["embed"].compiled(text=tf.constant(TEXTS[:3]))["embedding"]
     for row, ids in zip(found, tiny_tokenizer(TEXTS[:3]).to_list()):
         expected = np.mean(lstm({"token_ids": np.array([ids])})[0], axis=0) if ids else np.zeros(1)
         np.testing.assert_allclose(row, expected * np.ones(WIDTH), atol=1e-5)
@@ -145,8 +146,8 @@ def test_every_signature_runs_elsewhere(exported, capsys):
 
 def test_products_in_8_bits(lm, states, int8_products):
     blocks, _ = calibrated_blocks(lm, [{"text": text} for text in TEXTS if text], "texts")
-    signatures = signatures_of(lm, blocks=blocks)
-    found = embed_function(lm, signatures, Embedding("mean", True), blocks)(text=tf.constant(TEXTS))
+    spec = ExportSpec(lm, blocks=blocks, embedding=Embedding("mean", True))
+    found = signatures_of(spec).by_name["embed"].compiled(text=tf.constant(TEXTS))
     expected = unit(np.stack([pooled(each, "mean") for each in states]))
     cosines = np.sum(found["embedding"] * expected, axis=-1)
     assert cosines[1] == 0.0 and np.delete(cosines, 1).min() > 0.99

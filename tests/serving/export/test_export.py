@@ -14,12 +14,12 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 import gpt1_keras
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving import check
-from serving.export.exporter import signatures_of
-from serving.export.task_signatures import ClassSignatures
-from serving.export.warmup import warmup_requests
+from serving.export.export_spec import ExportSpec
+from serving.export.exported_tasks import signatures_of
+from serving.export.prediction_logs import warmup_requests
+from serving.server.calls.example_inference import classify
+from serving.server.calls.inference import predict
 from serving.server.models.servable import Servable, ServingError
-from serving.server.requests.example_inference import classify
-from serving.server.requests.inference import predict
 
 CLASS_NAMES = ["negative", "neutral", "positive"]
 SEQUENCE_LENGTH = 40
@@ -164,7 +164,8 @@ def test_scores_are_probabilities_whatever_the_activation(make_classifier):
     softmax = make_classifier("single", activation="softmax")
     ids = model.preprocessor(["a good film", "dull"])
     found, expected = (
-        ClassSignatures(each)._predict_tokens(**ids)["scores"] for each in (softmax, model)
+        signatures_of(ExportSpec(each)).by_name["tokens"].function(**ids)["scores"]
+        for each in (softmax, model)
     )
     np.testing.assert_allclose(found, expected, atol=1e-6)
     np.testing.assert_allclose(np.sum(found, axis=1), 1.0, atol=1e-6)
@@ -278,7 +279,6 @@ def test_warmup_asks_every_signature_for_every_bucket(exported, servable):
 def test_warmup_of_the_papers_context_is_short(make_classifier):
     model = make_classifier("pair")
     model.preprocessor.sequence_length = 512
-    signatures = signatures_of(model)
-    logs = warmup_requests(signatures, signatures.functions(), "name")
+    logs = warmup_requests(signatures_of(ExportSpec(model)), "name")
     assert len(logs) == 4 * 11
     assert sum(log.ByteSize() for log in logs) < 100_000

@@ -14,7 +14,7 @@ import gpt1_keras
 from serving import check
 from serving.export import export
 from serving.export.__main__ import main
-from serving.export.batching import Batching
+from serving.export.export_options import Batching
 from serving.export.validation import Validation
 from serving.server.models.servable import Servable
 

@@ -12,8 +12,8 @@ from gpt1_keras.presets import load_task
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving import check
 from serving.export.__main__ import main
+from serving.server.calls.warmup_requests import read_warmup
 from serving.server.models.servable import Servable, ServingError
-from serving.server.models.warmup import read_warmup
 
 CONTEXT = 48
 KINDS = ["scorer", "chooser", "lm"]

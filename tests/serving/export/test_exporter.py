@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import gpt1_keras
 from serving.export import export, exporter
-from serving.export.task_signatures import ClassSignatures
+from serving.export.signature import Signatures
 from serving.server.models.servable import Servable
 
 
@@ -27,7 +27,7 @@ def quick_save(monkeypatch):
         pathlib.Path(path, "saved_model.pb").write_bytes(b"graph")
 
     monkeypatch.setattr(tf.saved_model, "save", save)
-    monkeypatch.setattr(ClassSignatures, "functions", lambda self: {})
+    monkeypatch.setattr(exporter, "signatures_of", lambda spec: Signatures(40, {}))
     monkeypatch.setattr(exporter, "readme", lambda *arguments: "")
 
 
@@ -56,7 +56,7 @@ def test_warmup_calls_the_model_by_a_given_name(tmp_path, model, quick_save, mon
     monkeypatch.setattr(
         exporter,
         "warmup_requests",
-        lambda signatures, functions, name: names.append(name) or [],
+        lambda signatures, name: names.append(name) or [],
     )
     export(model, tmp_path, model_name="other")
     export(model, tmp_path)

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from serving.export import export
-from serving.export.batching import Batching
+from serving.export.export_options import Batching
 from serving.server.models.servable import Servable
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("int8_products")]

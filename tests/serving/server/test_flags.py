@@ -8,13 +8,14 @@ import re
 import pytest
 import tensorflow as tf
 
-from serving.server import flags, listening
+from serving.server import flags
 from serving.server.__main__ import _xla, main
 from serving.server.errors import ServingError
 from serving.server.models.servable import Servable
 from serving.server.options import Options
+from serving.server.transport import listening
 
-DOCS = pathlib.Path(__file__).parents[3] / "docs" / "serving.md"
+DOCS = pathlib.Path(__file__).parents[3] / "docs" / "server.md"
 # All flags in TensorFlow Serving 2.20's main.cc, each with a value other than its default.
 TENSORFLOW_SERVING = """
 --port=1 --grpc_socket_path=x --rest_api_port=1 --rest_api_num_threads=3

@@ -18,13 +18,13 @@ from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 from tensorflow_serving.apis import prediction_service_pb2
 
+from serving.server.calls import grpc_service, json_documents, json_requests
+from serving.server.calls.rest_calls import RestCalls
+from serving.server.calls.server_resources import Resources
 from serving.server.errors import ServingError
-from serving.server.metrics import Metrics
-from serving.server.requests import grpc_service
-from serving.server.requests.admission import Admission
-from serving.server.requests.budget import Budget, RequestLimits
-from serving.server.rest import documents, requests
-from serving.server.rest.calls import RestCalls
+from serving.server.limits.admission import Admission
+from serving.server.limits.budget import Budget, RequestLimits
+from serving.server.prometheus_metrics import Metrics
 from tests.serving.server.hostile_requests import DOCUMENTS, MESSAGES
 
 _BYTES_PER_BYTE = 200  # of peak memory
@@ -42,7 +42,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names | texts, inner, max_size=3),
     max_leaves=12,
 )
-json_documents = st.fixed_dictionaries(
+json_objects = st.fixed_dictionaries(
     {},
     optional={
         "instances": st.lists(values, max_size=4) | values,
@@ -67,8 +67,8 @@ def spoilt(draw, contents):
 
 bodies = spoilt(
     st.sampled_from(DOCUMENTS)
-    | json_documents.map(lambda document: json.dumps(document).encode())
-    | json_documents.map(
+    | json_objects.map(lambda document: json.dumps(document).encode())
+    | json_objects.map(
         lambda document: json.dumps(document, ensure_ascii=False).encode(errors="surrogatepass")
     )
     | st.binary(max_size=50)
@@ -110,18 +110,18 @@ def test_documents(body):
     signatures = _signature(), SignatureDef(inputs={"text": _signature().inputs["text"]})
     with bounded_memory(len(body)):
         try:
-            document = documents.parse_document(body)
+            document = json_documents.parse_document(body)
         except ServingError as error:
             assert error.code is grpc.StatusCode.INVALID_ARGUMENT
             return
         for signature in signatures:
             with contextlib.suppress(ServingError):
-                tensors = requests.read_inputs(document, signature)
+                tensors = json_requests.read_inputs(document, signature)
                 assert all(isinstance(each, TensorProto) for each in tensors.values())
         with contextlib.suppress(ServingError):
-            requests.read_examples(document, Budget(_LIMITS))
+            json_requests.read_examples(document, Budget(_LIMITS))
         with contextlib.suppress(ServingError):
-            documents.read_signature_name(document)
+            json_documents.read_signature_name(document)
 
 
 REPEATED = [  # what is in the list: much memory for few bytes
@@ -157,24 +157,27 @@ def test_valid_documents_are_read_as_numpy_reads_them(rows):
     texts_of = [[text.decode("latin-1") for text in row] for row in rows]
     body = json.dumps({"instances": texts_of}).encode()
     signature = SignatureDef(inputs={"text": _signature().inputs["text"]})
-    found = requests.read_inputs(documents.parse_document(body), signature)["text"]
+    found = json_requests.read_inputs(json_documents.parse_document(body), signature)["text"]
     array = np.array(texts_of, object)
     assert [dim.size for dim in found.tensor_shape.dim] == list(array.shape)
     assert [each.decode() for each in found.string_val] == array.ravel().tolist()
 
 
+def _resources(client):
+    metrics = Metrics()
+    return Resources(client.models, metrics, Admission(1, 0, metrics), _LIMITS)
+
+
 @pytest.fixture(scope="module")
 def rest(client):
     """Answers REST requests about the served model, in this process."""
-    metrics = Metrics()
-    return RestCalls(client.models, metrics, Admission(1, 0, metrics), _LIMITS, timeout=20)
+    return RestCalls(_resources(client), timeout=20)
 
 
 @pytest.fixture(scope="module")
 def methods(client):
     """gRPC's methods on the served model, in this process: functions of bytes and a context."""
-    metrics = Metrics()
-    service, *_ = grpc_service.handlers(client.models, metrics, Admission(1, 0, metrics), _LIMITS)
+    service, *_ = grpc_service.handlers(_resources(client))
     paths = {name: f"/{_SERVICE.full_name}/{name}" for name in _METHODS}
     return {name: service.service(_Details(path)).unary_unary for name, path in paths.items()}
 

@@ -21,8 +21,9 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
-from serving.server import Server, flags, listening
+from serving.server import Server, flags
 from serving.server.__main__ import main
+from serving.server.transport import listening
 
 ROUNDS = 300_000  # of the signature `slow`: some seconds
 

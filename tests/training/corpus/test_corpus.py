@@ -14,8 +14,9 @@ import gpt1_keras
 from gpt1_keras import cli
 from gpt1_keras.presets.tokenizers import load_tokenizer
 from training.corpus.__main__ import main
-from training.corpus.build import CorpusOptions, make_corpus
+from training.corpus.build import make_corpus
 from training.corpus.corpus_format import Corpus
+from training.corpus.corpus_options import CorpusOptions
 
 
 def hugging_face_tokenizer(vocabulary, merges):

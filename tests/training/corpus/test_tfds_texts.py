@@ -7,9 +7,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from training.corpus.build import CorpusOptions, make_corpus
+from training.corpus.build import make_corpus
 from training.corpus.corpus_format import Corpus
+from training.corpus.corpus_options import CorpusOptions
 from training.corpus.tfds_texts import find_groups
+from training.datasets.data_options import DataOptions
 
 
 def build_data_set(folder, name, splits, features, config=None, version="1.0.0"):
@@ -43,7 +45,7 @@ def test_wiki40b_markers_become_line_ends(
         version="1.3.0",
     )
     options = CorpusOptions("tfds:wiki40b/en", tokenizer=tokenizer_dir)
-    index = make_corpus(options, tmp_path / "corpus", data_dir=str(tmp_path / "tfds"))
+    index = make_corpus(options, tmp_path / "corpus", data=DataOptions(str(tmp_path / "tfds")))
     expected = ["A film Staff kind dull", "", "a lovely film"]
     assert read_tokens(tmp_path / "corpus") == whole_documents(tiny_tokenizer, expected)
     assert index["splits"]["train"]["empty_documents"] == 1
@@ -65,7 +67,7 @@ def test_known_data_sets_find_their_text(
         version=version,
     )
     options = CorpusOptions(f"tfds:{name}", tokenizer=tokenizer_dir)
-    make_corpus(options, tmp_path / "corpus", data_dir=str(tmp_path / "tfds"))
+    make_corpus(options, tmp_path / "corpus", data=DataOptions(str(tmp_path / "tfds")))
     for split, rows in texts.items():
         assert read_tokens(tmp_path / "corpus", split) == whole_documents(tiny_tokenizer, rows)
 
@@ -77,7 +79,7 @@ def test_a_genuine_data_set_in_slices(
     """RTE has two strings an example; its slices together are all of a split."""
     tokenizer = os.path.dirname(original_files[0])
     options = CorpusOptions("tfds:glue/rte", tokenizer=tokenizer, field="sentence1", shard_mb=0.3)
-    index = make_corpus(options, tmp_path / "corpus", data_dir=tfds_dir)
+    index = make_corpus(options, tmp_path / "corpus", data=DataOptions(tfds_dir))
     assert {name: split["documents"] for name, split in index["splits"].items()} == {
         "train": 2490,
         "validation": 277,
@@ -97,7 +99,7 @@ def test_a_genuine_data_set_in_slices(
 
 
 def test_the_only_string_is_the_text(tfds_dir):
-    (group,) = find_groups("glue/sst2", 10**9, tfds_dir)["validation"]
+    (group,) = find_groups("glue/sst2", 10**9, DataOptions(tfds_dir))["validation"]
     assert group.texts.field == "sentence"
     assert next(iter(group)).read().startswith(b"a valueless kiddie paean")
 
@@ -112,4 +114,4 @@ def test_the_only_string_is_the_text(tfds_dir):
 )
 def test_a_text_that_is_not_found_names_what_there_is(dataset, field, message, tfds_dir):
     with pytest.raises(ValueError, match=re.escape(f"{dataset} {message}")):
-        find_groups(dataset, 10**6, tfds_dir, field=field)
+        find_groups(dataset, 10**6, DataOptions(tfds_dir), field=field)

@@ -14,8 +14,9 @@ import time
 import pytest
 
 from training.corpus import build
-from training.corpus.build import CorpusOptions, make_corpus
+from training.corpus.build import make_corpus
 from training.corpus.corpus_format import Corpus
+from training.corpus.corpus_options import CorpusOptions
 from training.corpus.shards import ShardError
 
 ROOT = pathlib.Path(__file__).parents[3]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpt1_keras.labelled_files import CHOICES, LABEL, read_rows
 from tests.helpers.fuzzing import damaged, search
 from training.datasets.labelled_examples import load_examples
-from training.datasets.user_files import find_user_file_task
+from training.datasets.user_files import find_user_files
 
 # Every fault that was found in these files, and a good one of each kind.
 SEEDS = [
@@ -58,7 +58,7 @@ def read():
         def read(suffix, content, is_compressed=False):
             path = Path(folder, f"a{suffix}{'.gz' if is_compressed else ''}")
             path.write_bytes(gzip.compress(content, mtime=0) if is_compressed else content)
-            return read_rows(path), load_examples(find_user_file_task(path, path), "train")
+            return read_rows(path), load_examples(find_user_files(path, path), "train")
 
         yield read
 

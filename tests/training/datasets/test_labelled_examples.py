@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import load_examples
-from training.datasets.task_models import MODELS
-from training.datasets.tasks import TASKS, Task, find_task
-from training.evaluation.metrics import METRICS
+from training.datasets.paper_datasets import DATASETS, TfdsDataset, find_dataset
+from training.evaluation.dataset_metrics import METRICS
+from training.evaluation.fine_tuned_models import MODELS
 
 
 @pytest.mark.parametrize(
@@ -26,32 +27,34 @@ from training.evaluation.metrics import METRICS
 )
 def test_real_data_sets_have_their_published_sizes(name, train, validation, class_names, tfds_dir):
     for role, count in ("train", train), ("validation", validation):
-        examples = load_examples(TASKS[name], role, tfds_dir)
+        examples = load_examples(DATASETS[name], role, DataOptions(tfds_dir))
         assert len(examples) == len(examples.labelled()) == count
         assert examples.class_names == class_names
-        assert set(examples.texts) == set(TASKS[name].fields)
+        assert set(examples.texts) == set(DATASETS[name].fields)
         assert all(len(texts) == count for texts in examples.texts.values())
 
 
 def test_texts_and_labels_are_those_of_the_data_set(tfds_dir):
-    sst2 = load_examples(TASKS["sst2"], "validation", tfds_dir)
+    sst2 = load_examples(DATASETS["sst2"], "validation", DataOptions(tfds_dir))
     first = b"a valueless kiddie paean to pro basketball underwritten by the nba . "
     assert sst2.texts["text"][0] == first
     assert np.mean(sst2.labels) == pytest.approx(444 / 872)
-    stsb = load_examples(TASKS["stsb"], "validation", tfds_dir)
+    stsb = load_examples(DATASETS["stsb"], "validation", DataOptions(tfds_dir))
     assert stsb.labels.dtype == np.float32
     assert stsb.labels.min() == 0 and stsb.labels.max() == 5
 
 
 @pytest.mark.parametrize("name, count", [("sst2", 1821), ("stsb", 1379)])
 def test_glue_s_test_splits_have_no_labels(name, count, tfds_dir):
-    test = load_examples(TASKS[name], "test", tfds_dir)
+    test = load_examples(DATASETS[name], "test", DataOptions(tfds_dir))
     assert len(test) == count and not test.is_labelled.any()
 
 
 def test_examples_without_a_label_are_left_out_on_request(made_up_tfds):
     rows = [{"premise": f"p {i}", "hypothesis": "h", "label": i % 4 - 1} for i in range(8)]
-    snli = load_examples(TASKS["snli"], "train", made_up_tfds("snli", {"train": rows}))
+    snli = load_examples(
+        DATASETS["snli"], "train", DataOptions(made_up_tfds("snli", {"train": rows}))
+    )
     assert sorted(snli.labels) == [-1, -1, 0, 0, 1, 1, 2, 2]
     labelled = snli.labelled()
     numbers = [int(text.split()[1]) for text in labelled.texts["premise"]]
@@ -60,7 +63,7 @@ def test_examples_without_a_label_are_left_out_on_request(made_up_tfds):
 
 
 def test_race_has_a_row_for_each_question(tfds_dir):
-    race = load_examples(TASKS["race_middle"], "validation", tfds_dir)
+    race = load_examples(DATASETS["race_middle"], "validation", DataOptions(tfds_dir))
     assert [len(choices) for choices in race.texts["choices"]] == [4] * 1436
     assert set(race.labels) == {0, 1, 2, 3}
     passages, counts = np.unique(race.texts["context"], return_counts=True)
@@ -75,7 +78,7 @@ def of_classes(fields, count=3):
 
 
 @pytest.mark.parametrize(
-    "name, dataset, splits",
+    "name, tfds_name, splits",
     [
         ("mnli_matched", "glue/mnli", ("train", "validation_matched", "test_matched")),
         ("mnli_mismatched", "glue/mnli", ("train", "validation_mismatched", "test_mismatched")),
@@ -84,23 +87,23 @@ def of_classes(fields, count=3):
         ("scitail", "sci_tail", ("train", "validation", "test")),
     ],
 )
-def test_builders_that_need_a_network(name, dataset, splits, made_up_tfds, tmp_path):
-    task = TASKS[name]
-    rows = of_classes(task.fields.values())
-    if dataset == "sci_tail":
+def test_builders_that_need_a_network(name, tfds_name, splits, made_up_tfds, tmp_path):
+    dataset = DATASETS[name]
+    rows = of_classes(dataset.fields.values())
+    if tfds_name == "sci_tail":
         rows = [{key: value for key, value in row.items() if key != "idx"} for row in rows]
     every = ("validation_matched", "validation_mismatched", "test_matched", "test_mismatched")
     data_dir = made_up_tfds(
-        dataset, dict.fromkeys({*splits, *(every if "mnli" in name else ())}, rows)
+        tfds_name, dict.fromkeys({*splits, *(every if "mnli" in name else ())}, rows)
     )
     for role, split in zip(("train", "validation", "test"), splits, strict=True):
-        assert task.split(role) == split
-        examples = load_examples(task, role, data_dir)
+        assert dataset.split(role) == split
+        examples = load_examples(dataset, role, DataOptions(data_dir))
         order = np.argsort(next(iter(examples.texts.values())))
-        for field, feature in task.fields.items():
+        for field, feature in dataset.fields.items():
             assert list(examples.texts[field][order]) == [row[feature].encode() for row in rows]
         assert examples.labels[order].tolist() == [0, 1, 0]
-        assert len(examples.class_names) == (3 if dataset == "glue/mnli" else 2)
+        assert len(examples.class_names) == (3 if tfds_name == "glue/mnli" else 2)
 
 
 def test_story_cloze_trains_on_most_of_its_validation_split(made_up_tfds):
@@ -110,7 +113,8 @@ def test_story_cloze_trains_on_most_of_its_validation_split(made_up_tfds):
     ]
     data_dir = made_up_tfds("story_cloze/2016", {"validation": stories, "test": stories[:2]})
     parts = [
-        load_examples(TASKS["story_cloze"], role, data_dir) for role in ("train", "validation")
+        load_examples(DATASETS["story_cloze"], role, DataOptions(data_dir))
+        for role in ("train", "validation")
     ]
     assert [len(part) for part in parts] == [8, 2]
     for part in parts:
@@ -120,7 +124,9 @@ def test_story_cloze_trains_on_most_of_its_validation_split(made_up_tfds):
             number = int(context.split()[1])
             assert list(choices) == [b"good %d" % number, b"bad %d" % number]
             assert label == number % 2
-    assert len(load_examples(TASKS["story_cloze"], "test", data_dir).labelled()) == 2
+    assert (
+        len(load_examples(DATASETS["story_cloze"], "test", DataOptions(data_dir)).labelled()) == 2
+    )
 
 
 def test_race_of_both_levels(made_up_tfds):
@@ -135,7 +141,7 @@ def test_race_of_both_levels(made_up_tfds):
 
     for level in "middle", "high":
         data_dir = made_up_tfds(f"race/{level}", {"dev": [passage(level)]})
-    examples = load_examples(TASKS["race"], "validation", data_dir)
+    examples = load_examples(DATASETS["race"], "validation", DataOptions(data_dir))
     assert list(examples.texts["context"]) == [b"middle article"] * 2 + [b"high article"] * 2
     assert list(examples.texts["question"])[2:] == [b"high first", b"high second"]
     assert [list(choices) for choices in examples.texts["choices"]][1] == [b"e", b"f", b"g", b"h"]
@@ -143,7 +149,7 @@ def test_race_of_both_levels(made_up_tfds):
 
 
 def test_samples_are_the_same_for_the_same_seed(tfds_dir):
-    examples = load_examples(TASKS["rte"], "train", tfds_dir)
+    examples = load_examples(DATASETS["rte"], "train", DataOptions(tfds_dir))
     assert np.array_equal(examples.sample(50, 0).indices, examples.sample(50, 0).indices)
     assert not np.array_equal(examples.sample(50, 0).indices, examples.sample(50, 1).indices)
     assert len(examples.sample(10**6, 0)) == len(examples)
@@ -151,40 +157,42 @@ def test_samples_are_the_same_for_the_same_seed(tfds_dir):
 
 def test_missing_data_set_says_how_to_get_it(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"glue/sst2 is not in .*--data-dir.*--download"):
-        load_examples(TASKS["sst2"], "train", str(tmp_path))
+        load_examples(DATASETS["sst2"], "train", DataOptions(str(tmp_path)))
 
 
 def test_missing_split_names_those_there_are(tfds_dir):
     with pytest.raises(ValueError, match=r"no split 'train'; it has \['test', 'validation'\]"):
-        load_examples(TASKS["snli"], "train", tfds_dir)
+        load_examples(DATASETS["snli"], "train", DataOptions(tfds_dir))
 
 
 def test_unknown_task_names_those_there_are():
     with pytest.raises(ValueError, match=r"Unknown task 'sst3'; expected one of \['cola', "):
-        find_task("sst3")
+        find_dataset("sst3")
 
 
 def test_a_feature_that_is_not_there(tfds_dir):
-    task = dataclasses.replace(TASKS["sst2"], fields={"text": "phrase"})
+    dataset = dataclasses.replace(DATASETS["sst2"], fields={"text": "phrase"})
     with pytest.raises(ValueError, match=r"glue/sst2 has no features \['phrase'\]; it has"):
-        load_examples(task, "validation", tfds_dir)
+        load_examples(dataset, "validation", DataOptions(tfds_dir))
 
 
 def test_every_task_has_a_model_and_metrics():
-    for task in TASKS.values():
-        assert isinstance(task, Task)
-        assert task.metrics and set(task.metrics) <= set(METRICS)
-        assert task.kind in MODELS
-    published = {name: task for name, task in TASKS.items() if task.paper_score is not None}
-    assert TASKS.keys() - published.keys() == {"snli_slice", "dprd"}
-    for task in published.values():
-        assert 30 < task.previous_best < task.paper_score + 6 < 100
+    for dataset in DATASETS.values():
+        assert isinstance(dataset, TfdsDataset)
+        assert dataset.metrics and set(dataset.metrics) <= set(METRICS)
+        assert dataset.kind in MODELS
+    published = {
+        name: dataset for name, dataset in DATASETS.items() if dataset.paper_score is not None
+    }
+    assert DATASETS.keys() - published.keys() == {"snli_slice", "dprd"}
+    for dataset in published.values():
+        assert 30 < dataset.previous_best < dataset.paper_score + 6 < 100
 
 
 def test_pronouns_are_resolved_by_choosing(tfds_dir):
     """Context and choice are the data set's sentence, with a name in the pronoun's place."""
     builder = tfds.builder("definite_pronoun_resolution", data_dir=tfds_dir)
-    examples = load_examples(TASKS["dprd"], "validation", tfds_dir)
+    examples = load_examples(DATASETS["dprd"], "validation", DataOptions(tfds_dir))
     rows = tfds.as_numpy(builder.as_dataset(split="test"))
     columns = (examples.texts["context"], examples.texts["choices"], examples.labels)
     for row, context, choices, label in zip(rows, *columns, strict=True):
@@ -196,13 +204,13 @@ def test_pronouns_are_resolved_by_choosing(tfds_dir):
             assert choice.startswith(name)
         assert label == row["label"]
     assert len(examples) == 564 and examples.class_names is None
-    assert len(load_examples(TASKS["dprd"], "train", tfds_dir)) == 1322
+    assert len(load_examples(DATASETS["dprd"], "train", DataOptions(tfds_dir))) == 1322
 
 
 def test_the_slice_of_snli(tfds_dir):
     """Its pairs without a label are left out, as in the paper's split."""
     train, validation = (
-        load_examples(TASKS["snli_slice"], role, tfds_dir).labelled()
+        load_examples(DATASETS["snli_slice"], role, DataOptions(tfds_dir)).labelled()
         for role in ("train", "validation")
     )
     assert (len(train), len(validation)) == (9824, 9842)

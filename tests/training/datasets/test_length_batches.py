@@ -5,9 +5,10 @@ import pytest
 import scipy.stats
 
 from gpt1_keras import GPT1MultipleChoicePreprocessor, GPT1TextClassifierPreprocessor
+from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.length_batches import batch_order, count_tokens, make_batches
-from training.datasets.tasks import TASKS
+from training.datasets.paper_datasets import DATASETS
 
 
 def test_each_epoch_has_every_example_once_in_batches_of_like_length():
@@ -38,7 +39,7 @@ def test_an_epoch_is_not_sorted_by_length():
 @pytest.mark.parametrize("name", ["sst2", "rte"])
 def test_an_epoch_of_a_real_data_set_is_not_sorted_by_length(name, tfds_dir):
     """Of one of many pools, and of one that is smaller than a pool; batches as `fit` takes them."""
-    examples = load_examples(TASKS[name], "train", tfds_dir)
+    examples = load_examples(DATASETS[name], "train", DataOptions(tfds_dir))
     columns = list(examples.texts.values())
     words = np.array([sum(text.count(b" ") for text in row) for row in zip(*columns)])
     for seed in range(3):
@@ -58,7 +59,7 @@ def test_an_epoch_of_a_real_data_set_is_not_sorted_by_length(name, tfds_dir):
 
 
 def test_batches_hold_the_examples_that_the_order_names(tfds_dir, tiny_tokenizer):
-    examples = load_examples(TASKS["rte"], "validation", tfds_dir).sample(10, 0)
+    examples = load_examples(DATASETS["rte"], "validation", DataOptions(tfds_dir)).sample(10, 0)
     (texts, labels), _ = list(make_batches(examples, [np.array([3, 1]), np.array([7])]))
     assert list(texts["premise"].numpy()) == list(examples.texts["premise"][[3, 1]])
     assert list(labels.numpy()) == list(examples.labels[[3, 1]])
@@ -72,7 +73,9 @@ def test_batches_hold_the_examples_that_the_order_names(tfds_dir, tiny_tokenizer
 
 
 def test_batches_of_choices(tfds_dir, tiny_tokenizer):
-    examples = load_examples(TASKS["race_middle"], "validation", tfds_dir).sample(6, 0)
+    examples = load_examples(DATASETS["race_middle"], "validation", DataOptions(tfds_dir)).sample(
+        6, 0
+    )
     ((texts, labels),) = list(make_batches(examples, [np.array([5, 2])]))
     choices = texts["choices"].to_list()
     assert choices == [list(examples.texts["choices"][i]) for i in (5, 2)]

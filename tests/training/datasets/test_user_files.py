@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from training.datasets.labelled_examples import load_examples
-from training.datasets.tasks import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY
-from training.datasets.user_files import find_user_file_task
+from training.datasets.paper_datasets import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY
+from training.datasets.user_files import find_user_files
 
 
 @pytest.fixture
@@ -23,13 +23,13 @@ def write(tmp_path):
 
 
 def examples(path):
-    return load_examples(find_user_file_task(path, path), "train")
+    return load_examples(find_user_files(path, path), "train")
 
 
 def test_classes_of_texts(write):
     path = write("a.csv", 'text,label\n"Good, isn\'t it?",yes\n"two\nlines",no\n,yes\n')
     found = examples(path)
-    assert find_user_file_task(path, path).kind == CLASSIFICATION
+    assert find_user_files(path, path).kind == CLASSIFICATION
     assert found.class_names == ["no", "yes"]
     assert list(found.texts["text"]) == [b"Good, isn't it?", b"two\nlines", b""]
     assert found.labels.tolist() == [1, 0, 1]
@@ -37,12 +37,12 @@ def test_classes_of_texts(write):
 
 def test_pairs_with_and_without_an_order(write):
     ordered = write("a.tsv", 'label\tpremise\thypothesis\n1\ta\t\u00e4 "b\n0\tc\td\n')
-    assert find_user_file_task(ordered, ordered).kind == CLASSIFICATION
+    assert find_user_files(ordered, ordered).kind == CLASSIFICATION
     found = examples(ordered)
     assert list(found.texts["hypothesis"]) == ['\u00e4 "b'.encode(), b"d"]
     assert found.class_names == ["0", "1"] and found.labels.tolist() == [1, 0]
     rows = [{"text1": "a", "text2": "b", "label": score} for score in (-0.5, 3, 1.25)]
-    scored = find_user_file_task(*[write("b.jsonl", rows)] * 2)
+    scored = find_user_files(*[write("b.jsonl", rows)] * 2)
     assert (scored.kind, scored.score_range) == (SIMILARITY, (-1, 3))
     assert scored.metrics == ("pearson", "spearman")
     found = load_examples(scored, "validation")
@@ -60,7 +60,7 @@ def test_choices(name, write):
     else:
         rows = "context,question,choice1,choice2,choice3,label\nc,q,x,y,z,2\nd,r,v,w,,0\n"
     path = write(name, rows)
-    assert find_user_file_task(path, path).kind == MULTIPLE_CHOICE
+    assert find_user_files(path, path).kind == MULTIPLE_CHOICE
     found = examples(path)
     assert [list(row) for row in found.texts["choices"]] == [[b"x", b"y", b"z"], [b"v", b"w"]]
     assert list(found.texts["question"]) == [b"q", b"r"]
@@ -89,10 +89,10 @@ def test_what_the_validation_file_must_have(write):
         ("text,label\na,perhaps\n", r"the labels \['perhaps'\]; expected \['no', 'yes'\]"),
         ("body,label\na,yes\n", r"has no columns \['text'\]; it has \['body', 'label'\]"),
     ):
-        task = find_user_file_task(train, write("b.csv", content))
+        dataset = find_user_files(train, write("b.csv", content))
         with pytest.raises(ValueError, match=message):
-            load_examples(task, "validation")
+            load_examples(dataset, "validation")
     scores = write("c.csv", "text,label\na,0.5\nb,4\n")
-    task = find_user_file_task(scores, write("d.csv", "text,label\na,4.5\n"))
+    dataset = find_user_files(scores, write("d.csv", "text,label\na,4.5\n"))
     with pytest.raises(ValueError, match="label '4.5'; expected a score from 0 to 4"):
-        load_examples(task, "validation")
+        load_examples(dataset, "validation")

@@ -15,7 +15,8 @@ from training.evaluation.ngram_models import (
     KneserNey,
     Unigram,
     estimate_discounts,
-    perplexity,
+    ngram_perplexity,
+    score_corpus,
 )
 from training.paper import ngrams
 
@@ -164,15 +165,17 @@ def test_perplexity_is_that_of_the_tokens_that_windows_predict():
     targets = np.concatenate([tokens[:, 1:][weights == 1] for tokens, weights in batches])
     assert len(targets) == 39 + 1 + 2
     expected = np.exp(-np.mean(np.log(unigram.probabilities(None, targets))))
-    assert perplexity(unigram, validation) == pytest.approx(expected)
+    assert ngram_perplexity(unigram, validation) == pytest.approx(expected)
     logarithms = [
         np.log(trigram.probabilities([shard[max(0, i - 2) : i]], shard[i : i + 1]))
         for shard in validation.shards
         for i in range(1, len(shard))
     ]
     assert len(logarithms) == len(targets)
-    assert perplexity(trigram, validation) == pytest.approx(np.exp(-np.mean(logarithms)))
-    assert perplexity(trigram, validation) < perplexity(unigram, validation) < VOCABULARY
+    assert ngram_perplexity(trigram, validation) == pytest.approx(np.exp(-np.mean(logarithms)))
+    assert (
+        ngram_perplexity(trigram, validation) < ngram_perplexity(unigram, validation) < VOCABULARY
+    )
 
 
 def test_tokens_of_a_large_vocabulary_are_told_apart():
@@ -194,8 +197,10 @@ def test_the_program(tmp_path, capsys):
     assert ngrams.main(["--corpus", folder, "--output", str(output)]) == 0
     scores = json.loads(output.read_text())
     assert scores["corpus_fingerprint"] == Corpus(folder).fingerprint
-    assert scores["unigram_perplexity"] == perplexity(Unigram(train, VOCABULARY), validation)
-    assert scores["trigram_perplexity"] == perplexity(KneserNey(train, VOCABULARY), validation)
+    assert scores["unigram_perplexity"] == ngram_perplexity(Unigram(train, VOCABULARY), validation)
+    assert scores["trigram_perplexity"] == ngram_perplexity(
+        KneserNey(train, VOCABULARY), validation
+    )
     assert [len(discounts) for discounts in scores["discounts"]] == [3, 3, 3]
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == (
@@ -218,14 +223,14 @@ def test_the_first_tokens_are_those_that_a_run_looks_at(tmp_path):
         ]
         tokens = count_sequential_tokens(validation, 8, 2, batches)
         assert tokens == len(predicted)
-        scores = ngrams.score(corpus, tokens)
+        scores = score_corpus(corpus, tokens)
         assert scores["validation_tokens"] == tokens
         contexts, words = (np.array(column) for column in zip(*predicted))
         unigram = Unigram(train, VOCABULARY).probabilities(contexts[:, None], words)
         expected = np.exp(-np.mean(np.log(unigram)))
         assert scores["unigram_perplexity"] == pytest.approx(expected, rel=1e-9)
     with pytest.raises(ValueError, match="tokens must be at least 1. Received: 0"):
-        ngrams.score(corpus, 0)
+        score_corpus(corpus, 0)
 
 
 def test_errors_of_the_program_are_one_line(tmp_path, capsys):

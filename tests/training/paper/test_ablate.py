@@ -5,9 +5,11 @@ import json
 import pytest
 
 import gpt1_keras
-from training.datasets.tasks import TASKS
-from training.paper.ablate import ablate, main
-from training.paper.ablations import make_grid
+from training.datasets.data_options import DataOptions
+from training.datasets.paper_datasets import DATASETS
+from training.paper.ablate import main
+from training.paper.ablation_runs import ablate, ablation_grid
+from training.paper.grid_options import AblationOptions, GridOptions
 
 
 @pytest.fixture
@@ -18,7 +20,8 @@ def preset(tmp_path, tiny_backbone, tiny_tokenizer):
 
 
 def test_the_grid(preset):
-    grid = make_grid(["sst2", "rte"], preset, 2, lstm=preset, layers=True, epochs=1)
+    shared = GridOptions("sst2,rte", preset, "out", seeds=2, epochs=1)
+    grid = ablation_grid(shared, AblationOptions(lstm=preset, layers=True))
     names = ["full", "no_auxiliary_loss", "no_pretraining", "lstm", "0_blocks", "1_blocks"]
     assert list(grid) == [
         f"{task}/{name}/seed_{seed}"
@@ -31,8 +34,10 @@ def test_the_grid(preset):
     assert (options.preset, options.epochs, options.lm_coefficient) == (preset, 1, 0.5)
     assert grid["sst2/no_pretraining/seed_0"].transfer == "none"
     assert grid["sst2/no_auxiliary_loss/seed_0"].lm_coefficient == 0.0
-    assert list(make_grid(["cola"], preset, 1)) == [f"cola/{name}/seed_0" for name in names[:3]]
-    some = make_grid(["cola"], preset, 1, ["full", "no_pretraining"], limit_examples=9)
+    shared = GridOptions("cola", preset, "out", seeds=1)
+    all_variants = ablation_grid(shared, AblationOptions())
+    assert list(all_variants) == [f"cola/{name}/seed_0" for name in names[:3]]
+    some = ablation_grid(shared, AblationOptions("full,no_pretraining", limit_examples=9))
     assert list(some) == ["cola/full/seed_0", "cola/no_pretraining/seed_0"]
     assert {options.limit_examples for options in some.values()} == {9}
 
@@ -49,13 +54,13 @@ def test_it_resumes_and_plots(preset, tfds_dir, tmp_path, monkeypatch, capsys):
             raise KeyboardInterrupt
         runs.append(output)
         value = 0.5 + 0.01 * len(runs)
-        metric = TASKS[options.task].metrics[0]
+        metric = DATASETS[options.task].metrics[0]
         facts = {"best_epoch": 1, "decoder": "GPT1Backbone", "score": value, "metric": metric}
         facts |= {"train_examples": 9, "history": [{"epoch": 1, metric: value}]}
         output.mkdir(parents=True)
         (output / "result.json").write_text(json.dumps({**vars(options), **facts}))
 
-    monkeypatch.setattr("training.finetune.finetune", finetune)
+    monkeypatch.setattr("training.paper.grids.finetune", finetune)
     arguments = ["--tasks", "sst2", "--preset", preset, "--layers", "--seeds", "1"]
     arguments += ["--data-dir", tfds_dir, "--limit-examples", "99"]
     arguments += ["--output", str(tmp_path / "out")]
@@ -99,4 +104,5 @@ def test_errors_are_one_line(preset, tmp_path, capsys):
 
 def test_a_missing_data_set(preset, tmp_path):
     with pytest.raises(FileNotFoundError, match="--download"):
-        ablate(make_grid(["sst2"], preset, 1), tmp_path / "out", str(tmp_path))
+        grid = ablation_grid(GridOptions("sst2", preset, "out"), AblationOptions())
+        ablate(grid, tmp_path / "out", DataOptions(str(tmp_path)))

@@ -8,9 +8,10 @@ import sklearn.feature_extraction.text as text
 import sklearn.linear_model
 import sklearn.pipeline
 
+from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import LabelledExamples, load_examples
-from training.datasets.tasks import TASKS
-from training.evaluation.baselines import MAJORITY, OVERLAP, TFIDF, baselines_of
+from training.datasets.paper_datasets import DATASETS
+from training.evaluation.trivial_baselines import MAJORITY, OVERLAP, TFIDF, baselines_of
 from training.paper.baselines import main
 from training.paper.report import main as report
 
@@ -24,12 +25,12 @@ def examples(texts, labels, class_names=None):
 
 
 def predict(name, baseline, train, test=None):
-    return baselines_of(TASKS[name])[baseline](TASKS[name], train, test or train)
+    return baselines_of(DATASETS[name])[baseline](DATASETS[name], train, test or train)
 
 
 def test_single_texts_as_scikit_learn_s_own_pipelines(tfds_dir):
-    train = load_examples(TASKS["cola"], "train", tfds_dir).sample(800, 0)
-    test = load_examples(TASKS["cola"], "validation", tfds_dir).sample(300, 0)
+    train = load_examples(DATASETS["cola"], "train", DataOptions(tfds_dir)).sample(800, 0)
+    test = load_examples(DATASETS["cola"], "validation", DataOptions(tfds_dir)).sample(300, 0)
     texts = [[sentence.decode() for sentence in part.texts["text"]] for part in (train, test)]
     dummy = sklearn.dummy.DummyClassifier().fit(texts[0], train.labels)
     np.testing.assert_array_equal(predict("cola", MAJORITY, train, test), dummy.predict(texts[1]))
@@ -39,7 +40,7 @@ def test_single_texts_as_scikit_learn_s_own_pipelines(tfds_dir):
     )
     expected = model.fit(texts[0], train.labels).predict(texts[1])
     assert np.mean(predict("cola", TFIDF, train, test) == expected) > 0.99
-    assert OVERLAP not in baselines_of(TASKS["cola"])
+    assert OVERLAP not in baselines_of(DATASETS["cola"])
 
 
 def test_scores_by_overlap():
@@ -74,7 +75,7 @@ def test_the_program_and_the_tables(tfds_dir, tmp_path, capsys):
     assert "rte, word overlap, seed 1: accuracy 0." in capsys.readouterr().out
     results = [json.loads(path.read_text()) for path in tmp_path.rglob("result.json")]
     assert len(results) == 2 * (3 + 2)
-    labels = load_examples(TASKS["rte"], "validation", tfds_dir).labels
+    labels = load_examples(DATASETS["rte"], "validation", DataOptions(tfds_dir)).labels
     for result in results:
         assert result["train_examples"] == result["limit_examples"] == 99
         if (result["task"], result["baseline"]) == ("rte", MAJORITY):

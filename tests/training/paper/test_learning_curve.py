@@ -8,12 +8,14 @@ import pytest
 
 import gpt1_keras
 from tests.helpers.recomputing import recompute
+from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import load_examples
-from training.datasets.tasks import TASKS
-from training.evaluation.predictions import write_predictions
-from training.evaluation.scoring import score
+from training.datasets.paper_datasets import DATASETS
+from training.evaluation.dataset_metrics import score
+from training.evaluation.prediction_files import write_predictions
+from training.paper.grid_options import GridOptions
 from training.paper.learning_curve import main
-from training.paper.learning_curves import by_size, make_curve
+from training.paper.learning_curve_runs import by_size, make_curve
 
 
 @pytest.fixture
@@ -26,7 +28,8 @@ def preset(tmp_path, tiny_backbone, tiny_tokenizer):
 def test_the_runs(preset):
     """Few labels are read in more epochs; the first seed of all sizes comes first."""
     sizes = {100: 100, 1000: 1000, None: 2490}
-    runs = make_curve("rte", sizes, preset, 2, 100, epochs=3, batch_size=32, learning_rate=1e-3)
+    shared = GridOptions("rte", preset, "out", seeds=2, learning_rate=1e-3)
+    runs = make_curve(shared, "rte", sizes, min_updates=100)
     assert list(runs) == [
         f"{size}/rte/{variant}/seed_{seed}"
         for seed in (0, 1)
@@ -53,8 +56,8 @@ def fine_tuned(monkeypatch, tfds_dir):
         if len(folders) == 3:
             raise KeyboardInterrupt
         folders.append(output)
-        task = TASKS[options.task]
-        validation = load_examples(task, "validation", tfds_dir).labelled()
+        task = DATASETS[options.task]
+        validation = load_examples(task, "validation", DataOptions(tfds_dir)).labelled()
         random = np.random.default_rng(len(folders))
         answers = np.where(random.random(len(validation)) < 0.7, validation.labels, 1)
         scores = score(validation, answers, task.metrics)
@@ -66,7 +69,7 @@ def fine_tuned(monkeypatch, tfds_dir):
         content = {**vars(options), **facts, "train_examples": size}
         (output / "result.json").write_text(json.dumps(content))
 
-    monkeypatch.setattr("training.finetune.finetune", finetune)
+    monkeypatch.setattr("training.paper.grids.finetune", finetune)
     return folders
 
 

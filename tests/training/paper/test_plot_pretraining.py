@@ -7,6 +7,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from training.paper import plot_pretraining
+from training.paper.perplexity_plot import make_figure
 
 HISTORY = [
     {"step": 200, "loss": 6.0, "validation_loss": 5.0, "validation_perplexity": 148.4},
@@ -44,7 +45,7 @@ def write(tmp_path):
 
 def test_the_curves_and_lines():
     baselines = {"unigram": 725.76, "trigram": 90.898}
-    axes = plot_pretraining.make_figure(HISTORY, baselines, "gpt1_tiny").axes[0]
+    axes = make_figure(HISTORY, baselines, "gpt1_tiny").axes[0]
     training, validation, unigram, trigram = axes.lines
     # A loss stands in the middle of the updates that it is the mean of.
     assert training.get_xdata().tolist() == [100, 300, 450]
@@ -62,7 +63,7 @@ def test_the_curves_and_lines():
 
 def test_a_run_without_validation_has_no_curve_of_it():
     history = [{"step": 200, "loss": 6.0}]
-    (training,) = plot_pretraining.make_figure(history, {}, "gpt1_tiny").axes[0].lines
+    (training,) = make_figure(history, {}, "gpt1_tiny").axes[0].lines
     assert training.get_xdata().tolist() == [100]
 
 

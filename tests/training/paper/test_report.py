@@ -9,21 +9,22 @@ import pytest
 
 from tests.helpers.recomputing import recompute
 from training.datasets.labelled_examples import LabelledExamples
-from training.datasets.tasks import TASKS
-from training.evaluation.predictions import write_predictions
-from training.evaluation.scoring import score
+from training.datasets.paper_datasets import DATASETS
+from training.evaluation.dataset_metrics import score
+from training.evaluation.prediction_files import write_predictions
+from training.paper.gathered_results import Results, variant_of
 from training.paper.published_results import TABLES
-from training.paper.report import main, report
-from training.paper.results import Results, variant_of
+from training.paper.report import main
+from training.paper.report_files import report
 from training.paper.tables import fill
 
 
 def result(task, seed, value, **changes):
     options = {"preset": "p", "config": None, "transfer": "all", "lm_coefficient": 0.5}
-    facts = {"best_epoch": 2, "metric": TASKS[task].metrics[0], "decoder": "GPT1Backbone"}
+    facts = {"best_epoch": 2, "metric": DATASETS[task].metrics[0], "decoder": "GPT1Backbone"}
     facts |= {"train_examples": 1000, "seconds": 1800.0}
-    best = {"epoch": 2, "seconds": 900.0, **dict.fromkeys(TASKS[task].metrics, value)}
-    history = [{**best, "epoch": 1, TASKS[task].metrics[0]: 0.0}, best]
+    best = {"epoch": 2, "seconds": 900.0, **dict.fromkeys(DATASETS[task].metrics, value)}
+    history = [{**best, "epoch": 1, DATASETS[task].metrics[0]: 0.0}, best]
     return {
         "task": task,
         "seed": seed,
@@ -203,15 +204,15 @@ def test_scores_can_be_computed_again_from_the_predictions(write, tmp_path):
     random = np.random.default_rng(0)
     contents = []
     for task in ("cola", "mrpc", "stsb"):
-        is_score = TASKS[task].score_range is not None
+        is_score = DATASETS[task].score_range is not None
         labels = (random.uniform(0, 5, 60) if is_score else random.integers(0, 2, 60)).astype("f4")
         labels = labels if is_score else labels.astype("i4")
         examples = LabelledExamples({}, labels, random.permutation(60))
         for seed in (0, 1):
             answers = random.permutation(labels) / 2 if is_score else random.integers(0, 2, 60)
-            scores = score(examples, answers, TASKS[task].metrics)
+            scores = score(examples, answers, DATASETS[task].metrics)
             best = {"epoch": 1, **scores}
-            first = scores[TASKS[task].metrics[0]]
+            first = scores[DATASETS[task].metrics[0]]
             contents.append(result(task, seed, first, history=[best], best_epoch=1))
             write(*contents)
             write_predictions(tmp_path / "runs" / str(len(contents) - 1), examples, answers)

@@ -10,12 +10,13 @@ import tensorflow_datasets as tfds
 
 import gpt1_keras
 from tests.helpers.eager import eagerly
+from training.datasets.data_options import DataOptions
 from training.evaluation.likelihood import Scorer
 from training.paper.probes import PROBES, find_probe
 from training.paper.zero_shot import main
 from training.paper.zero_shot_runs import best_threshold, run_probe, zero_shot_series
-from training.pretrain import pretrain
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
+from training.runs.pretrain_run import pretrain
 
 ASKED = 12
 
@@ -72,7 +73,7 @@ def test_nothing_to_predict_is_never_likelier(lm):
 
 def real(name, data_dir, split=None):
     probe = PROBES[name]
-    builder = tfds.builder(probe.dataset, data_dir=data_dir)
+    builder = tfds.builder(probe.tfds_name, data_dir=data_dir)
     return list(tfds.as_numpy(builder.as_dataset(split=split or probe.split)))
 
 
@@ -91,7 +92,7 @@ def test_cola(lm, tfds_dir):
         key=lambda value: sklearn.metrics.matthews_corrcoef(labels, known > value),
     )
     expected = sklearn.metrics.matthews_corrcoef([row["label"] for row in rows], score(rows) > best)
-    found = run_probe(Scorer(lm), PROBES["cola"], tfds_dir, limit=ASKED)
+    found = run_probe(Scorer(lm), PROBES["cola"], DataOptions(tfds_dir), limit=ASKED)
     assert found["score"] == pytest.approx(expected)
     assert found["questions"] == ASKED
     assert found["relative"] == pytest.approx(expected / 0.35)
@@ -109,7 +110,7 @@ def test_sst2(lm, tfds_dir):
         [9503],
         [6353],
     ]
-    found = run_probe(Scorer(lm), PROBES["sst2"], tfds_dir, limit=ASKED)
+    found = run_probe(Scorer(lm), PROBES["sst2"], DataOptions(tfds_dir), limit=ASKED)
     assert found["score"] == pytest.approx(right / ASKED)
 
 
@@ -123,7 +124,7 @@ def test_race(lm, tfds_dir):
             scores = [scorer([(prefix, choice.encode())])[0] for choice in choices]
             right += "ABCD"[int(np.argmax(scores))] == answer.decode()
             asked += 1
-    found = run_probe(scorer, PROBES["race_middle"], tfds_dir, limit=asked)
+    found = run_probe(scorer, PROBES["race_middle"], DataOptions(tfds_dir), limit=asked)
     assert (found["score"], found["questions"]) == (pytest.approx(right / asked), asked)
 
 
@@ -140,7 +141,7 @@ def test_dprd(lm, tfds_dir):
             logs = log_probabilities(lm, sentence[:start] + candidate.decode() + " " + rest)
             scores.append(logs[-len(tokenizer(rest)) :].mean())
         right += int(np.argmax(scores)) == row["label"]
-    found = run_probe(Scorer(lm), PROBES["dprd"], tfds_dir, limit=ASKED)
+    found = run_probe(Scorer(lm), PROBES["dprd"], DataOptions(tfds_dir), limit=ASKED)
     assert found["score"] == pytest.approx(right / len(rows))
     assert found["relative"] == pytest.approx((found["score"] - 0.5) / (0.7641 - 0.5))
 
@@ -166,7 +167,9 @@ def test_wsc273(lm, made_up_tfds):
         asked.extend(pairs)
         return np.arange(len(pairs), dtype=float)
 
-    found = run_probe(scorer, PROBES["wsc273"], made_up_tfds("wsc273", {"test": [row]}))
+    found = run_probe(
+        scorer, PROBES["wsc273"], DataOptions(made_up_tfds("wsc273", {"test": [row]}))
+    )
     before = text[:start].encode()
     assert asked == [
         (before + b"the tr\xc3\xb6phy", b" is big."),
@@ -203,10 +206,10 @@ def test_a_series_of_snapshots_and_its_figure(run, pretrained, tfds_dir, tmp_pat
 
     # The last one is the preset's; each is that of the snapshot's weights.
     lm = gpt1_keras.GPT1CausalLM.from_preset(str(run / "preset"))
-    last = run_probe(Scorer(lm), PROBES["dprd"], tfds_dir, limit=6)
+    last = run_probe(Scorer(lm), PROBES["dprd"], DataOptions(tfds_dir), limit=6)
     assert result["series"][-1]["probes"]["dprd"] == last
     lm.backbone.load_weights(run / "snapshots" / "00000002.weights.h5")
-    first = run_probe(Scorer(lm), PROBES["dprd"], tfds_dir, limit=6)
+    first = run_probe(Scorer(lm), PROBES["dprd"], DataOptions(tfds_dir), limit=6)
     assert result["series"][0]["probes"]["dprd"] == first
 
     # The same command goes on: here from the last entry, which was not kept.
@@ -220,39 +223,44 @@ def test_a_series_of_snapshots_and_its_figure(run, pretrained, tfds_dir, tmp_pat
     assert (tmp_path / "zero_shot.svg").read_text() != plot
 
     with pytest.raises(ValueError, match="holds another series: its limit is 6, not 7"):
-        zero_shot_series([run], ["dprd", "sst2"], tmp_path / "result.json", tfds_dir, limit=7)
+        zero_shot_series(
+            [run], ["dprd", "sst2"], tmp_path / "result.json", DataOptions(tfds_dir), limit=7
+        )
 
 
 @pytest.mark.slow
-def test_legs_are_one_series(corpus, run, tfds_dir, tmp_path, capsys):
-    """Of the first leg what the second went on from, and none of its decay."""
+def test_runs_that_go_on_are_one_series(corpus, run, tfds_dir, tmp_path, capsys):
+    """Of the first run what the second went on from, and none of its decay."""
     schedule = CheckpointSchedule(checkpoint_every=2, snapshot_every=2)
-    legs = [tmp_path / "leg1", tmp_path / "leg2"]
-    for steps, leg in zip((8, 12), legs):
+    runs = [tmp_path / "first", tmp_path / "second"]
+    for steps, folder in zip((8, 12), runs):
         options = PretrainOptions(
             *("gpt1_micro", steps, 4, 128), warmup_steps=1, decay_steps=4
         )  # decays from 4, and from 8
-        before = None if leg == legs[0] else legs[0]
+        before = None if folder == runs[0] else runs[0]
         with eagerly():
             pretrain(
-                *(options, corpus, leg), checkpoint_schedule=schedule, resume_from=before, verbose=0
+                *(options, corpus, folder),
+                checkpoint_schedule=schedule,
+                resume_from=before,
+                verbose=0,
             )
     asked = ["--probes", "dprd", "--limit", "4", "--data-dir", tfds_dir]
-    both = [*asked, "--run", *map(str, legs), "--output", str(tmp_path / "both")]
+    both = [*asked, "--run", *map(str, runs), "--output", str(tmp_path / "both")]
     assert main(both) == 0
     series = json.loads((tmp_path / "both" / "result.json").read_text())["series"]
     assert [entry["step"] for entry in series] == [2, 4, 6, 8, 10, 12]
-    snapshots = sorted(path.name for path in legs[0].glob("snapshots/*"))
+    snapshots = sorted(path.name for path in runs[0].glob("snapshots/*"))
     assert snapshots[-1] == "00000008.weights.h5"  # after the decay, and left out
-    assert main([*asked, "--run", str(legs[1]), "--output", str(tmp_path / "last")]) == 0
+    assert main([*asked, "--run", str(runs[1]), "--output", str(tmp_path / "last")]) == 0
     last = json.loads((tmp_path / "last" / "result.json").read_text())["series"]
     assert series[2:] == last
 
-    for runs, message in (
-        ([run, legs[1]], "both need --decay-steps. Received: None in"),
-        ([tmp_path, legs[1]], "is not a pre-training: it has no options.json"),
+    for several, message in (
+        ([run, runs[1]], "both need --decay-steps. Received: None in"),
+        ([tmp_path, runs[1]], "is not a pre-training: it has no options.json"),
     ):
-        arguments = [*asked, "--run", *map(str, runs), "--output", str(tmp_path / "none")]
+        arguments = [*asked, "--run", *map(str, several), "--output", str(tmp_path / "none")]
         assert main(arguments) == 1
         assert message in capsys.readouterr().err
 

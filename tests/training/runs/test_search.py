@@ -8,7 +8,7 @@ import pytest
 
 import gpt1_keras
 from tests.helpers.eager import eagerly
-from training.evaluation.scoring import DivergedError
+from training.evaluation.predicting import DivergedError
 from training.finetune import main
 from training.runs import search as module
 from training.runs.finetune_options import FinetuneOptions
@@ -20,7 +20,7 @@ OPTIONS = FinetuneOptions("rte", config="gpt1_micro", epochs=6, learning_rate=1e
 BEST_RATE = 4e-3
 
 
-def made_up(options, folder):
+def made_up(options, folder, data=None):
     """A fine-tuning whose score is known: highest at one rate and one decay, and a little noise."""
     if options.learning_rate > 6e-3:
         raise DivergedError("not numbers")
@@ -31,10 +31,17 @@ def made_up(options, folder):
     return {"score": score, "best_epoch": options.epochs}
 
 
+def search_with(finetune, *arguments):
+    """A search with the fine-tuning replaced, which has tests of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "finetune", finetune)
+        return search(*arguments)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("search")
-    return folder, search(OPTIONS, folder, 14, 3, made_up)
+    return folder, search_with(made_up, OPTIONS, folder, 14, 3)
 
 
 def test_it_finds_what_is_best(whole):
@@ -76,52 +83,52 @@ def test_interrupted_or_prolonged_it_is_the_same(whole, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "write_report", lambda *_: None)
     ran = []
 
-    def interrupted(options, folder):
+    def interrupted(options, folder, data):
         ran.append(options)
         if len(ran) == 8:  # the third trial's second seed
             raise KeyboardInterrupt
         return made_up(options, folder)
 
     with pytest.raises(KeyboardInterrupt):
-        search(OPTIONS, tmp_path, 14, 3, interrupted)
+        search_with(interrupted, OPTIONS, tmp_path, 14, 3)
     for path in (tmp_path / "trials" / "003").glob("*"):
         shutil.rmtree(path)  # what `finetune` would go on from
-    search(OPTIONS, tmp_path, 5, 3, made_up)
-    found = search(OPTIONS, tmp_path, 14, 3, made_up)
+    search_with(made_up, OPTIONS, tmp_path, 5, 3)
+    found = search_with(made_up, OPTIONS, tmp_path, 14, 3)
 
     def without_time(history):
         return [{**entry, "seconds": None} for entry in history]
 
     assert without_time(found["history"]) == without_time(whole[1]["history"])
     assert found["best_trial"] == whole[1]["best_trial"]
-    assert search(OPTIONS, tmp_path, 3, 3, None) == found  # it has as many
+    assert search_with(None, OPTIONS, tmp_path, 3, 3) == found  # it has as many
 
 
 def test_where_every_trial_diverges(tmp_path):
-    def diverge(options, folder):
+    def diverge(options, folder, data):
         raise DivergedError("not numbers")
 
     with pytest.raises(ValueError, match="All 2 trials have diverged. Try a lower --learning-rate"):
-        search(OPTIONS, tmp_path, 2, 1, diverge)
+        search_with(diverge, OPTIONS, tmp_path, 2, 1)
     assert "diverged" in (tmp_path / "search.md").read_text()
 
 
 def test_other_options(whole):
     with pytest.raises(ValueError, match="other options: seeds was 3, not 2"):
-        search(OPTIONS, whole[0], 14, 2, made_up)
+        search_with(made_up, OPTIONS, whole[0], 14, 2)
 
 
 def test_an_lstm_has_no_layer_wise_decay(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "write_report", lambda *_: None)
     options = FinetuneOptions("rte", config="lstm_micro")
 
-    def finetune(options, folder):
+    def finetune(options, folder, data):
         assert options.layer_decay is None
         (folder / "best").mkdir(parents=True)
         (folder / "best" / "file").touch()
         return {"score": 0.5, "best_epoch": 1}
 
-    assert "layer_decay" not in search(options, tmp_path, 2, 1, finetune)["history"][1]
+    assert "layer_decay" not in search_with(finetune, options, tmp_path, 2, 1)["history"][1]
 
 
 def test_the_program(tmp_path, capsys):

@@ -5,9 +5,9 @@
         --implementation cp --abi cp36m --platform manylinux1_x86_64 spacy==2.0.18
     python -m gpt1_keras.tokenization.normalization.original.build_resources WHEELS
 
-Neither package is installed or needed afterwards; building needs `regex` and `wcwidth`, which they
-import. Everything that depends on Unicode is enumerated here, code point by code point, so that
-the graph behaves the same under every version of TensorFlow.
+Neither package is installed, nor needed afterwards. Building needs `regex` and `wcwidth`, which
+they import. All that depends on Unicode is enumerated here, code point by code point, so that the
+graph behaves the same under every version of TensorFlow.
 """
 
 import dataclasses
@@ -50,10 +50,7 @@ _HANGUL = {chr(code) for code in range(0xAC00, 0xD7A4)}  # composed by arithmeti
 
 
 def find_wheels(folder: str | os.PathLike[str]) -> list[pathlib.Path]:
-    """Finds the two published wheels in a folder.
-
-    Returns:
-        The paths of spaCy's and ftfy's wheels.
+    """Finds the two published wheels in a folder, and returns the paths of spaCy's and ftfy's.
 
     Raises:
         FileNotFoundError: a wheel is missing.
@@ -81,7 +78,7 @@ def build(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def make_resources(rules: SpacyRules) -> dict[str, Any]:
-    """Enumerates what spaCy's rules and the ftfy that Python imports do.
+    """Enumerates what spaCy's rules do, and the `ftfy` that can be imported.
 
     Returns:
         The tables, as in resources.json; see `resources.load_resources`.
@@ -124,7 +121,8 @@ def standardize(text: str) -> str:
     """
     for character, replacement in (("—", "-"), ("–", "-"), ("―", "-"), ("…", "..."), ("´", "'")):
         text = text.replace(character, replacement)
-    # The original also means runs of backslashes, but its string turns them into another plus.
+    # The original was meant to match runs of backslashes, too; as its string is not raw, it matches
+    # runs of a plus twice.
     runs = "|".join(f"{re.escape(character)}+" for character in '-~!";?+,)(/*[]}{|_')
     text = re.sub(f"({runs})", r" \1 ", text)
     text = re.sub(r"\s*\n\s*", " \n ", text)
@@ -132,19 +130,19 @@ def standardize(text: str) -> str:
 
 
 def _changed(function: Callable[[str], str], characters: Sequence[str]) -> dict[str, str]:
-    """What a function of texts makes of those code points that it changes."""
+    """The code points that a function of texts changes, with what it makes of them."""
     made: dict[str, str] = {}
     for start in range(0, len(characters), _BLOCK):
         block = characters[start : start + _BLOCK]
-        if function("".join(block)) != "".join(block):  # true of few blocks
+        if function("".join(block)) != "".join(block):  # few blocks change
             made |= {character: function(character) for character in block}
     return {character: text for character, text in made.items() if text != character}
 
 
 def _compositions() -> dict[str, str]:
-    """All pairs of code points that become one: from pair to code point.
+    """The pairs of code points that compose to one, with this one.
 
-    They are those of Unicode, and those that it composes only after reordering marks.
+    They are Unicode's pairs, and those that it composes only after reordering marks.
     """
     pairs = {}
     composed = [c for c in _CHARACTERS if unicodedata.normalize("NFC", c) == c]

@@ -6,7 +6,7 @@ import os
 import sys
 import types
 
-# What spaCy's modules of rules import from its compiled part: only names of attributes.
+# What spaCy's rules import from its compiled part: names of attributes.
 _SYMBOLS = ("ORTH", "POS", "LEMMA", "NORM", "TAG", "SPACE", "PUNCT", "PRON_LEMMA")
 
 
@@ -17,8 +17,8 @@ class SpacyRules:
     Attributes:
         prefixes, suffixes, infixes: patterns of the module `regex`, version 1.
         url: pattern of strings that stay whole.
-        exceptions: from a string to its tokens.
-        letters, lower, upper: patterns of one letter, for use inside `[]`.
+        exceptions: from a string to the list of its tokens.
+        letters, lower, upper: letters, lower-case and capital letters, for use inside `[]`.
     """
 
     prefixes: list[str]
@@ -34,8 +34,8 @@ class SpacyRules:
 def read_spacy_rules(wheel: str | os.PathLike[str]) -> SpacyRules:
     """Reads the rules from the path of spaCy 2.0.18's wheel.
 
-    spaCy itself does not run on today's Python; its rules are plain modules, which only need the
-    packages around them. The module `regex` must be installed.
+    spaCy 2.0 does not run on today's Python. Its rules are plain modules, which need only the
+    packages around them, and the module `regex`.
     """
     packages = {name: types.ModuleType(name) for name in ("spacy", "spacy.lang", "spacy.lang.en")}
     for name, package in packages.items():

@@ -1,15 +1,21 @@
-"""Repairs of single code points and of letters with combining marks."""
+"""Repairs of single code points, and composition of characters with combining marks."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.lookup.aligned_texts import AlignedTexts, Texts, strings_of
+from gpt1_keras.tokenization.alignment.aligned_texts import (
+    AlignedTexts,
+    Texts,
+    is_ascii,
+    strings_of,
+)
+from gpt1_keras.tokenization.control_flow import update_where
 from gpt1_keras.tokenization.lookup.code_point_map import CodePointMap
 from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
-from gpt1_keras.tokenization.lookup.selection import is_ascii, update_where
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
+from gpt1_keras.tokenization.ragged import row_splits
 
 # Hangul syllables compose by arithmetic (The Unicode Standard, section 3.12).
 _SYLLABLE, _LEAD, _VOWEL, _TRAIL = 0xAC00, 0x1100, 0x1161, 0x11A7
@@ -17,10 +23,11 @@ _SYLLABLES, _LEADS, _VOWELS, _TRAILS = 11172, 19, 21, 28
 
 
 class CharacterRepair:
-    """ftfy's repairs of single code points, then composition of letters with their marks (NFC).
+    """Makes ftfy's repairs of single code points, then composes characters with their marks (NFC).
 
-    The repairs include straight quotes for curly ones, letters for ligatures, and ordinary widths
-    for full and half widths. Marks are joined to the adjacent letter without being reordered first.
+    The repairs put straight quotes in place of curly ones, letters in place of ligatures, and
+    ordinary widths in place of full and half widths. A mark is composed only with the character
+    just before it: marks are not reordered first.
     """
 
     def __init__(self) -> None:
@@ -32,7 +39,7 @@ class CharacterRepair:
 
     def __call__(self, lines: Texts) -> Texts:
         """Repairs lines, `[n]`."""
-        return update_where(~is_ascii(strings_of(lines)), self._repair, lines)
+        return update_where(~is_ascii(lines), self._repair, lines)
 
     def _repair(self, lines: Texts) -> Texts:
         """Repairs lines, `[n]`, that are not all ASCII."""
@@ -40,16 +47,12 @@ class CharacterRepair:
         texts, source = self._replace.with_sources(decoded)
         is_aligned = isinstance(lines, AlignedTexts)
         ranges = [tf.gather(each, source) for each in lines[1:]] if is_aligned else []
+        vector = tf.TensorShape([None])
         codes, splits, _, *ranges = tf.while_loop(
             lambda codes, splits, more, *ranges: more,
             self._compose,
             (texts.values, texts.row_splits, True, *ranges),
-            shape_invariants=(
-                tf.TensorShape([None]),
-                tf.TensorShape([None]),
-                tf.TensorShape([]),
-                *[tf.TensorShape([None])] * len(ranges),
-            ),
+            shape_invariants=(vector, vector, tf.TensorShape([]), *[vector] * len(ranges)),
         )
         texts = tf.RaggedTensor.from_row_splits(codes, splits, validate=False)
         strings = tf.strings.unicode_encode(texts, "UTF-8")
@@ -58,32 +61,39 @@ class CharacterRepair:
     def _compose(
         self, codes: tf.Tensor, splits: tf.Tensor, more: tf.Tensor, *ranges: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        """Joins adjacent code points, in a run every other pair; `more` says if any were.
+        """Composes pairs of adjacent code points, every other one of a run of pairs.
 
-        Of aligned texts, `ranges` are the starts and ends of the code points.
+        Args:
+            codes: int32 `[code points]`, of all texts.
+            splits: int64 `[texts + 1]`, the row splits of `codes`.
+            more: not used.
+            *ranges: none; or the starts and ends of aligned texts.
+
+        Returns:
+            The same, where `more` says whether any pair was composed.
         """
         left, right = codes[:-1], codes[1:]
-        joined = _compose_hangul(left, right, self._composed(left, right))
+        composed = _compose_hangul(left, right, self._composed(left, right))
         starts_line = tf.scatter_nd(splits[:, None], tf.ones_like(splits), [tf.size(codes) + 1])
-        hit = (joined != ABSENT) & (starts_line[1:-1] == 0)
-        hit &= ~tf.concat([[False], hit], 0)[:-1]
-        codes = tf.concat([tf.where(hit, joined, left), codes[-1:]], 0)
-        kept = tf.concat([[True], ~hit], 0)[: tf.size(codes)]
-        before = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)
+        is_pair = (composed != ABSENT) & (starts_line[1:-1] == 0)
+        is_pair &= ~tf.concat([[False], is_pair], 0)[:-1]
+        codes = tf.concat([tf.where(is_pair, composed, left), codes[-1:]], 0)
+        kept = tf.concat([[True], ~is_pair], 0)[: tf.size(codes)]
+        before = row_splits(tf.cast(kept, tf.int64))
         if ranges:
             starts, ends = ranges
-            ends = tf.concat([tf.where(hit, ends[1:], ends[:-1]), ends[-1:]], 0)
+            ends = tf.concat([tf.where(is_pair, ends[1:], ends[:-1]), ends[-1:]], 0)
             ranges = (tf.boolean_mask(starts, kept), tf.boolean_mask(ends, kept))
         codes = tf.boolean_mask(codes, kept)
-        return codes, tf.gather(before, splits), tf.reduce_any(hit), *ranges
+        return codes, tf.gather(before, splits), tf.reduce_any(is_pair), *ranges
 
 
-def _compose_hangul(left: tf.Tensor, right: tf.Tensor, joined: tf.Tensor) -> tf.Tensor:
-    """Replaces, in `joined`, the products of pairs that compose to Hangul syllables."""
+def _compose_hangul(left: tf.Tensor, right: tf.Tensor, composed: tf.Tensor) -> tf.Tensor:
+    """Sets what pairs compose to, int32 `[pairs]`, where it is a Hangul syllable."""
     lead, vowel, trail = left - _LEAD, right - _VOWEL, right - _TRAIL
     opens = (lead >= 0) & (lead < _LEADS) & (vowel >= 0) & (vowel < _VOWELS)
     syllable = left - _SYLLABLE
     closes = (syllable >= 0) & (syllable < _SYLLABLES) & (syllable % _TRAILS == 0)
     closes &= (trail > 0) & (trail < _TRAILS)
-    joined = tf.where(opens, _SYLLABLE + (lead * _VOWELS + vowel) * _TRAILS, joined)
-    return tf.where(closes, left + trail, joined)
+    composed = tf.where(opens, _SYLLABLE + (lead * _VOWELS + vowel) * _TRAILS, composed)
+    return tf.where(closes, left + trail, composed)

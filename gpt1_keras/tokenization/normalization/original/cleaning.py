@@ -1,36 +1,36 @@
 """ftfy's repairs of text, and the characters that text_standardize replaces.
 
 Most lines are plain ASCII without character references and need no repair, so only the other lines
-are processed. As in ftfy, each line is repaired until nothing changes any more.
+are processed. As in ftfy, a line is repaired again until a repair changes nothing.
 """
 
 from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.lookup.aligned_texts import (
+from gpt1_keras.tokenization.alignment.aligned_texts import (
     AlignedTexts,
     Texts,
     put,
     regex_replace,
-    regroup,
     strings_of,
     take,
+    with_strings,
 )
-from gpt1_keras.tokenization.lookup.ragged import concatenate, row_indices
-from gpt1_keras.tokenization.lookup.selection import repeat, update_where
+from gpt1_keras.tokenization.control_flow import repeat, update_where
 from gpt1_keras.tokenization.normalization.original.characters import CharacterRepair
 from gpt1_keras.tokenization.normalization.original.entities import EntityDecoder
 from gpt1_keras.tokenization.normalization.original.mojibake import MojibakeRepair
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
+from gpt1_keras.tokenization.ragged import concatenate, row_indices
 
-# ftfy has no such bound. Two rounds are seldom needed; each round peels one layer of `&amp;amp;`.
+# ftfy has no such bound. A second round is seldom needed; each decodes one level of `&amp;amp;`.
 MAX_ROUNDS = 8
-_PLAIN = r"[ -%'-~\t\n]*"  # printable ASCII but `&`
+_PLAIN = r"[ -%'-~\t\n]*"  # printable ASCII without `&`
 _DASHES, _ELLIPSIS, _ACUTE = "[—–―]", "…", "´"
 
 
 class Cleaner:
-    """Cleans texts, which leaves only spaces, tabs, newlines and form feeds as white space."""
+    """Cleans texts, whose only white space is then spaces, tabs, newlines and form feeds."""
 
     def __init__(self) -> None:
         self._decode_entities = EntityDecoder()
@@ -39,22 +39,22 @@ class Cleaner:
         self._patterns = load_resources()["patterns"]
 
     def __call__(self, texts: Texts) -> Texts:
-        """Cleans texts: strings with or without errors in their UTF-8, or aligned texts, `[n]`."""
+        """Cleans texts, `[n]`: strings of UTF-8, possibly invalid, or aligned texts."""
         return update_where(~_is_plain(strings_of(texts)), self._clean, texts)
 
     def _clean(self, texts: Texts) -> Texts:
         """Cleans texts, `[n]`, that are not all plain."""
-        if not isinstance(texts, AlignedTexts):  # which are valid
+        if not isinstance(texts, AlignedTexts):  # aligned texts are valid UTF-8
             texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
         lines = _split_lines(strings_of(texts))
         indices = tf.where(~_is_plain(lines.values))
         is_markup = tf.gather_nd(_is_markup(lines), indices)
-        unrepaired = regroup(texts, lines.values)
+        unrepaired = with_strings(texts, lines.values)
         repaired = repeat(
             lambda lines: self._repair(lines, is_markup), take(unrepaired, indices), MAX_ROUNDS
         )
         repaired = put(unrepaired, indices, repaired)
-        texts = regroup(repaired, concatenate(lines.with_values(strings_of(repaired))))
+        texts = with_strings(repaired, concatenate(lines.with_values(strings_of(repaired))))
         for pattern, replacement in ((_DASHES, "-"), (_ELLIPSIS, "..."), (_ACUTE, "'")):
             texts = regex_replace(texts, pattern, replacement)
         return regex_replace(texts, self._patterns["space"], " ")
@@ -78,9 +78,9 @@ def _split_lines(texts: tf.Tensor) -> tf.RaggedTensor:
 
 
 def _is_markup(lines: tf.RaggedTensor) -> tf.Tensor:
-    """Whether a line may be markup, whose author meant `&amp;` literally: bool `[lines]`.
+    """Whether each line may be markup, whose author meant `&amp;` literally: bool `[lines]`.
 
-    Every line of a text may be, from its first line with a `<` on.
+    These are all lines of a text from the first line with a `<` on.
     """
     has_tag = tf.cast(tf.strings.regex_full_match(lines.values, "(?s).*<.*"), tf.int64)
     before = tf.gather(tf.cumsum(has_tag, exclusive=True), lines.row_starts())

@@ -1,7 +1,8 @@
 """Mojibake: UTF-8 that was once read in another encoding, such as `Ã©` for `é`.
 
-The repair is ftfy's: a line that looks like mojibake is encoded back to bytes in the first encoding
-in which these bytes are UTF-8. Where no encoding fits the whole line, its parts are tried.
+The repair is ftfy's. A line that looks like mojibake is encoded to bytes in the first encoding in
+which these bytes are UTF-8, and decoded again. If no encoding fits the whole line, each part of it
+that looks like mojibake is repaired by itself.
 """
 
 from __future__ import annotations
@@ -11,26 +12,26 @@ from collections.abc import Callable
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.lookup.aligned_texts import (
+from gpt1_keras.tokenization.alignment.aligned_texts import (
     AlignedTexts,
     Texts,
-    decode_with_ranges,
     regex_replace,
-    regroup,
     select,
     split_at_matches,
     strings_of,
+    with_strings,
 )
+from gpt1_keras.tokenization.alignment.byte_ranges import decode_with_ranges
+from gpt1_keras.tokenization.control_flow import loop_shapes, repeat, update_where
 from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
-from gpt1_keras.tokenization.lookup.ragged import concatenate, row_indices
-from gpt1_keras.tokenization.lookup.selection import repeat, shapes_of, update_where
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
+from gpt1_keras.tokenization.ragged import concatenate, row_indices
 
-# RE2 cannot match single bytes, so each is represented by the code point of the same number.
+# RE2 cannot match single bytes, so the code point of the same number stands for each.
 _MARK = "\u0100"  # not a byte
 
-# Where a byte A0 was taken for a space. After C3 it was the letter `à` followed by a space, except
-# in some words, whose spaces the first of these patterns protects from the second.
+# Where the byte A0 became a space. Byte C3 and a space were `à` and a space, except before the few
+# endings of words that the first pattern matches, which it keeps from the second.
 _GRAVE = (
     ("(\u00c3) ( |quele|quela|quilo|s )", rf"\1{_MARK}\2"),
     ("\u00c3 ", "\u00c3\u00a0 "),
@@ -43,7 +44,7 @@ _SPACE = (
 )
 _NO_SPACE = "\\1\\2\\4\\5\\7\\9\u00a0\\3\\6\\8"
 
-# Where a byte was lost: replaced by `�`, which is byte 1A, or by `?`.
+# Where a byte was lost, `�` replaced it, for which byte 1A stands, or `?` did.
 _LOST, _LOST_OR = "[\x1a?]", "[\x1a\u0080-\u00bf]"
 _LOSSY = "|".join(
     [
@@ -61,9 +62,9 @@ _LOSSY = "|".join(
 )
 _REPLACEMENT = "\u00ef\u00bf\u00bd"  # the bytes of `�`
 
-# Found in everything that ftfy takes for mojibake. Its own test is slow, and `é` alone is common.
+# Matches whatever ftfy's own test for mojibake matches. That is slow, and `é` alone is common.
 _SUSPICIOUS = r"(?s).*(?:[^\x00-\x7f]{2}|[\x{80}-\x{9f}ÂÃŒœ]).*"
-_MAX_ROUNDS = 8  # ftfy has no bound; each round undoes one wrong reading, and the last finds none
+_MAX_ROUNDS = 8  # ftfy has no bound. Each round undoes one misreading; the last finds none.
 
 
 class MojibakeRepair:
@@ -104,23 +105,23 @@ class MojibakeRepair:
         return repeat(apply, texts, _MAX_ROUNDS)
 
     def _repair(self, lines: Texts) -> Texts:
-        """Repairs lines once: each as a whole, or else its parts."""
+        """Repairs each line once, as a whole or in parts."""
         decoded, is_decoded = self._decode(lines)
         return update_where(~is_decoded, self._repair_parts, decoded)
 
     def _repair_parts(self, lines: Texts) -> Texts:
-        """Repairs lines in which mojibake is mixed with other text."""
+        """Repairs the parts of lines in which mojibake is mixed with other text."""
         mojibake, before = self._patterns["mojibake"], self._patterns["before_mojibake"]
         parts = split_at_matches(lines, mojibake, before)
         repaired = update_where(
             tf.strings.regex_full_match(parts.values, mojibake),
             lambda texts: self._repeat_where_bad(lambda texts: self._decode(texts)[0], texts),
-            regroup(lines, parts.values),
+            with_strings(lines, parts.values),
         )
-        return regroup(repaired, concatenate(parts.with_values(strings_of(repaired))))
+        return with_strings(repaired, concatenate(parts.with_values(strings_of(repaired))))
 
     def _decode(self, lines: Texts) -> tuple[Texts, tf.Tensor]:
-        """Decodes those lines, `[n]`, that some encoding fits.
+        """Decodes the lines, `[n]`, that an encoding fits.
 
         Returns:
             `(lines, is_decoded)`, the latter bool `[n]`.
@@ -138,12 +139,12 @@ class MojibakeRepair:
             lambda encoding, decoded, is_decoded: ~tf.reduce_all(is_decoded),
             decode,
             (0, lines, is_decoded),
-            shape_invariants=(tf.TensorShape([]), shapes_of(lines), is_decoded.shape),
+            shape_invariants=(tf.TensorShape([]), loop_shapes(lines), is_decoded.shape),
             maximum_iterations=self._count,
         )[1:]
 
     def _decode_from(self, encoding: tf.Tensor, lines: Texts) -> tuple[Texts, tf.Tensor]:
-        """Decodes lines as UTF-8 that was read in an encoding, and says which of them fit it."""
+        """Decodes lines as UTF-8 that was read in an encoding; also returns which lines fit it."""
         codes = tf.strings.unicode_decode(strings_of(lines), "UTF-8")
         bytes = self._byte(tf.fill(tf.shape(codes.values), encoding), codes.values)
         is_foreign = bytes == ABSENT
@@ -151,7 +152,7 @@ class MojibakeRepair:
             tf.cast(is_foreign, tf.int32), row_indices(codes.row_splits), tf.size(strings_of(lines))
         )
         bytes = codes.with_values(tf.where(is_foreign, 0, bytes))
-        encoded = regroup(lines, tf.strings.unicode_encode(bytes, "UTF-8"))
+        encoded = with_strings(lines, tf.strings.unicode_encode(bytes, "UTF-8"))
         encoded = self._restore(encoded, encoding)
         bytes = tf.strings.unicode_decode(strings_of(encoded), "UTF-8")
         texts = tf.gather(self._bytes, bytes.values)
@@ -161,7 +162,7 @@ class MojibakeRepair:
         return _decoded(encoded, texts), fits
 
     def _restore(self, texts: Texts, encoding: tf.Tensor) -> Texts:
-        """Restores bytes that have been replaced: texts, `[n]`, with one code point per byte."""
+        """Restores bytes that were replaced, in texts, `[n]`, of one code point per byte."""
         restored = texts
         for pattern, replacement in (*_GRAVE, (_SPACE, _NO_SPACE)):
             restored = regex_replace(restored, pattern, replacement)
@@ -171,7 +172,7 @@ class MojibakeRepair:
 
 
 def _decoded(bytes: Texts, texts: tf.Tensor) -> Texts:
-    """Strings, `[n]`, made of bytes, which have one code point per byte."""
+    """Gives strings, `[n]`, the ranges of their bytes, which have one code point per byte."""
     if not isinstance(bytes, AlignedTexts):
         return texts
     codes, starts, ends = decode_with_ranges(texts)

@@ -12,13 +12,15 @@ RESOURCES_FILE = "resources.json"
 def load_resources() -> dict[str, Any]:
     """Reads resources.json, a dict:
 
-    - `sources`: the SHA-256 of each wheel it was made from; `unicode`: the version of Unicode.
+    - `sources`: the SHA-256 of each wheel that it was made from.
+    - `unicode`: the version of Unicode.
     - `patterns`: RE2 patterns by name.
-    - `exceptions`: spaCy's exceptions that can occur, each with the list of its tokens.
-    - `characters`: what ftfy makes of single code points beyond ASCII, where it changes them.
-    - `compositions`: pairs of code points, and the code point that NFC composes them to.
-    - `entities`: HTML entities; `references`: code points that `&#...;` does not decode to itself.
-    - `encodings`: the 256 code points of each encoding in which text may have been misread.
+    - `exceptions`: those of spaCy's exceptions that can occur, with the list of their tokens.
+    - `characters`: code points above ASCII that ftfy changes, with what it makes of them.
+    - `compositions`: pairs of code points, with the code point that NFC composes them to.
+    - `entities`: HTML entities, with what they stand for.
+    - `references`: code points that `&#...;` does not stand for, with what it stands for instead.
+    - `encodings`: encodings in which text may have been misread, with the text of their 256 bytes.
     """
     path = os.path.join(os.path.dirname(__file__), RESOURCES_FILE)
     with open(path, encoding="utf-8") as file:

@@ -1,24 +1,24 @@
 """Chunks to tokens, by spaCy 2.0's rules for English.
 
-spaCy takes prefixes and suffixes off a chunk, one of each at a time, until the rest is an exception
-or a URL, or has neither; it then cuts the rest at infixes. Here all chunks take a step at once. A
-chunk's tokens are kept in one string, separated by spaces.
+spaCy takes a prefix and a suffix off a chunk, again and again, until the rest has neither, is an
+exception or is a URL. It then cuts the rest at infixes. Here all chunks take each step together. A
+chunk's tokens are one string, separated by spaces.
 """
 
 from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.lookup.selection import update_where
+from gpt1_keras.tokenization.control_flow import update_where
 from gpt1_keras.tokenization.lookup.string_table import StringTable
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
 
-# spaCy has no such bound, and no real text needs so many. The rest of a longer run of prefixes or
-# suffixes stays one token, so that the work on hostile input is linear in its length.
+# spaCy has no such bound. No real text needs 64 steps; of a longer run of prefixes or suffixes, the
+# rest stays one token, so that hostile input takes time linear in its length.
 MAX_STEPS = 64
 
 
 class Splitter:
-    """Splits chunks into tokens, in spaCy's letter case."""
+    """Splits chunks into tokens, without lower-casing them."""
 
     def __init__(self) -> None:
         tables = load_resources()
@@ -30,8 +30,8 @@ class Splitter:
         """Splits chunks.
 
         Args:
-            chunks: string `[n]`, not empty and without white space. The punctuation that
-                text_standardize separates from words stands alone.
+            chunks: string `[n]`, not empty, without white space, and separated from the
+                punctuation that text_standardize separates.
 
         Returns:
             string `[n]`, the tokens of each chunk, separated by spaces.
@@ -40,12 +40,12 @@ class Splitter:
         return update_where(~is_exception & ~self._is_whole(chunks), self._split, texts)
 
     def _replace_exceptions(self, chunks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Replaces the chunks that are exceptions by their tokens, and says which these are."""
+        """Replaces the chunks that are exceptions by their tokens; also returns which are."""
         tokens, is_exception = self._exceptions(chunks)
         return tf.where(is_exception, tokens, chunks), is_exception
 
     def _is_whole(self, chunks: tf.Tensor) -> tf.Tensor:
-        """Whether a chunk that is not an exception stays whole: a URL, a word or a number."""
+        """Whether each chunk, if not an exception, stays whole: a URL, a word or a number."""
         return tf.strings.regex_full_match(chunks, self._patterns["whole"])
 
     def _split(self, chunks: tf.Tensor) -> tf.Tensor:
@@ -65,19 +65,19 @@ class Splitter:
     def _step(
         self, active: tf.Tensor, before: tf.Tensor, core: tf.Tensor, after: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Takes a prefix and a suffix off each active chunk, `active` being their indices."""
+        """Takes a prefix and a suffix off each chunk at the indices `active`."""
         texts = tf.gather(core, active)
         length = tf.strings.length(texts)
         prefix = length - tf.strings.length(self._remove(texts, "prefix"))
         suffix = self._suffix(texts, length)
-        # Of a prefix and a suffix that overlap, the prefix is taken.
+        # If a prefix and a suffix overlap, only the prefix is taken.
         fitting = tf.where(prefix + suffix <= length, suffix, 0)
         without_prefix = tf.strings.substr(texts, prefix, length - prefix)
         without_suffix = tf.strings.substr(texts, tf.zeros_like(suffix), length - suffix)
         inner = tf.strings.substr(texts, prefix, length - prefix - fitting)
         _, found = self._exceptions(tf.concat([without_prefix, without_suffix, inner], 0))
         after_prefix, before_suffix, within = tf.unstack(tf.reshape(found, [3, -1]))
-        # Only one of them is taken off where that leaves an exception.
+        # If taking off one of the two leaves an exception, the other one stays.
         suffix = tf.where(after_prefix, 0, tf.where(before_suffix, suffix, fitting))
         prefix = tf.where(before_suffix & ~after_prefix, 0, prefix)
         rest = tf.strings.substr(texts, prefix, length - prefix - suffix)
@@ -107,7 +107,7 @@ class Splitter:
     def _cut_at_infixes(self, texts: tf.Tensor) -> tf.Tensor:
         """Puts spaces around infixes."""
         texts = tf.strings.regex_replace(texts, self._patterns["infix"], r" \0 ")
-        for _ in range(2):  # the second time for infixes one letter apart, as in a:b:c
+        for _ in range(2):  # the second time for infixes one character apart, as in a:b:c
             texts = tf.strings.regex_replace(
                 texts, self._patterns["infix_between"], r"\1\4\7 \2\5\8 \3\6\9"
             )

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
+from gpt1_keras.tokenization.lookup.code_point_table import (
+    CODE_POINTS,
+    CodePointTable,
+    distinct_pages,
+)
 
 RANDOM = np.random.default_rng(0)
 PAGE = 128
@@ -19,7 +23,7 @@ VALUES = {
 
 @pytest.mark.parametrize("name", VALUES)
 def test_gives_every_value(name):
-    table = CodePointTable(*CodePointTable.compress(VALUES[name]))
+    table = CodePointTable(VALUES[name])
     got = table(tf.range(CODE_POINTS))
     assert got.dtype == tf.int32
     np.testing.assert_array_equal(got, VALUES[name])
@@ -35,7 +39,7 @@ def test_gives_every_value(name):
     ],
 )
 def test_keeps_each_distinct_page_once(name, pages):
-    kept, page_of = CodePointTable.compress(VALUES[name])
+    kept, page_of = distinct_pages(VALUES[name])
     assert kept.shape == (pages, PAGE)
     assert page_of.shape == (CODE_POINTS // PAGE,)
 
@@ -44,11 +48,11 @@ def test_keeps_each_distinct_page_once(name, pages):
 def test_any_shape(shape):
     values = VALUES["whole range of int32"]
     code_points = RANDOM.integers(0, CODE_POINTS, shape, np.int32)
-    table = CodePointTable(*CodePointTable.compress(values))
+    table = CodePointTable(values)
     np.testing.assert_array_equal(table(tf.constant(code_points)), values[code_points])
 
 
 @pytest.mark.parametrize("shape", [(CODE_POINTS - 1,), (CODE_POINTS, 1), (0,), ()])
 def test_refuses_another_number_of_values(shape):
     with pytest.raises(ValueError, match=r"1114112 code points.*shape \("):
-        CodePointTable.compress(np.zeros(shape, np.int32))
+        CodePointTable(np.zeros(shape, np.int32))

@@ -9,10 +9,11 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from gpt1_keras.presets import load_task
 from serving import check, query
+from serving.export import export
 from serving.export.__main__ import main
-from serving.export.batching import Batching
-from serving.export.explanations.options import LEAVE_ONE_OUT, Explanation
-from serving.export.exporter import export, signatures_of
+from serving.export.export_options import LEAVE_ONE_OUT, Batching, Explanation
+from serving.export.export_spec import ExportSpec
+from serving.export.exported_tasks import signatures_of
 from serving.server import Server
 
 TEXTS = ["A good film", "", "the Staff were  KIND, and a na\u00efve film!", "good bad " * 30]
@@ -35,10 +36,9 @@ def path(make_classifier, tmp_path_factory):
 
 
 def expected_of(model, explanation, texts):
-    signatures = signatures_of(model)
-    signatures.explain_by(explanation)
+    signatures = signatures_of(ExportSpec(model, explanation=explanation))
     texts = {name: tf.constant(values) for name, values in texts.items()}
-    return signatures._explain(**texts)
+    return signatures.by_name["explain"].function(**texts)
 
 
 def assert_same(found, expected):

@@ -10,10 +10,12 @@ from transformers import AutoTokenizer, OpenAIGPTConfig, OpenAIGPTForSequenceCla
 
 import gpt1_keras
 from gpt1_keras.presets import load_task
+from serving.export import export
 from serving.export.explanations import integrated_gradients, leave_one_out
 from serving.export.explanations.log_odds import log_odds
-from serving.export.explanations.options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT, Explanation
-from serving.export.exporter import export, signatures_of
+from serving.export.export_options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT, Explanation
+from serving.export.export_spec import ExportSpec
+from serving.export.exported_tasks import signatures_of
 
 STEPS = 7
 REVIEWS = ["A good film", "", "the Staff were  KIND, and\ta na\u00efve! film", "good bad " * 30]
@@ -30,10 +32,12 @@ STORIES = {
 
 def explain(model, explanation, **texts):
     """What `explain` returns, as lists of rows; without a graph."""
-    signatures = signatures_of(model)
-    signatures.explain_by(explanation)
+    signatures = signatures_of(ExportSpec(model, explanation=explanation))
     texts = {name: tf.constant(values) for name, values in texts.items()}
-    return {name: tensor.numpy() for name, tensor in signatures._explain(**texts).items()}
+    return {
+        name: tensor.numpy()
+        for name, tensor in signatures.by_name["explain"].function(**texts).items()
+    }
 
 
 def words_of(found, row):

@@ -12,13 +12,13 @@ import tensorflow as tf
 from grpc import StatusCode
 from tensorflow.core.protobuf.config_pb2 import RunOptions
 
-from serving.export.batching import Batching
-from serving.export.exporter import signatures_of
+from serving.export.export_options import Batching
+from serving.export.export_spec import ExportSpec
+from serving.export.exported_tasks import signatures_of
+from serving.export.stored_weights import StoredWeights
 from serving.runtime.c_api import StatusError
-from serving.server.models.loading import Loader
+from serving.server.limits.budget import UNLIMITED, Budget
 from serving.server.models.servable import Servable, ServingError
-from serving.server.options import Options
-from serving.server.requests.budget import UNLIMITED, Budget
 
 CONTEXT = 48
 FOREVER = 600_000.0  # milliseconds
@@ -49,22 +49,12 @@ def plain(path_of):
 def merging(lm, tmp_path_factory):
     """In the graph, until there are 4 rows; and scores a few tokens at a time."""
     path = tmp_path_factory.mktemp("merging")
-    signatures = signatures_of(lm, Batching(4, FOREVER, 8))
+    spec = ExportSpec(lm, Batching(4, FOREVER, 8))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("serving.export.language_model.scoring._ROWS_OF_LOGITS", 5)
-        tf.saved_model.save(signatures, str(path), signatures=signatures.functions())
+        patch.setattr("serving.export.language_model.text_scoring._ROWS_OF_LOGITS", 5)
+        functions = {name: each.compiled for name, each in signatures_of(spec).by_name.items()}
+        tf.saved_model.save(StoredWeights(spec), str(path), signatures=functions)
     return Servable("lm", 1, path)
-
-
-@pytest.fixture(scope="module")
-def merging_outside(path_of, tmp_path_factory):
-    """By the server's own batching, of an export without: until there are 8 rows."""
-    file = tmp_path_factory.mktemp("parameters") / "batching.config"
-    file.write_text(
-        f"max_batch_size {{ value: 8 }} batch_timeout_micros {{ value: {int(1000 * FOREVER)} }}"
-    )
-    loader = Loader(Options(enable_batching=True, batching_parameters_file=str(file)))
-    return Servable("lm", 1, path_of("lm"), loader=loader)
 
 
 def ask(servable, signature, rows, budget=UNLIMITED):
@@ -87,11 +77,9 @@ def ask_at_once(servable, signature, rows):
     return zip(requests, found)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("merging", marks=pytest.mark.slow), "merging_outside"]
-)
-def test_generation(plain, kind, request):
-    for rows, found in ask_at_once(request.getfixturevalue(kind), "generate", ROWS):
+@pytest.mark.slow
+def test_generation(plain, merging):
+    for rows, found in ask_at_once(merging, "generate", ROWS):
         for index, row in enumerate(rows):
             for name, values in ask(plain, "generate", [row]).items():
                 assert values.tolist() == [found[name][index]]
@@ -103,16 +91,6 @@ def test_scores(plain, merging):
         assert set(found) == set(expected)
         for name, values in expected.items():  # in the same shapes, whoever else was longer
             np.testing.assert_allclose(found[name], values, atol=1e-5, rtol=RTOL)
-
-
-def test_scores_that_the_server_merges(plain, merging_outside):
-    """Who shares a run is not known in the graph: texts are padded to the longest of all."""
-    for rows, found in ask_at_once(merging_outside, "score", TEXTS):
-        for name, values in ask(plain, "score", rows).items():
-            others = found[name][:, values.shape[1] :] if values.ndim > 1 else np.zeros(0)
-            kept = found[name][:, : values.shape[1]] if values.ndim > 1 else found[name]
-            np.testing.assert_allclose(kept, values, atol=1e-5, rtol=RTOL)
-            assert len(np.unique(others)) <= 1  # of padding
 
 
 @pytest.mark.parametrize(

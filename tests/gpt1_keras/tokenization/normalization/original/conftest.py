@@ -6,8 +6,8 @@ import tensorflow as tf
 import gpt1_keras
 from benchmarks.original_agreement import Reference
 from benchmarks.peers.python_pipeline import PythonPipeline
-from gpt1_keras.tokenization.lookup.ragged import join_rows
-from gpt1_keras.tokenization.normalization.original.normalizer import OriginalNormalizer
+from gpt1_keras.tokenization.normalization.original.original_normalizer import OriginalNormalizer
+from gpt1_keras.tokenization.ragged import join_rows
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ HOSTILE = {
     "addresses": "1.2.3.",
     "users": "@a.bc",
     "references": "&eacute;",
-    "references that are not letters": "&amp; ",
+    "references to punctuation": "&amp; ",
     "nested references": "&amp;amp;amp; ",
     "large numbers": "&#99999999999999999999;",
     "starts of references": "&#x ",
@@ -43,7 +43,7 @@ def test_long_input(split, pipeline, name):
     assert split([text, "a", text[1:]]) == [pipeline(text), ["a"], pipeline(text[1:])]
 
 
-def test_marks_on_one_letter(split):
+def test_marks_on_one_character(split):
     assert split(["e" + "\u0301" * LENGTH]) == [["é" + "\u0301" * (LENGTH - 1)]]
 
 

@@ -1,0 +1,1 @@
+"""Which bytes of a text, as it was given, the code points of its words came from."""

@@ -1,0 +1,71 @@
+"""Branches and loops in a graph, which process only those texts of a batch that need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.alignment.aligned_texts import Texts, put, strings_of, take
+
+
+def update_where(condition: tf.Tensor, function: Callable[[Texts], Texts], texts: Texts) -> Texts:
+    """Applies a function to the texts for which a condition holds.
+
+    Args:
+        condition: bool `[n]`.
+        function: from texts `[m]` to texts `[m]`; not run if no text needs it.
+        texts: strings or aligned texts, `[n]`.
+
+    Returns:
+        Texts of the same type, `[n]`.
+    """
+
+    def update() -> Texts:
+        indices = tf.where(condition)
+        return put(texts, indices, function(take(texts, indices)))
+
+    return call_if(tf.reduce_any(condition), update, lambda: texts)
+
+
+def call_if(condition: tf.Tensor, function: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    """`tf.cond` whose first branch is large and seldom taken.
+
+    TensorFlow also visits every op of the branch that it does not take. In a function that is not
+    inlined, the whole branch is one op.
+    """
+    if not tf.executing_eagerly():
+        function = tf.function(
+            function, autograph=False, experimental_attributes={"_noinline": True}
+        )
+    return tf.cond(condition, function, otherwise)
+
+
+def repeat(function: Callable[[Texts], Texts], texts: Texts, rounds: int) -> Texts:
+    """Applies a function until it changes nothing, but at most `rounds` times.
+
+    Args:
+        function: from texts `[n]` to texts `[n]`.
+        texts: strings or aligned texts, `[n]`.
+        rounds: the bound.
+
+    Returns:
+        Texts of the same type, `[n]`.
+    """
+
+    def apply(texts: Texts, changes: tf.Tensor) -> tuple[Texts, tf.Tensor]:
+        changed = function(texts)
+        return changed, tf.reduce_any(strings_of(changed) != strings_of(texts))
+
+    return tf.while_loop(
+        lambda texts, changes: changes,
+        apply,
+        (texts, tf.size(strings_of(texts)) > 0),
+        shape_invariants=(loop_shapes(texts), tf.TensorShape([])),
+        maximum_iterations=rounds,
+    )[0]
+
+
+def loop_shapes(texts: Texts) -> Any:
+    """The shape invariants of texts that a loop changes."""
+    return tf.nest.map_structure(lambda _: tf.TensorShape([None]), texts)

@@ -1,0 +1,107 @@
+"""Runs of an export in TensorFlow's C++ runtime, in another process and from another folder."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from serving.export.check.check_requests import Request
+
+_TOLERANCE = 1e-5
+_TIMEOUT_SECONDS = 600
+
+
+def run_in(folder: str | os.PathLike[str], path: Path, requests: Sequence[Request]) -> Any:
+    """Runs requests in a process without Python TensorFlow, on a copy of the export.
+
+    Args:
+        folder: of an installed tensorflow package, whose libraries are used.
+        path: the export.
+        requests: what to run.
+
+    Returns:
+        What `serving.runtime.process` writes, a dict.
+
+    Raises:
+        ValueError: the process failed.
+    """
+    described = [
+        {
+            "feeds": {
+                name: base64.b64encode(proto).decode() for name, proto in request.feeds.items()
+            },
+            "fetches": request.fetches,
+        }
+        for request in requests
+    ]
+    with tempfile.TemporaryDirectory() as elsewhere:
+        moved = Path(elsewhere) / "moved"
+        shutil.copytree(path, moved, copy_function=_link)
+        task = {"runtime": str(Path(folder).absolute()), "path": str(moved), "requests": described}
+        process = subprocess.run(
+            [sys.executable, "-m", "serving.runtime.process"],
+            input=json.dumps(task),
+            cwd=Path(__file__).parents[3],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+        )
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
+        raise ValueError(f"the C++ runtime in {folder} failed: {lines[-1]}")
+    return json.loads(process.stdout)
+
+
+def failures(
+    requests: Sequence[Request], found: Mapping[str, Any], first: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yields the first problem of each signature in one runtime.
+
+    Args:
+        requests: what was run.
+        found: what `run_in` returned for this runtime.
+        first: what it returned for the first one, which the others must agree with.
+    """
+    if "error" in found:
+        yield f"cannot load it: {found['error']}"
+        return
+    seen = set()
+    for index, request in enumerate(requests):
+        reply = found["replies"][index]
+        if "error" in reply:
+            reason = reply["error"].splitlines()[0]
+            problem = f"signature {request.signature}, a request {request.origin}: {reason}"
+        elif not _same(reply, first.get("replies", found["replies"])[index]):
+            problem = f"signature {request.signature}: not the outputs of the first TensorFlow"
+        else:
+            continue
+        if request.signature not in seen:
+            yield problem
+        seen.add(request.signature)
+
+
+def _link(source: str, target: str) -> None:
+    """Copies a file, without its contents where the file system can do that."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _same(reply: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tells whether two replies are the same but for the last digits of their numbers."""
+    pairs = [(np.array(a), np.array(b)) for a, b in zip(reply["values"], other.get("values", []))]
+    return all(
+        np.allclose(a, b, rtol=0, atol=_TOLERANCE, equal_nan=True)
+        if a.dtype.kind == b.dtype.kind == "f" and a.shape == b.shape
+        else np.array_equal(a, b)
+        for a, b in pairs
+    )

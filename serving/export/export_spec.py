@@ -1,0 +1,31 @@
+"""What an export is made of."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from gpt1_keras.tasks.base import RawTextTask
+from serving.export.decoder.int8_block import Int8Block
+from serving.export.export_options import Batching, Embedding, Explanation
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportSpec:
+    """What an export is made of.
+
+    Args:
+        model: a task with a preprocessor.
+        batching: how the texts of many requests are answered together; None to answer each request
+            alone.
+        int8: whether matrices are stored in 8 bits; the model's own are rounded.
+        blocks: 8-bit blocks in the place of the backbone's own.
+        embedding: what the signature `embed` returns; None for an export without it.
+        explanation: how the signature `explain` finds the words' shares; None for an export
+            without it.
+    """
+
+    model: RawTextTask
+    batching: Batching | None = None
+    int8: bool = False
+    blocks: Sequence[Int8Block] | None = None
+    embedding: Embedding | None = None
+    explanation: Explanation | None = None

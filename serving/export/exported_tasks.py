@@ -1,0 +1,49 @@
+"""The tasks that are exported: each one's signatures, and what is measured of it."""
+
+from gpt1_keras import GPT1CausalLM, GPT1MultipleChoice, GPT1TextClassifier, GPT1TextSimilarity
+from gpt1_keras.tasks.base import RawTextTask
+from serving.export.choice_signatures import choice_signatures
+from serving.export.class_or_score_signatures import class_or_score_signatures
+from serving.export.embedding import embed_signature
+from serving.export.export_spec import ExportSpec
+from serving.export.language_model.language_model_signatures import language_model_signatures
+from serving.export.signature import Signatures
+from serving.export.validation_metrics import (
+    Metric,
+    choice_metric,
+    class_or_score_metric,
+    language_model_metric,
+)
+from serving.export_names import EMBED
+from serving.registry import TaskEntry, find_part
+
+_CLASS_OR_SCORE = TaskEntry(class_or_score_signatures, class_or_score_metric)
+_TASKS = {
+    GPT1TextClassifier: _CLASS_OR_SCORE,
+    GPT1TextSimilarity: _CLASS_OR_SCORE,
+    GPT1MultipleChoice: TaskEntry(choice_signatures, choice_metric),
+    GPT1CausalLM: TaskEntry(language_model_signatures, language_model_metric),
+}
+
+
+def signatures_of(spec: ExportSpec) -> Signatures:
+    """Returns the signatures that a task is exported with.
+
+    Raises:
+        ValueError: the model has no preprocessor, or is not a task that can be exported so.
+    """
+    signatures: Signatures = find_part(spec.model, _TASKS, "signatures", "be exported")(spec)
+    if spec.embedding:
+        signatures.by_name[EMBED] = embed_signature(
+            spec, spec.embedding, signatures.sequence_length
+        )
+    return signatures
+
+
+def metric_of(model: RawTextTask) -> Metric:
+    """Returns what is measured of a task.
+
+    Raises:
+        ValueError: the model has no preprocessor, or is not a task with a metric.
+    """
+    return find_part(model, _TASKS, "metric", "be validated")(model)

@@ -1,0 +1,260 @@
+"""The signatures of a language model's export: log-probabilities, and text generation."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from gpt1_keras.tokenization.padding import bucket_lengths, pad
+from serving.export.batching import batched, merged
+from serving.export.decoder.cached_decoder import CachedDecoder
+from serving.export.decoder.packed_decoder import computes_by_blocks
+from serving.export.export_spec import ExportSpec
+from serving.export.input_checks import asserted
+from serving.export.language_model.prompt_continuation import continuations
+from serving.export.language_model.text_scoring import log_probabilities
+from serving.export.signature import Signature, Signatures, Tensors, full_stops, text_specs
+from serving.export.token_offsets import ENDS, STARTS
+from serving.export_names import DEFAULT_SIGNATURE, GENERATE, SCORE, TOKENIZE
+
+_TEXT = text_specs("text")
+_OPTIONS = {
+    name: tf.TensorSpec([None], dtype, name)
+    for name, dtype in (
+        ("length", tf.int32),
+        ("temperature", tf.float32),
+        ("top_k", tf.int32),
+        ("seed", tf.int32),
+    )
+}
+
+
+def language_model_signatures(spec: ExportSpec) -> Signatures:
+    """Returns the signatures of a language model.
+
+    - `serving_default` and `score`: `text`, string `[batch]`, to `token_ids`, int32
+      `[batch, length]`; `log_probabilities`, float `[batch, length]`, of each token given those
+      before it, in nats, 0 for the first, which is given, and for padding; `score`, float
+      `[batch]`, their mean.
+    - `generate`: `text`; and for each text `length`, int32 `[batch]`, the number of tokens to add;
+      `temperature`, float `[batch]`, 0 for the likeliest token always; `top_k`, int32 `[batch]`,
+      the number of likeliest tokens to choose from, 0 for all; `seed`, int32 `[batch]`. To `text`,
+      string `[batch]`, prompt and continuation as normalised, and `continuation`, what was added.
+      A prompt too long to be continued loses its first tokens.
+    - `tokenize`: `text` to `token_ids` and `padding_mask`, int32 `[batch, length]`; and `starts`
+      and `ends` of this shape, the range of bytes that each token came from, -1 for padding.
+
+    All outputs have `num_tokens`, int32 `[batch]`, and `truncated`, bool `[batch]`.
+
+    Args:
+        spec: what the export is made of: a `GPT1CausalLM` with a preprocessor. With `batching`,
+            texts of many requests are answered together: those of `score`, and those of `generate`
+            with all their options.
+
+    Raises:
+        ValueError: the backbone does not compute by blocks; or an explanation is asked for.
+    """
+    backbone = spec.model.backbone
+    if not computes_by_blocks(backbone):
+        raise ValueError(
+            "A language model needs a GPT1Backbone to be exported, or a subclass whose blocks "
+            f"override `project` or `finish` alone. Received: {type(backbone).__name__}."
+        )
+    if spec.explanation:
+        raise ValueError(
+            f"A {type(spec.model).__name__}'s answers cannot be explained. Expected a fine-tuned "
+            "task: classes, scores or multiple choice."
+        )
+    graph = _LanguageModelGraph(spec)
+    return Signatures(graph.sequence_length, graph.signatures())
+
+
+class _LanguageModelGraph:
+    """The functions of a language model's signatures."""
+
+    def __init__(self, spec: ExportSpec) -> None:
+        backbone = spec.model.backbone
+        # Its context, which may be longer than what it was trained on.
+        self.sequence_length = backbone.max_sequence_length
+        self._buckets = bucket_lengths(self.sequence_length)
+        self._decoder = CachedDecoder(backbone, self._buckets, spec.blocks)
+        self._token_embedding = backbone.token_embedding
+        self._batching = spec.batching
+        self._tokenizer = spec.model.preprocessor.tokenizer
+        ids = tf.range(backbone.vocabulary_size)
+        is_word = ids < self._tokenizer.vocabulary_size()
+        for special in self._tokenizer.special_token_ids:
+            is_word &= ids != special
+        self._never = tf.where(is_word, 0.0, float("-inf"))
+
+    def signatures(self) -> dict[str, Signature]:
+        score_texts, go_on = self._score_texts, self._continue
+        if self._batching:
+            prompts = [
+                tf.TensorSpec([None, self.sequence_length], tf.int32, "prompts"),
+                tf.TensorSpec([None], tf.int32, "kept"),
+            ]
+            score_texts = merged(score_texts, ["text"], self._batching)
+            go_on = batched(go_on, [*prompts, *_OPTIONS.values()], self._batching)
+        score = self._signature(functools.partial(self._score, score_texts), _TEXT)
+        generate = functools.partial(self._generate, go_on)
+        return {
+            DEFAULT_SIGNATURE: score,
+            SCORE: score,
+            GENERATE: self._signature(generate, {**_TEXT, **_OPTIONS}),
+            TOKENIZE: Signature(self._tokenize_with_offsets, _TEXT, self._example, self._buckets),
+        }
+
+    def _signature(
+        self, function: Callable[..., Tensors], specs: dict[str, tf.TensorSpec]
+    ) -> Signature:
+        return Signature(self._for_any_batch(function), specs, self._example, self._buckets)
+
+    def _example(self, length: int) -> Tensors:
+        """A text of `length` tokens, and how to continue it."""
+        # The first token after a text is that of its last state; the second takes a step.
+        values = {
+            "length": [min(2, self.sequence_length - 1)],
+            "temperature": [1.0],
+            "top_k": [0],
+            "seed": [0],
+        }
+        return {"text": tf.constant([full_stops(length)])} | {
+            name: tf.constant(value) for name, value in values.items()
+        }
+
+    def _for_any_batch(self, function: Callable[..., Tensors]) -> Callable[..., Tensors]:
+        """Makes a function that takes batches without a text: it computes a made-up one instead."""
+        made_up = self._example(1)
+
+        def run(**inputs: tf.Tensor) -> Tensors:
+            size = tf.size(inputs["text"])
+            conditions = [
+                (tf.size(tensor) == size, f"Expected a {name} for every text.", tf.size(tensor))
+                for name, tensor in inputs.items()
+            ]
+            missing = tf.maximum(1 - size, 0)
+            outputs = function(
+                **{
+                    name: tf.concat([tensor, made_up[name][:missing]], axis=0)
+                    for name, tensor in asserted(inputs, *conditions).items()
+                }
+            )
+            return {name: tensor[:size] for name, tensor in outputs.items()}
+
+        return run
+
+    def _tokenize_with_offsets(self, text: tf.Tensor) -> Tensors:
+        ids, *ranges = self._tokenizer.tokenize_with_offsets(text)
+        inputs = self._pad(ids)
+        shape = tf.shape(inputs["token_ids"])
+        for name, offsets in zip((STARTS, ENDS), ranges):
+            inputs[name] = tf.cast(offsets.to_tensor(-1, shape=shape), tf.int32)
+        return inputs
+
+    def _pad(self, ids: tf.RaggedTensor) -> Tensors:
+        """The first ids of each text, int32 `[batch, None]`, and whether there are more."""
+        padded = pad(ids[:, : self.sequence_length], self._tokenizer, self.sequence_length)
+        return {**padded, "truncated": ids.row_lengths() > self.sequence_length}
+
+    def _score(self, score_texts: Callable[..., Tensors], text: tf.Tensor) -> Tensors:
+        """The signature `score`, from `_score_texts` or what merges its calls."""
+        outputs = score_texts(text=text)
+        longest = tf.reduce_max(outputs["num_tokens"], keepdims=True)
+        length = tf.gather(self._buckets, tf.searchsorted(self._buckets, longest)[0])
+        for name in ("token_ids", "log_probabilities"):
+            outputs[name] = outputs[name][:, :length]
+        return outputs
+
+    def _score_texts(self, text: tf.Tensor) -> Tensors:
+        """The outputs of `score`, with as many columns as the context is long."""
+        ids = self._tokenizer.tokenize(text)
+        token_ids = ids.to_tensor(self._tokenizer.pad_token_id, shape=[None, self.sequence_length])
+        num_tokens = tf.minimum(tf.cast(ids.row_lengths(), tf.int32), self.sequence_length)
+        found = log_probabilities(self._decoder, self._logits, token_ids, num_tokens)
+        count = tf.cast(num_tokens - 1, tf.float32)
+        return {
+            "token_ids": token_ids,
+            "log_probabilities": found,
+            "score": tf.math.divide_no_nan(tf.reduce_sum(found, axis=-1), count),
+            "num_tokens": num_tokens,
+            "truncated": ids.row_lengths() > self.sequence_length,
+        }
+
+    def _generate(
+        self,
+        go_on: Callable[..., Tensors],
+        text: tf.Tensor,
+        length: tf.Tensor,
+        temperature: tf.Tensor,
+        top_k: tf.Tensor,
+        seed: tf.Tensor,
+    ) -> Tensors:
+        """The signature `generate`, from `_continue` or what merges its calls."""
+        with tf.control_dependencies(self._checks(length, temperature, top_k)):
+            ids = self._tokenizer.tokenize(text)
+        before = tf.cast(ids.row_lengths(), tf.int32)
+        check = tf.debugging.Assert(
+            tf.reduce_all(before > 0),
+            ["Every text needs a token to continue from. Tokens:", before],
+        )
+        with tf.control_dependencies([check]):
+            kept = tf.minimum(before, self.sequence_length - length)
+        limits = tf.cast(ids.row_limits(), tf.int32)
+        prompts = _slices(ids.values, limits - kept, limits)
+        added = go_on(
+            prompts=prompts.to_tensor(0, shape=[None, self.sequence_length]),
+            kept=kept,
+            length=length,
+            temperature=temperature,
+            top_k=top_k,
+            seed=seed,
+        )["added"]
+        added = tf.RaggedTensor.from_tensor(added, tf.cast(length, tf.int64))
+        return {
+            "text": self._tokenizer.detokenize(tf.concat([prompts, added], axis=1)),
+            "continuation": self._tokenizer.detokenize(added),
+            "num_tokens": kept + length,
+            "truncated": before > kept,
+        }
+
+    def _checks(self, length: tf.Tensor, temperature: tf.Tensor, top_k: tf.Tensor) -> list[Any]:
+        return [
+            tf.debugging.Assert(
+                tf.reduce_all((length >= 1) & (length < self.sequence_length)),
+                [f"length must be from 1 to {self.sequence_length - 1}. Received:", length],
+            ),
+            tf.debugging.Assert(
+                tf.reduce_all((temperature >= 0.0) & (temperature < float("inf"))),
+                ["temperature must be at least 0. Received:", temperature],
+            ),
+            tf.debugging.Assert(
+                tf.reduce_all(top_k >= 0), ["top_k must be at least 0. Received:", top_k]
+            ),
+        ]
+
+    def _continue(
+        self,
+        prompts: tf.Tensor,
+        kept: tf.Tensor,
+        length: tf.Tensor,
+        temperature: tf.Tensor,
+        top_k: tf.Tensor,
+        seed: tf.Tensor,
+    ) -> Tensors:
+        """The continuations of prompts, as `added`; see `continuations`."""
+        arguments = prompts, kept, length, temperature, top_k, seed
+        return {"added": continuations(self._decoder, self._word_logits, *arguments)}
+
+    def _word_logits(self, states: tf.Tensor) -> tf.Tensor:
+        return self._logits(states) + self._never
+
+    def _logits(self, states: tf.Tensor) -> tf.Tensor:
+        return tf.cast(self._token_embedding(states, reverse=True), tf.float32)
+
+
+def _slices(values: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.RaggedTensor:
+    """A ragged tensor of slices of a flat one."""
+    indices = tf.ragged.range(starts, ends)
+    return indices.with_values(tf.gather(values, indices.values))

@@ -1,0 +1,55 @@
+"""Requests that TF Serving replays before it makes a version available."""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+from tensorflow_serving.apis import (
+    classification_pb2,
+    predict_pb2,
+    prediction_log_pb2,
+    regression_pb2,
+)
+from tensorflow_serving.apis.input_pb2 import Input
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+from serving.export.signature import Signatures
+from serving.export_names import CLASSIFY, EXAMPLES_INPUT, REGRESS
+
+
+def warmup_requests(signatures: Signatures, model_name: str) -> list[PredictionLog]:
+    """Returns requests for each signature, so that no client pays for a new shape.
+
+    Args:
+        signatures: of the export; each says of which lengths its requests are.
+        model_name: the name in the requests' model_spec.
+    """
+    lengths = sorted({length for each in signatures.by_name.values() for length in each.lengths})
+    return [
+        _request(ModelSpec(name=model_name, signature_name=name), each.inputs_of_example(length))
+        for length in lengths
+        for name, each in signatures.by_name.items()
+        if length in each.lengths
+    ]
+
+
+def _request(spec: ModelSpec, tensors: Mapping[str, tf.Tensor]) -> PredictionLog:
+    # TF Serving has calls of their own for the signatures of these names.
+    if spec.signature_name == CLASSIFY:
+        request = classification_pb2.ClassificationRequest(model_spec=spec)
+        _add_examples(request.input, tensors)
+        return PredictionLog(classify_log=prediction_log_pb2.ClassifyLog(request=request))
+    if spec.signature_name == REGRESS:
+        request = regression_pb2.RegressionRequest(model_spec=spec)
+        _add_examples(request.input, tensors)
+        return PredictionLog(regress_log=prediction_log_pb2.RegressLog(request=request))
+    request = predict_pb2.PredictRequest(model_spec=spec)
+    for name, tensor in tensors.items():
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(tensor))
+    return PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
+
+
+def _add_examples(to: Input, tensors: Mapping[str, tf.Tensor]) -> None:
+    """Adds the serialized tf.Examples of a signature's one input."""
+    for serialized in tensors[EXAMPLES_INPUT].numpy():
+        to.example_list.examples.add().ParseFromString(serialized)

@@ -1,0 +1,83 @@
+"""A signature: a named function of an export, and what its warm-up and its README need to know."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+Tensors: TypeAlias = dict[str, Any]  # dense or ragged tensors by name
+ConcreteFunction: TypeAlias = Any  # of TensorFlow, which does not name it in public
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """A function of named tensors, as an export offers it.
+
+    Args:
+        function: from named tensors to named tensors.
+        specs: of its inputs by name.
+        example: from a number of tokens to the inputs of one example of about this length, by
+            name. Warm-up requests, and so the requests of `serving.check`, are made of it; it may
+            return further tensors, which are left out.
+        lengths: the numbers of tokens of the examples that an export is warmed up with.
+        description: a sentence for the export's README.
+    """
+
+    function: Callable[..., Mapping[str, tf.Tensor]]
+    specs: Mapping[str, tf.TensorSpec]
+    example: Callable[[int], Mapping[str, tf.Tensor]]
+    lengths: Sequence[int]
+    description: str = ""
+
+    @functools.cached_property
+    def compiled(self) -> ConcreteFunction:
+        """The signature as TensorFlow saves it."""
+        return compiled(self.function, self.specs)
+
+    def inputs_of_example(self, length: int) -> dict[str, tf.Tensor]:
+        """Returns the inputs of one example of about `length` tokens, by name."""
+        example = self.example(length)
+        return {name: example[name] for name in self.specs}
+
+
+@dataclasses.dataclass(frozen=True)
+class Signatures:
+    """All signatures of an export.
+
+    Args:
+        sequence_length: the most tokens of a sequence.
+        by_name: the signatures. `serving_default` is among them.
+    """
+
+    sequence_length: int
+    by_name: dict[str, Signature]
+
+
+def compiled(
+    function: Callable[..., Mapping[str, tf.Tensor]], specs: Mapping[str, tf.TensorSpec]
+) -> ConcreteFunction:
+    """Returns a concrete function of named tensors; without XLA, which TF Serving does not have.
+
+    It refuses tensors of other shapes, which the C++ session does not compare with the signature.
+    """
+
+    def of_these_shapes(**inputs: tf.Tensor) -> Mapping[str, tf.Tensor]:
+        return function(
+            **{name: tf.ensure_shape(tensor, specs[name].shape) for name, tensor in inputs.items()}
+        )
+
+    return tf.function(of_these_shapes, autograph=False, jit_compile=False).get_concrete_function(
+        **specs
+    )
+
+
+def text_specs(*names: str) -> dict[str, tf.TensorSpec]:
+    """Returns the specs of named strings `[batch]`."""
+    return {name: tf.TensorSpec([None], tf.string, name) for name in names}
+
+
+def full_stops(count: int) -> str:
+    """Returns a text of `count` tokens: a full stop is one token in any vocabulary."""
+    return " ".join(["."] * count)

@@ -1,0 +1,85 @@
+"""What an export holds beside its graph: weights, in 8 bits if asked for, a quarter of the file."""
+
+import uuid
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from serving.export.decoder.int8_support import ExactProducts
+from serving.export.export_spec import ExportSpec
+
+_LARGEST = 127.0
+
+
+class StoredWeights(tf.Module):
+    """The weights that a SavedModel's signatures read.
+
+    The model itself is not among them: tracked, it would bring all weights into the checkpoint a
+    second time. Of the matrices in whose place `spec.blocks` have their own, none is stored.
+
+    Args:
+        spec: what the export is made of. With `int8`, its model's matrices are rounded in place.
+    """
+
+    def __init__(self, spec: ExportSpec) -> None:
+        super().__init__()
+        self._blocks = spec.blocks
+        replaced = {id(weight) for block in spec.blocks or () for weight in block.replaced}
+        if replaced:
+            self._exact_products = ExactProducts()
+
+        def is_rounded(weight: keras.Variable) -> bool:
+            # Where the blocks have 8-bit matrices, all other products are of floats.
+            is_table = weight.name == "embeddings"
+            return spec.int8 and len(weight.shape) == 2 and (is_table or not replaced)
+
+        self._variables = [
+            QuantizedVariable(weight.value, axis=1 if weight.name == "embeddings" else 0)
+            if is_rounded(weight)
+            else weight.value
+            for weight in spec.model.weights
+            if id(weight) not in replaced
+        ]
+
+
+class QuantizedVariable(tf.saved_model.experimental.TrackableResource):
+    """A variable that an export holds as int8 values, with a scale for each row or column.
+
+    The variable is computed from them once, when an export is loaded, and takes the memory that it
+    did; so a request costs what it did. The values are symmetric: the largest of a row or column is
+    127.
+
+    Args:
+        variable: float `tf.Variable` `[rows, columns]`, which signatures read; it is rounded to
+            what the file holds.
+        axis: 1 for a scale for each row, for embeddings; 0 for each column, for kernels.
+    """
+
+    def __init__(self, variable: tf.Variable, axis: int) -> None:
+        super().__init__()
+        self._dtype, self._shape = variable.dtype, variable.shape
+        self._resource_handle = variable.handle  # signatures captured it, or will
+        weights = tf.cast(variable, tf.float32)
+        scales = tf.reduce_max(tf.abs(weights), axis, keepdims=True) / _LARGEST
+        values = tf.round(tf.math.divide_no_nan(weights, scales))
+        self._scales = tf.Variable(scales, trainable=False)
+        self._values = tf.Variable(tf.cast(values, tf.int8), trainable=False)
+        self._initialize()
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
+        children = super()._trackable_children(save_type, **kwargs)
+        return {**children, "scales": self._scales, "values": self._values}
+
+    # --- what TensorFlow calls when it saves and loads ---
+
+    def _create_resource(self) -> tf.Tensor:
+        # In one process of Python, variables of the same name are one.
+        name = f"dequantized_{uuid.uuid4().hex}"
+        return tf.raw_ops.VarHandleOp(dtype=self._dtype, shape=self._shape, shared_name=name)
+
+    def _initialize(self) -> None:
+        weights = tf.cast(self._values, tf.float32) * self._scales
+        tf.raw_ops.AssignVariableOp(
+            resource=self.resource_handle, value=tf.cast(weights, self._dtype)
+        )

@@ -1,0 +1,112 @@
+"""The texts of a fine-tuned task's examples, and the model's inputs that they become."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from gpt1_keras.tasks.base import RawTextTask
+from gpt1_keras.tokenization.padding import bucket_lengths
+from serving.export.batching import merged
+from serving.export.export_options import Batching
+from serving.export.input_checks import Condition, at_most, in_range, same_shapes
+from serving.export.signature import Tensors, full_stops, text_specs
+from serving.export.token_offsets import framed_offsets, has_offsets, tokenize_each_with_offsets
+
+
+class TextInputs:
+    """The inputs of a task that reads one string for each field, as a classifier does.
+
+    Args:
+        model: a task whose preprocessor names its texts by `fields`, and has `as_tensors`,
+            `transform`, `pad` and `count_tokens`, as `GPT1TextClassifierPreprocessor`. The model's
+            inputs are int32.
+    """
+
+    def __init__(self, model: RawTextTask) -> None:
+        self._preprocessor = model.preprocessor
+        self._vocabulary_size = model.backbone.vocabulary_size
+        self.sequence_length: int = model.preprocessor.sequence_length
+
+    def specs(self) -> dict[str, tf.TensorSpec]:
+        """Returns the specs of the texts by field."""
+        return text_specs(*self._preprocessor.fields)
+
+    def bucket_lengths(self) -> list[int]:
+        """Returns the lengths that the model's inputs are padded to."""
+        return bucket_lengths(self.sequence_length)
+
+    def example(self, length: int) -> Tensors:
+        """Returns the texts of one example of about `length` tokens, by field."""
+        fields = self._preprocessor.fields
+        text = full_stops((length - len(fields) - 1) // len(fields))
+        return dict.fromkeys(fields, tf.constant([text]))
+
+    def parse(self, examples: tf.Tensor) -> Tensors:
+        """Returns the texts of serialized tf.Examples, string `[batch]`, by field."""
+        features = {
+            field: tf.io.FixedLenFeature([], tf.string)
+            if spec.shape.rank == 1
+            else tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int64)
+            for field, spec in self.specs().items()
+        }
+        return tf.io.parse_example(examples, features)
+
+    def prepare(self, texts: Tensors) -> Tensors:
+        """Returns the texts as `tokenize` takes them, checked."""
+        return texts
+
+    def finish(self, texts: Tensors, outputs: Tensors) -> Tensors:
+        """Returns the outputs for prepared texts, with what only the texts can say."""
+        return outputs
+
+    def tokenize(self, **texts: Any) -> Tensors:
+        """Returns the model's inputs; and `truncated`, bool `[batch]`."""
+        tensors = self._preprocessor.as_tensors(texts)
+        framed, truncated = self._preprocessor.transform(list(tensors.values()))
+        return {**self.pad(framed), "truncated": truncated}
+
+    def tokenize_with_offsets(self, **texts: Any) -> Tensors:
+        """As `tokenize`; and each token's range of bytes, if the preprocessor says how it frames.
+
+        The ranges are `starts` and `ends`, int32 of the shape of `token_ids`; -1 for special tokens
+        and padding.
+        """
+        if not has_offsets(self._preprocessor):
+            return self.tokenize(**texts)
+        tensors = self._preprocessor.as_tensors(texts)
+        segments, *offsets = tokenize_each_with_offsets(
+            self._preprocessor.tokenizer, list(tensors.values())
+        )
+        framed, truncated = self._preprocessor.frame(segments)
+        inputs = self.pad(framed)
+        ranges = framed_offsets(self._preprocessor, inputs, segments, *offsets)
+        return {**inputs, **ranges, "truncated": truncated}
+
+    def pad(self, framed: Any) -> Tensors:
+        """Returns the model's inputs from what the preprocessor framed."""
+        return self._preprocessor.pad(framed)
+
+    def conditions(self, inputs: Tensors) -> list[Condition]:
+        """Returns what holds for the model's inputs if they are as `tokenize` returns them.
+
+        What is not would be answered all the same: a lookup takes negative ids, and a wrong mask
+        moves the extract token.
+        """
+        ids, mask = inputs["token_ids"], inputs["padding_mask"]
+        length, num_tokens = tf.shape(mask)[-1], tf.reduce_sum(mask, axis=-1)
+        is_padded = tf.sequence_mask(num_tokens, length, tf.int32) == mask
+        return [
+            in_range("token_ids", ids, self._vocabulary_size),
+            at_most("columns of token_ids", length, self.sequence_length),
+            (same_shapes(ids, mask), "Expected the shape of token_ids.", tf.shape(mask)),
+            (
+                tf.reduce_all(is_padded) & tf.reduce_all(num_tokens > 0),
+                "Expected padding_mask to be 1 for each token, at least one, and then 0.",
+                mask,
+            ),
+        ]
+
+    def merged(self, answer: Callable[..., Tensors], batching: Batching) -> Callable[..., Tensors]:
+        """Makes a function of prepared texts that answers those of many calls at once."""
+        return merged(answer, self._preprocessor.fields, batching)

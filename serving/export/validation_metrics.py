@@ -1,0 +1,95 @@
+"""What is measured on labelled examples, for each task."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpt1_keras.labelled_files import LABEL
+from gpt1_keras.tasks.base import RawTextTask
+
+Outputs: TypeAlias = Sequence[Mapping[str, np.ndarray]]  # of each request, by name
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """A measure of a task's answers.
+
+    Args:
+        name: for people to read.
+        read_labels: from rows to their labels; it raises ValueError for one that is no label of the
+            task.
+        measure: from the outputs of `serving_default` and those labels to a number.
+    """
+
+    name: str
+    read_labels: Callable[[Sequence[Mapping[str, Any]]], list[Any]]
+    measure: Callable[[Outputs, list[Any]], float]
+
+
+def class_or_score_metric(model: RawTextTask) -> Metric:
+    """Accuracy, or the correlation of a task that answers with a number."""
+    if model.class_names is None:
+        return Metric("Pearson correlation", _scores, _correlation)
+
+    def read_class_names(rows: Sequence[Mapping[str, Any]]) -> list[bytes]:
+        labels = [str(row.get(LABEL)) for row in rows]
+        unknown = sorted(set(labels) - set(model.class_names))
+        if unknown:
+            raise ValueError(f"Expected labels of {model.class_names}. Received: {unknown}.")
+        return [label.encode() for label in labels]
+
+    return Metric("accuracy", read_class_names, lambda *args: _accuracy("label", *args))
+
+
+def choice_metric(model: RawTextTask) -> Metric:
+    """Accuracy; labels are the indices of the right choices."""
+    return Metric(
+        "accuracy",
+        lambda rows: _numbers(rows, int),
+        lambda *args: _accuracy("choice", *args),
+    )
+
+
+def language_model_metric(model: RawTextTask) -> Metric:
+    """The mean log-probability, in nats, of all tokens that follow another; there are no labels."""
+    return Metric("log-probability of a token", lambda rows: [], _log_probability)
+
+
+def _numbers(rows: Sequence[Mapping[str, Any]], kind: type) -> list[Any]:
+    try:
+        return [kind(row[LABEL]) for row in rows]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"Expected a number as the {LABEL} of every example. Received: "
+            f"{[row.get(LABEL) for row in rows][:5]}."
+        ) from error
+
+
+def _scores(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    scores = _numbers(rows, float)
+    if not np.ptp(scores) > 0:  # nor where one is NaN
+        raise ValueError(
+            f"A correlation needs examples of different scores. Received: {scores[:5]}."
+        )
+    return scores
+
+
+def _joined(outputs: Outputs, name: str) -> np.ndarray:
+    return np.concatenate([each[name] for each in outputs])
+
+
+def _accuracy(name: str, outputs: Outputs, labels: list[Any]) -> float:
+    return np.mean(_joined(outputs, name) == np.array(labels))
+
+
+def _correlation(outputs: Outputs, labels: list[Any]) -> float:
+    scores = _joined(outputs, "score")
+    # Answers that are all the same tell nothing of the labels, and have no correlation.
+    return float(np.corrcoef(scores, labels)[0, 1]) if np.ptp(scores) else 0.0
+
+
+def _log_probability(outputs: Outputs, labels: list[Any]) -> float:
+    counts = np.maximum(_joined(outputs, "num_tokens") - 1, 0)
+    return np.sum(_joined(outputs, "score") * counts) / np.sum(counts)

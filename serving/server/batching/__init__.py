@@ -1,1 +1,0 @@
-"""Batching outside the graph: who shares a run with whom."""

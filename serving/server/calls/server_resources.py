@@ -1,0 +1,34 @@
+"""What the calls of both protocols work with."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from serving.server.limits.admission import Admission
+from serving.server.limits.budget import RequestLimits
+from serving.server.models.model_manager import ModelManager
+from serving.server.prometheus_metrics import Metrics
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The models of one server, and what bounds and measures the requests to them.
+
+    Attributes:
+        models: the models that requests are about.
+        metrics: counts and times the requests.
+        admission: where requests that run a model wait for their turn.
+        limits: how large a request may be once it is expanded.
+    """
+
+    models: ModelManager
+    metrics: Metrics
+    admission: Admission
+    limits: RequestLimits
+
+    def measured(self, model_name: str, api: str, entrypoint: str) -> AbstractContextManager[None]:
+        """Counts and times the body of a `with` statement as one request; see `Metrics.request`.
+
+        A name of no model is not counted: names that clients make up would stay in memory.
+        """
+        known_name = model_name if model_name in self.models else ""
+        return self.metrics.request(known_name, api, entrypoint)

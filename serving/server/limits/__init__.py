@@ -1,0 +1,1 @@
+"""What one request may use, and how many may run and wait."""

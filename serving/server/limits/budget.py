@@ -1,0 +1,124 @@
+"""What one request may use: time, rows and bytes."""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tensorflow as tf
+from tensorflow.core.framework.tensor_pb2 import TensorProto
+from tensorflow.core.framework.types_pb2 import DT_STRING
+from tensorflow_serving.apis.input_pb2 import Input
+
+from serving.server.errors import invalid_argument, malformed_tensor
+
+MAX_DIMENSIONS = 32  # more than any model's; the runtime takes 254, and NumPy 64
+_LONGEST_SECONDS = 1e9  # 30 years; threads cannot wait for much longer
+_STRING_BYTES = 24  # of a string in the runtime, besides what it holds
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """How large one request may be once it is expanded.
+
+    A few bytes can ask for much: a tensor's size and one value for all its elements, or one context
+    for a thousand examples.
+
+    Args:
+        max_rows: examples.
+        max_bytes: all tensors, or all examples with their context, as the runtime holds them.
+    """
+
+    max_rows: float = math.inf
+    max_bytes: float = math.inf
+
+
+class Budget:
+    """What one request may use; its time runs from when the budget is made.
+
+    Args:
+        limits: how large the request may be; None for no limit.
+        seconds: until it must be answered; None for no limit. gRPC says 292 billion years where
+            a client set no deadline.
+    """
+
+    def __init__(self, limits: RequestLimits | None = None, seconds: float | None = None) -> None:
+        self._limits = limits or RequestLimits()
+        if seconds is not None and seconds > _LONGEST_SECONDS:
+            seconds = None
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def seconds_left(self) -> float | None:
+        """Returns the time until the request must be answered, negative if it is over."""
+        return None if self._end is None else self._end - time.monotonic()
+
+    def check_inputs(self, inputs: Mapping[str, TensorProto]) -> None:
+        """Refuses tensors that are not well-formed or too large, before anything is expanded.
+
+        Raises:
+            ServingError: which input, what was received and what was expected.
+        """
+        expanded = 0
+        for alias, proto in inputs.items():
+            dims = proto.tensor_shape.dim
+            if len(dims) > MAX_DIMENSIONS:
+                raise invalid_argument(
+                    f"Input {alias}: expected at most {MAX_DIMENSIONS} dimensions, received "
+                    f"{len(dims)}"
+                )
+            if any(dim.size < 0 for dim in dims):
+                raise malformed_tensor(alias)
+            if dims:
+                self.check_rows(f"Input {alias}", dims[0].size)
+            # A size of 0 does not excuse another of 2^62, with which a reply may not be made.
+            elements = math.prod(max(1, dim.size) for dim in dims)
+            expanded += _expanded_bytes(alias, proto, elements)
+            self._check_bytes(f"Input {alias}", expanded)
+
+    def check_examples(self, examples: Input) -> None:
+        """Refuses tf.Examples that are too many or, each with their context, too large.
+
+        Raises:
+            ServingError: what was received and what was expected.
+        """
+        if examples.WhichOneof("kind") == "example_list_with_context":
+            shared = examples.example_list_with_context
+            count, context = len(shared.examples), shared.context.ByteSize()
+        else:
+            count, context = len(examples.example_list.examples), 0
+        self.check_rows("Input", count)
+        self._check_bytes("Input", examples.ByteSize() + count * (context + _STRING_BYTES))
+
+    def check_rows(self, what: str, rows: int) -> None:
+        """Refuses more rows than a request may have; `what` of it is too large.
+
+        Raises:
+            ServingError: what was received and what was expected.
+        """
+        if rows > self._limits.max_rows:
+            raise invalid_argument(
+                f"{what}: expected at most {self._limits.max_rows} rows in a request, received "
+                f"{rows}"
+            )
+
+    def _check_bytes(self, what: str, expanded: int) -> None:
+        if expanded > self._limits.max_bytes:
+            raise invalid_argument(
+                f"{what}: expected at most {self._limits.max_bytes} bytes in a request once it is "
+                f"expanded, received {expanded}"
+            )
+
+
+UNLIMITED = Budget()  # of requests that come with an export
+
+
+def _expanded_bytes(alias: str, proto: TensorProto, elements: int) -> int:
+    """Returns the length of a tensor in the runtime, which repeats the last value that was sent."""
+    if proto.dtype == DT_STRING:
+        values = proto.string_val
+        repeated = max(0, elements - len(values)) * len(values[-1]) if values else 0
+        return elements * _STRING_BYTES + sum(map(len, values)) + repeated
+    try:
+        return elements * tf.as_dtype(proto.dtype).size
+    except TypeError as error:
+        raise malformed_tensor(alias) from error

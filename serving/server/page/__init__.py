@@ -1,0 +1,53 @@
+"""The page at `/`: a form for the models that are served, for people with a browser.
+
+It is one document, which holds its style and its script. Its Content-Security-Policy names both by
+their hashes, so that nothing else runs in it, and lets it reach this server alone.
+"""
+
+import base64
+import hashlib
+import html
+from collections.abc import Iterable
+from pathlib import Path
+from string import Template
+
+_FOLDER = Path(__file__).parent
+_SCRIPTS = ("request.js", "fields.js", "answer.js", "main.js")  # one module, in this order
+_POLICY = (
+    "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+
+
+class Page:
+    """The page as it is sent.
+
+    Attributes:
+        headers: of every reply with the page, besides those of all replies.
+    """
+
+    CONTENT_TYPE = "text/html; charset=utf-8"
+
+    def __init__(self) -> None:
+        script = "".join((_FOLDER / name).read_text("utf-8") for name in _SCRIPTS)
+        style = (_FOLDER / "style.css").read_text("utf-8")
+        self._parts = {"script": script, "style": style}
+        self._template = Template((_FOLDER / "index.html").read_text("utf-8"))
+        self.headers = {
+            "Content-Security-Policy": _POLICY.format(script=_hash(script), style=_hash(style)),
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "no-store",  # models come and go
+        }
+
+    def document(self, models: Iterable[str]) -> bytes:
+        """Returns the document, in UTF-8, for models of these names."""
+        escaped = [html.escape(name) for name in sorted(models)]
+        options = "".join(f'<option value="{name}">{name}</option>' for name in escaped)
+        return self._template.substitute(self._parts, models=options).encode()
+
+
+def _hash(text: str) -> str:
+    """Returns the source of a Content-Security-Policy that a script or style is."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,1 +1,0 @@
-"""Requests: what they may use, and what answers them."""

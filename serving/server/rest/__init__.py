@@ -1,1 +1,0 @@
-"""The REST interface, and the HTTP under it."""

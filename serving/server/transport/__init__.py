@@ -1,0 +1,1 @@
+"""How requests arrive and replies leave: addresses, TLS, gRPC, HTTP."""

@@ -1,0 +1,106 @@
+"""The gRPC server: its ports and its Unix socket, credentials, and the health check."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from grpc_health.v1.health import HealthServicer
+from grpc_health.v1.health_pb2 import HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+
+from serving.server.calls import grpc_service
+from serving.server.calls.server_resources import Resources
+from serving.server.options import Options
+from serving.server.transport import listening
+from serving.server.transport.credentials import server_credentials
+
+_SPARE_THREADS = 16
+_MAX_PENDING_REQUESTS = 10_000
+
+
+class GrpcServer:
+    """Answers gRPC requests about some models.
+
+    Args:
+        resources: the models, and what bounds and measures requests.
+        options: where and how to listen, and how many requests may run and wait.
+
+    Attributes:
+        port: the port, once `listen` has opened it.
+
+    Raises:
+        OSError: a file that the options name cannot be read.
+        ValueError: it does not hold what is expected there, or options do not go together.
+    """
+
+    def __init__(self, resources: Resources, options: Options) -> None:
+        self.port = options.port
+        self._options = options
+        self._credentials = server_credentials(options)
+        self._health = HealthServicer() if options.enable_grpc_healthcheck_service else None
+        # Threads for all requests that run or wait, and some to refuse others and to answer probes.
+        num_threads = options.grpc_max_threads + options.max_queued_requests + _SPARE_THREADS
+        self._server = grpc.server(
+            ThreadPoolExecutor(num_threads),
+            handlers=tuple(grpc_service.handlers(resources)),
+            # What would wait for a thread is refused before it is read.
+            maximum_concurrent_rpcs=2 * num_threads,
+            options=list(_channel_options(options).items()),
+        )
+        if self._health:
+            add_HealthServicer_to_server(self._health, self._server)
+
+    def listen(self) -> None:
+        """Opens the ports, on each of the host's addresses, and the Unix socket.
+
+        Raises:
+            OSError: one of them cannot be opened.
+        """
+        for address in listening.addresses(self._options.host):
+            self.port = self._open(listening.with_port(address, self.port))
+        if self._options.grpc_socket_path:
+            self._open(f"unix:{self._options.grpc_socket_path}")
+
+    def start(self) -> None:
+        """Begins to answer requests."""
+        self._server.start()
+        if self._health:
+            for name in ("", *grpc_service.SERVICES):
+                self._health.set(name, HealthCheckResponse.SERVING)
+
+    def stop(self, grace: float) -> threading.Event:
+        """Closes the ports at once; what has not been answered after `grace` seconds fails.
+
+        Returns:
+            An event that is set once no request is left.
+        """
+        if self._health:
+            self._health.enter_graceful_shutdown()
+        return self._server.stop(grace)
+
+    def _open(self, address: str) -> int:
+        """Opens a port, and returns its number."""
+        try:
+            if self._credentials:
+                return self._server.add_secure_port(address, self._credentials)
+            return self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            alts = self._options.use_alts_credentials
+            raise OSError(
+                f"Cannot listen for gRPC on {address}: not an address of this machine, or in use"
+                + alts * ", or this machine, which is not Google's, has no ALTS"
+            ) from error
+
+
+def _channel_options(options: Options) -> dict[str, int | str]:
+    """Returns gRPC's own options by name; those of `--grpc_channel_arguments` replace others."""
+    return {
+        # Otherwise two servers could share a port and each answer some of the requests.
+        "grpc.so_reuseport": 0,
+        "grpc.max_receive_message_length": options.max_request_bytes,
+        # Requests beyond these, which no thread has taken yet, gRPC itself ends as CANCELLED, and
+        # that does not tell a client to come back later.
+        "grpc.server.max_pending_requests": _MAX_PENDING_REQUESTS,
+        "grpc.server.max_pending_requests_hard_limit": _MAX_PENDING_REQUESTS,
+        **listening.channel_arguments(options.grpc_channel_arguments),
+    }

@@ -1,0 +1,49 @@
+"""Where a server listens: hosts as addresses, and gRPC's own options."""
+
+import socket
+
+
+def addresses(host: str) -> list[str]:
+    """Returns the addresses to listen on for a host: both loopback ones for `localhost`.
+
+    Clients take either for `localhost`, and not all of them try the other one.
+    """
+    if host != "localhost":
+        return [host]
+    return ["127.0.0.1", "::1"] if _has_ipv6_loopback() else ["127.0.0.1"]
+
+
+def with_port(address: str, port: int) -> str:
+    """Returns an address and a port as gRPC takes them."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def channel_arguments(text: str) -> dict[str, int | str]:
+    """Parses the flag `--grpc_channel_arguments`: `NAME=VALUE,NAME=VALUE`.
+
+    Values that are 32-bit integers become integers, as gRPC has options of both types.
+
+    Raises:
+        ValueError: `text` is not of that form.
+    """
+    arguments: dict[str, int | str] = {}
+    for item in filter(None, text.split(",")):
+        name, equals, value = item.partition("=")
+        if not name or not equals:
+            raise ValueError(
+                f"Expected --grpc_channel_arguments as NAME=VALUE,NAME=VALUE; received {item!r}"
+            )
+        number = int(value) if value.removeprefix("-").isdecimal() and value.isascii() else None
+        is_number = number is not None and -(2**31) <= number < 2**31
+        arguments[name] = number if number is not None and is_number else value
+    return arguments
+
+
+def _has_ipv6_loopback() -> bool:
+    """Tells whether this machine has the address ::1."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True

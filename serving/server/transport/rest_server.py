@@ -1,0 +1,192 @@
+"""HTTP for TensorFlow Serving's REST interface: connections, statuses, what is not JSON."""
+
+import json
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from typing import Any
+
+from grpc import StatusCode
+
+from serving.server.calls.rest_calls import RestCalls
+from serving.server.calls.server_resources import Resources
+from serving.server.errors import ServingError
+from serving.server.options import Options
+from serving.server.page import Page
+from serving.server.prometheus_metrics import Metrics
+from serving.server.transport import listening
+from serving.server.transport.http_connection import Head, HttpConnection, HttpError, Reply
+
+_HTTP_STATUS = {
+    StatusCode.INVALID_ARGUMENT: HTTPStatus.BAD_REQUEST,
+    StatusCode.FAILED_PRECONDITION: HTTPStatus.BAD_REQUEST,
+    StatusCode.OUT_OF_RANGE: HTTPStatus.BAD_REQUEST,
+    StatusCode.NOT_FOUND: HTTPStatus.NOT_FOUND,
+    StatusCode.ALREADY_EXISTS: HTTPStatus.CONFLICT,
+    StatusCode.ABORTED: HTTPStatus.CONFLICT,
+    StatusCode.PERMISSION_DENIED: HTTPStatus.FORBIDDEN,
+    StatusCode.RESOURCE_EXHAUSTED: HTTPStatus.TOO_MANY_REQUESTS,
+    StatusCode.UNIMPLEMENTED: HTTPStatus.NOT_IMPLEMENTED,
+    StatusCode.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+    StatusCode.DEADLINE_EXCEEDED: HTTPStatus.GATEWAY_TIMEOUT,
+}
+_MAX_CONNECTIONS = 512  # each has a thread and a file descriptor, of which a process may have 1,024
+_NO_CONNECTION = b'{"error": "The server has no connection left"}'
+_TOO_MANY_CONNECTIONS = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+    b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(_NO_CONNECTION), _NO_CONNECTION)
+)
+_GONE = (ConnectionError, TimeoutError)  # the client has left, or does not read its reply
+
+
+class RestServer(ThreadingTCPServer):
+    """Answers REST requests about some models, each connection on its own thread.
+
+    Args:
+        resources: the models, and what bounds and measures requests.
+        options: the port, how long a request may take, and how long its body may be.
+        address: the address to listen on.
+        metrics_path: path of the metrics page; None for no page.
+        page: what `/` shows to browsers; None for nothing.
+
+    Raises:
+        OSError: the port is in use there, or it is not an address of this machine.
+    """
+
+    request_queue_size = 128  # connections that may wait to be accepted
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(
+        self,
+        resources: Resources,
+        options: Options,
+        address: str,
+        *,
+        metrics_path: str | None,
+        page: Page | None,
+    ) -> None:
+        port = options.rest_api_port
+        try:
+            self.address_family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+            super().__init__((address, port), BaseRequestHandler)
+        except OSError as error:
+            where = listening.with_port(address, port)
+            raise OSError(f"Cannot listen for REST on {where}: {error.strerror}") from error
+        self._calls = RestCalls(resources, options.rest_api_timeout_in_ms / 1000 or None)
+        self._resources = resources
+        self._max_body_bytes = options.max_request_bytes
+        self._metrics_path = metrics_path
+        self._page = page
+        self._stopping = False
+        self._in_flight = 0
+        self._ended = threading.Condition()
+        self._connections: set[socket.socket] = set()
+
+    def start(self) -> None:
+        """Starts to accept connections."""
+        threading.Thread(target=self.serve_forever, args=[0.1], daemon=True).start()
+
+    def stop(self, grace: float) -> None:
+        """Stops listening and waits, for at most `grace` seconds, for the requests in flight."""
+        self._stopping = True
+        self.shutdown()
+        self.server_close()
+        with self._ended:
+            self._ended.wait_for(lambda: self._in_flight == 0, grace)
+            idle = list(self._connections)
+        for connected in idle:
+            with suppress(OSError):
+                connected.shutdown(socket.SHUT_RD)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serves a new connection on a thread of its own, unless there are too many."""
+        with self._ended:
+            is_served = len(self._connections) < _MAX_CONNECTIONS
+            if is_served:
+                self._connections.add(request)
+        if is_served:
+            super().process_request(request, client_address)
+            return
+        with suppress(OSError):
+            request.settimeout(0.0)
+            request.sendall(_TOO_MANY_CONNECTIONS)
+        self.shutdown_request(request)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Serves a connection until it ends."""
+        connection = HttpConnection(request, self._max_body_bytes)
+        try:
+            while self._answer_next(connection):
+                pass
+        finally:
+            connection.finish()
+            with self._ended:
+                self._connections.discard(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Reports an unforeseen error, but not that a client has left."""
+        if not isinstance(sys.exc_info()[1], _GONE):
+            super().handle_error(request, client_address)
+
+    def _answer_next(self, connection: HttpConnection) -> bool:
+        """Answers the next request, if there is one; returns whether another may follow."""
+        try:
+            head = connection.receive_head()
+        except HttpError as error:
+            return connection.reply(_refusal(error.status, str(error)), last=True)
+        if head is None:
+            return False
+        if self._stopping:
+            refusal = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The server is shutting down")
+            return connection.reply(refusal, last=True)
+        with self._request_in_flight():
+            try:
+                body = connection.receive_body()
+            except HttpError as error:
+                return connection.reply(_refusal(error.status, str(error)), last=True)
+            reply = self._answer(head, body)
+            return connection.reply(reply, last=self._stopping)
+
+    def _answer(self, head: Head, body: bytes) -> Reply:
+        """Returns the reply to a request."""
+        if head.method == "GET" and head.target == self._metrics_path:
+            return Reply(HTTPStatus.OK, self._resources.metrics.page(), Metrics.CONTENT_TYPE)
+        if self._page and head.method in ("GET", "HEAD") and head.target == "/":
+            document = self._page.document(self._resources.models.names())
+            return Reply(HTTPStatus.OK, document, Page.CONTENT_TYPE, self._page.headers)
+        if head.method not in ("GET", "POST"):
+            return _refusal(HTTPStatus.NOT_IMPLEMENTED, f"Unsupported method ({head.method!r})")
+        try:
+            return _json(HTTPStatus.OK, self._calls.answer(head.method, head.target, body))
+        except ServingError as error:
+            status = _HTTP_STATUS.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
+            return _refusal(status, error.message)
+
+    @contextmanager
+    def _request_in_flight(self) -> Iterator[None]:
+        """Makes `stop` wait for the body of a `with` statement."""
+        with self._ended:
+            self._in_flight += 1
+        try:
+            yield
+        finally:
+            with self._ended:
+                self._in_flight -= 1
+                self._ended.notify_all()
+
+
+def _json(status: int, document: Mapping[str, Any]) -> Reply:
+    """Returns a reply in JSON."""
+    # Strings that are not UTF-8 leave byte for byte, as they came.
+    body = json.dumps(document, ensure_ascii=False).encode(errors="surrogateescape")
+    return Reply(status, body, "application/json")
+
+
+def _refusal(status: int, message: str) -> Reply:
+    """Returns the reply to a request that cannot be answered."""
+    return _json(status, {"error": message})

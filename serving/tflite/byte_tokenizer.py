@@ -1,0 +1,218 @@
+"""UTF-8 bytes to token ids in LiteRT's built-in ops, on tensors of fixed shapes.
+
+The ids are those of `GPT1Tokenizer`. There, tensors grow and shrink with the text; here each byte
+has a slot, and the slots in use move to the front. A code point's letters never outnumber its
+bytes, so they fit in its slots.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
+from gpt1_keras.tokenization.normalization.bert import BertNormalizer
+from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from serving.tflite.normalization_table import FIRST_LETTER, NormalizationTable
+
+FEWEST = 64  # slots that have a graph of their own
+_LARGEST = 2**31 - 1
+
+TokenizedTexts: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]  # ids, starts, lengths
+
+
+class ByteTokenizer:
+    """Tokenizes a fixed number of texts, each of a fixed number of bytes.
+
+    Args:
+        tokenizer: with `normalization="bert"`, and merges in any order.
+        max_bytes: of each text.
+
+    Raises:
+        ValueError: another normalisation, or more bytes than an int32 can hold beside the rank of a
+            merge.
+    """
+
+    def __init__(self, tokenizer: GPT1Tokenizer, max_bytes: Sequence[int]) -> None:
+        vocabulary = tokenizer.vocabulary
+        self._slots = sum(max_bytes) + len(max_bytes)
+        most = _LARGEST // max(1, len(vocabulary.merges))
+        if min(max_bytes) < 1 or self._slots > most:
+            raise ValueError(
+                f"With {len(vocabulary.merges)} merges, texts may have at least 1 byte each, and "
+                f"in all at most {most - len(max_bytes)}. Received: max_bytes={list(max_bytes)}."
+            )
+        if tokenizer.normalization != BertNormalizer.name:
+            raise ValueError(
+                f"normalization={tokenizer.normalization!r} cannot run on a device: what it makes "
+                "of a code point depends on its neighbours, for which LiteRT has no built-in "
+                f"ops. Expected {BertNormalizer.name!r}."
+            )
+        self._letters = NormalizationTable(vocabulary)
+        symbols = np.stack([vocabulary.left, vocabulary.right], -1) + 1
+        pairs, ranks = np.unique(symbols, axis=0, return_index=True)
+        self._rank = PairTable(pairs[:, 0], pairs[:, 1], ranks)
+        self._product = tf.constant(np.append(vocabulary.product + 1, 0), tf.int32)
+
+    def __call__(self, texts: Sequence[tf.Tensor]) -> TokenizedTexts:
+        """Tokenizes texts.
+
+        Args:
+            texts: int32 `[max_bytes]` each, UTF-8 padded with zeros, which are ignored. Bytes may
+                be signed, from -128 to 127, or unsigned.
+
+        Returns:
+            `(ids, starts, lengths)`: int32 `[slots]`, the ids of all texts end to end, then any
+            ids; int32 `[texts]`, the index of each text's first id, and how many ids it has.
+        """
+        space, used = tf.constant([ord(" ")]), [_used(text) for text in texts]
+        # A space after each text keeps its words from joining those of the next.
+        bytes = tf.concat([part for text in texts for part in (text, space)], axis=0) % 256
+        kept = [
+            part
+            for text, count in zip(texts, used)
+            for part in (tf.range(text.shape[0]) < count, [True])
+        ]
+        [bytes] = _to_front(tf.concat(kept, axis=0), bytes)
+        ends = tf.cumsum(tf.stack(used) + 1) - 1  # where that space is
+
+        def tokenize(slots: int) -> TokenizedTexts:
+            ids, starts, lengths = self._tokenize(bytes[:slots], ends)
+            return tf.pad(ids, [[0, self._slots - slots]]), starts, lengths
+
+        return _in_fewest(tokenize, ends[-1] + 1, self._slots)
+
+    def _tokenize(self, bytes: tf.Tensor, ends: tf.Tensor) -> TokenizedTexts:
+        """As `__call__`, of texts end to end.
+
+        Args:
+            bytes: int32 `[slots]`, from 0 to 255.
+            ends: int32 `[texts]`, the index of the space after each text.
+        """
+        first, second, third = self._letters.codes(code_points(bytes))
+        codes = first + _move(second, 1) + _move(third, 2)
+        in_use = codes > 0
+        [letters] = _to_front(in_use, codes)
+        is_letter = letters >= FIRST_LETTER
+        joined = letters >= self._letters.first_joined
+        is_final = is_letter & ~(joined & _move(joined, -1))
+        words = tf.cumsum(tf.cast(is_final, tf.int32), exclusive=True)
+        # The space after each text tells where it ends at the front.
+        indices = tf.cumsum(tf.cast(in_use, tf.int32), exclusive=True)
+        words_before = tf.gather(words, tf.gather(indices, ends))
+
+        symbols = self._letters.symbols(letters, is_final)
+        symbols, words = self._merge(symbols, words)
+        in_use = symbols > 0
+        ends = tf.reduce_sum(
+            tf.cast(in_use & (words < words_before[:, tf.newaxis]), tf.int32), axis=1
+        )
+        [ids] = _to_front(in_use, symbols)
+        starts = _move(ends, 1)
+        return tf.maximum(ids - 1, 0), starts, ends - starts
+
+    def _merge(self, symbols: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Merges as `gpt1_keras.tokenization.merges.Merger`: in each round, one pair of each word.
+
+        That pair is the leftmost of the word's lowest rank.
+
+        Args:
+            symbols: int32 `[slots]`, the base symbols, 0 for none.
+            words: int32 `[slots]`, the index of each symbol's word, ascending.
+
+        Returns:
+            `(symbols, words)` as above, merged.
+        """
+        [slots] = symbols.shape
+        index = tf.range(slots)
+
+        def merge_once(
+            symbols: tf.Tensor, words: tf.Tensor, rank: tf.Tensor
+        ) -> tuple[tf.Tensor, ...]:
+            # Rank and index in one number: a word's smallest is of its lowest rank, the leftmost.
+            order = tf.where(rank == ABSENT, _LARGEST, rank * slots + index)
+            best = tf.math.unsorted_segment_min(order, words, slots)
+            hit = (rank != ABSENT) & (order == tf.gather(best, words))
+            product = tf.gather(self._product, tf.where(hit, rank, 0))
+            symbols = tf.where(hit, product, symbols)
+            symbols, words = _to_front(~_move(hit, 1), symbols, words)
+            return symbols, words, self._ranks(symbols)
+
+        return tf.while_loop(
+            lambda symbols, words, rank: tf.reduce_any(rank != ABSENT),
+            merge_once,
+            [symbols, words, self._ranks(symbols)],
+        )[:2]
+
+    def _ranks(self, symbols: tf.Tensor) -> tf.Tensor:
+        """The rank of each symbol's merge with the next, int32 `[slots]`."""
+        return self._rank(symbols, _move(symbols, -1))
+
+
+def _used(text: tf.Tensor) -> tf.Tensor:
+    """The number of slots up to the last that is not zero, int32 scalar, of `[max_bytes]`."""
+    return tf.reduce_max(tf.where(text != 0, tf.range(1, text.shape[0] + 1), 0))
+
+
+def _in_fewest(
+    tokenize: Callable[[int], TokenizedTexts], needed: tf.Tensor, slots: int
+) -> TokenizedTexts:
+    """What `tokenize` returns for the least of a few numbers of slots that is enough."""
+    numbers = [slots]
+    while numbers[0] >= 2 * FEWEST:
+        numbers.insert(0, numbers[0] // 2)
+    result = functools.partial(tokenize, slots)
+    for fewer in reversed(numbers[:-1]):
+        result = functools.partial(
+            tf.cond, needed <= fewer, functools.partial(tokenize, fewer), result
+        )
+    return result()
+
+
+def _to_front(kept: tf.Tensor, *columns: tf.Tensor) -> list[tf.Tensor]:
+    """Moves what is kept to the front; zeros follow. All are `[slots]`."""
+    indices = tf.cumsum(tf.cast(kept, tf.int32), exclusive=True)[:, tf.newaxis]
+    # What is not kept adds zero at an index.
+    return [tf.scatter_nd(indices, tf.where(kept, column, 0), column.shape) for column in columns]
+
+
+def code_points(bytes: tf.Tensor) -> tf.Tensor:
+    """Decodes UTF-8.
+
+    Args:
+        bytes: int32 `[n]`, from 0 to 255.
+
+    Returns:
+        int32 `[n]`: at the first byte of each well-formed sequence its code point; 0 elsewhere. A
+        decoder that replaces the rest finds the same sequences, as none begins inside another.
+    """
+    tails = [_move(bytes, -offset) - 0x80 for offset in (1, 2, 3)]
+    is_tail = [(tail >= 0) & (tail < 0x40) for tail in tails]
+    decoded, well_formed = bytes, bytes < 0x80
+    result = tf.where(well_formed, decoded, 0)
+    follows = tf.ones_like(well_formed)
+    for length, (lead, first, last) in enumerate(_SEQUENCES, 2):
+        follows &= is_tail[length - 2]
+        decoded = bytes - lead
+        for tail in tails[: length - 1]:
+            decoded = decoded * 0x40 + tail
+        well_formed = follows & (decoded >= first) & (decoded <= last) & (bytes >= lead)
+        result = tf.where(well_formed, decoded, result)
+    return result
+
+
+# Of sequences of two, three and four bytes: the first byte's base, and the code points they encode.
+_SEQUENCES = [(0xC0, 0x80, 0x7FF), (0xE0, 0x800, 0xFFFF), (0xF0, 0x10000, 0x10FFFF)]
+
+
+def _move(column: tf.Tensor, by: int) -> tf.Tensor:
+    """A column, `[n]`, moved to the right, or to the left if negative, and filled with zeros."""
+    # tf.slice, as LiteRT's kernel for strided slices is slow.
+    [size] = column.shape
+    kept = max(size - abs(by), 0)
+    gap = tf.zeros([size - kept], column.dtype)
+    if by > 0:
+        return tf.concat([gap, tf.slice(column, [0], [kept])], 0)
+    return tf.concat([tf.slice(column, [size - kept], [kept]), gap], 0)

@@ -1,0 +1,148 @@
+"""A task as one .tflite file of built-in ops."""
+
+import os
+import pathlib
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+
+import tensorflow as tf
+from tensorflow.lite.python import schema_py_generated as schema
+from tensorflow.lite.python.convert import ConverterError
+
+import gpt1_keras
+from gpt1_keras.files import atomic_path
+from gpt1_keras.tasks.base import RawTextTask
+from serving.export.export_metadata import fields_of, metadata_of
+from serving.registry import find_part
+from serving.tflite.device_graph import DeviceGraph, DeviceSpec
+from serving.tflite.device_tasks import DEVICE_TASKS
+from serving.tflite.quantize import check_quantization, quantize
+from serving.tflite.tflite_metadata import add_metadata
+from serving.tflite.tflite_options import MAX_BYTES, SEQUENCE_LENGTH
+
+
+def convert(
+    model: RawTextTask,
+    output: str | os.PathLike[str],
+    max_bytes: int | Sequence[int] = MAX_BYTES,
+    sequence_length: int = SEQUENCE_LENGTH,
+    num_choices: int | None = None,
+    quantization: str = "none",
+) -> str:
+    """Converts a model; see docs/on_device.md for the signatures of each task.
+
+    Texts that the file does not call truncated get the ids that training and the server give
+    them, and in float32 the same scores, within 1e-4.
+
+    Args:
+        model: a task with a `GPT1Backbone` and a preprocessor, of `gpt1_keras` or registered by
+            `serving.registry.register_task`.
+        output: path of the file.
+        max_bytes: the bytes of UTF-8 that a text's input has; or one such number for each of the
+            task's fields.
+        sequence_length: the most tokens of a framed text; at most the model's context.
+        num_choices: the most choices of an example; only for `GPT1MultipleChoice`.
+        quantization: `"none"`, `"float16"`, `"int8"` or `"int4"`; see `quantize`.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        ValueError: the model is not such a task, has another backbone, no preprocessor, a
+            normalisation or a framing that cannot run on a device, or weights that are quantized
+            already, or needs an op that LiteRT lacks (such as one of TensorFlow's, through Flex);
+            or a length or a number of choices is out of range.
+        ImportError: a quantization without LiteRT's quantizer.
+    """
+    check_quantization(quantization)
+    make_graph = find_part(model, DEVICE_TASKS, "device_graph", "run on a device")
+    _check(model, sequence_length)
+    fields = fields_of(model)
+    lengths = [max_bytes] if isinstance(max_bytes, int) else list(max_bytes)
+    if len(lengths) == 1:
+        lengths *= len(fields)
+    if len(lengths) != len(fields):
+        raise ValueError(
+            f"max_bytes must have one number for each of {fields}. Received: {lengths}."
+        )
+    sizes = dict(zip(fields, lengths))
+    graph = make_graph(DeviceSpec(model, sizes, sequence_length, num_choices))
+    metadata = {
+        **metadata_of(model),
+        "max_bytes": sizes,
+        "sequence_length": sequence_length,
+        "num_choices": num_choices,
+        "dtype": "float32",
+        "weights": quantization if quantization != "none" else "float32",
+        "vocabulary": graph.vocabulary,
+    }
+    content = add_metadata(quantize(_convert(graph), quantization), metadata)
+    _check_ops(content)
+    with atomic_path(output) as temporary:
+        pathlib.Path(temporary).write_bytes(content)
+    return str(output)
+
+
+def _check(model: RawTextTask, sequence_length: int) -> None:
+    backbone = model.backbone
+    if not isinstance(backbone, gpt1_keras.GPT1Backbone):
+        raise ValueError(
+            f"A model needs a GPT1Backbone to run on a device. Received: {type(backbone).__name__}."
+        )
+    framed_by, expected = type(model.preprocessor), type(model).preprocessor_cls
+    if any(
+        getattr(framed_by, name, None) is not getattr(expected, name, None)
+        for name in ("transform", "frame")
+    ):
+        raise ValueError(
+            f"A device frames texts as a {expected.__name__} does. Received: a "
+            f"{framed_by.__name__}, which frames them in its own way."
+        )
+    if any("int" in weight.dtype for weight in model.weights):
+        raise ValueError(
+            "The model's weights are quantized already. Convert the model as it was before "
+            "`quantize`, and quantize its file."
+        )
+    model.check_tokenizer()
+    if not 1 <= sequence_length <= backbone.max_sequence_length:
+        raise ValueError(
+            f"sequence_length must be from 1 to {backbone.max_sequence_length}, the model's "
+            f"context. Received: {sequence_length}."
+        )
+
+
+def _convert(graph: DeviceGraph) -> bytes:
+    """The float32 file's content."""
+    signatures = {
+        name: tf.function(function, autograph=False).get_concrete_function(
+            **{alias: tf.TensorSpec(spec.shape, spec.dtype, alias) for alias, spec in specs.items()}
+        )
+        for name, (function, specs) in graph.signatures.items()
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        root = tf.Module()
+        root.weights = list(graph.modules)  # tracked, or the signatures' variables are unknown
+        tf.saved_model.save(root, folder, signatures=signatures)
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder, list(signatures))
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+        try:
+            return converter.convert()
+        except ConverterError as error:
+            # It lists what could run through Flex, and what could not even so.
+            lists = re.findall(r"(?:Select|Custom) ops: (.*)", str(error))
+            ops = [op for names in lists for op in names.strip().split(", ")]
+            raise _no_built_in_op(ops or [str(error)]) from error
+
+
+def _check_ops(content: bytes) -> None:
+    """Raises ValueError if the file has ops that are not built in."""
+    model = schema.Model.GetRootAsModel(content, 0)
+    codes = [model.OperatorCodes(index) for index in range(model.OperatorCodesLength())]
+    if ops := [code.CustomCode().decode() for code in codes if code.CustomCode()]:
+        raise _no_built_in_op(ops)
+
+
+def _no_built_in_op(ops: Iterable[str]) -> ValueError:
+    names = ", ".join(sorted(set(ops)))
+    return ValueError(f"The model cannot run on a device: LiteRT has no built-in op for {names}.")

@@ -1,0 +1,47 @@
+"""What a .tflite file says about itself: JSON in its own metadata buffer."""
+
+import json
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+from tensorflow.lite.python import schema_py_generated as schema
+
+from serving.tflite.flatbuffer import pack, unpack
+from serving.tflite_buffer import read_buffer
+
+NAME = "gpt1_keras"
+
+
+def add_metadata(content: bytes, metadata: dict[str, Any]) -> bytes:
+    """Returns a file's content with metadata, values that JSON can hold."""
+    model = unpack(content)
+    buffer = schema.BufferT()
+    buffer.data = np.frombuffer(json.dumps(metadata).encode(), np.uint8)
+    entry = schema.MetadataT()
+    entry.name, entry.buffer = NAME, len(model.buffers)
+    model.buffers.append(buffer)
+    model.metadata.append(entry)
+    return pack(model)
+
+
+def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads what `add_metadata` wrote into a .tflite file.
+
+    Returns:
+        What an export says about itself (`serving.export.export_metadata.metadata_of`), with
+        `max_bytes`, a dict from field to int; `sequence_length`; `num_choices`; `weights`, how they
+        are stored; and, of a language model, `vocabulary`, the tokens in the order of their ids.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a .tflite file, or another program wrote it.
+    """
+    content = pathlib.Path(path).read_bytes()
+    if content[4:8] != b"TFL3":
+        raise ValueError(f"{path} is not a .tflite file.")
+    buffer = read_buffer(content, NAME)
+    if buffer is None:
+        raise ValueError(f"{path} has no metadata named {NAME!r}: serving.tflite did not write it.")
+    return json.loads(buffer)

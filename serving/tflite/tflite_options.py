@@ -1,0 +1,8 @@
+"""What a .tflite file can be asked for.
+
+`serving.tflite --help` reads this file, so it imports no TensorFlow.
+"""
+
+MAX_BYTES = 512  # of a text, by default
+SEQUENCE_LENGTH = 128  # tokens of a framed text, by default
+QUANTIZATIONS = ("none", "float16", "int8", "int4")

@@ -1,0 +1,17 @@
+"""Metadata in a .tflite file, which is read where it is written and where it is served."""
+
+from tensorflow.lite.python import schema_py_generated as schema
+
+
+def read_buffer(content: bytes, name: str) -> bytes | None:
+    """Returns the metadata of a name in a .tflite file's content, if it has any."""
+    model = schema.Model.GetRootAsModel(content, 0)
+    for index in range(model.MetadataLength()):
+        entry = model.Metadata(index)
+        if entry.Name() == name.encode():
+            buffer = model.Buffers(entry.Buffer())
+            # Large buffers may lie after the flatbuffer.
+            if offset := buffer.Offset():
+                return content[offset : offset + buffer.Size()]
+            return buffer.DataAsNumpy().tobytes()
+    return None

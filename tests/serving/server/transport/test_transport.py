@@ -1,0 +1,392 @@
+"""How the server is reached: sockets, TLS, health, deadlines, limits, metrics."""
+
+import http.client
+import json
+import re
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+import tensorflow as tf
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from prometheus_client.parser import text_string_to_metric_families
+from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
+
+from serving.server import Server
+from serving.server.calls import json_documents
+from serving.server.calls.rest_calls import RestCalls
+from serving.server.calls.server_resources import Resources
+from serving.server.config_files import ConfigError, read_metrics_path
+from serving.server.errors import ServingError
+from serving.server.limits.admission import Admission
+from serving.server.limits.budget import RequestLimits
+from serving.server.models.model_manager import ModelManager
+from serving.server.prometheus_metrics import Metrics
+from serving.server.transport.credentials import read_credentials
+from tests.helpers.predict_requests import LONG, request_for
+
+
+def num_tokens(channel, **options):
+    response = PredictionServiceStub(channel).Predict(
+        request_for("", text=["abc"]), timeout=30, **options
+    )
+    return list(response.outputs["num_tokens"].int_val)
+
+
+def page(client):
+    with urllib.request.urlopen(f"{client.rest_url}/metrics", timeout=30) as response:
+        assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        return response.read().decode()
+
+
+def metric(client, name, **labels):
+    """The value of a metric, as Prometheus's own parser reads the page; 0 if it is absent."""
+    samples = {
+        sample.name.removesuffix("_total"): sample.value  # which the parser adds to counters
+        for family in text_string_to_metric_families(page(client))
+        for sample in family.samples
+        if labels.items() <= sample.labels.items()
+    }
+    return samples.get(name, 0)
+
+
+def test_loopback_is_where_it_listens(client):
+    port = int(client.target.rpartition(":")[2])
+    addresses = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None)}
+    outside = [address for address in addresses if not address.startswith(("127.", "::1"))]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing; tells this machine's own address
+            outside.append(probe.getsockname()[0])
+        except OSError:
+            pass
+    for address in outside:
+        with pytest.raises(OSError):
+            socket.create_connection((address, port), timeout=5).close()
+
+
+def test_unix_socket(client):
+    with grpc.insecure_channel(f"unix:{client.socket_path}") as channel:
+        assert num_tokens(channel) == [3]
+
+
+@pytest.mark.parametrize("service", ["", "PredictionService", "ModelService"])
+def test_health(client, service):
+    with grpc.insecure_channel(client.target) as channel:
+        response = HealthStub(channel).Check(HealthCheckRequest(service=service), timeout=30)
+    assert response.status == HealthCheckResponse.SERVING
+
+
+def test_health_of_an_unknown_service(client):
+    with grpc.insecure_channel(client.target) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            HealthStub(channel).Check(HealthCheckRequest(service="Other"), timeout=30)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_deadline_ends_the_run(client):
+    labels = {"model_name": "tiny", "status": "DEADLINE_EXCEEDED"}
+    name = ":tensorflow:serving:request_count"
+    before = metric(client, name, **labels)
+    with pytest.raises(grpc.RpcError) as caught:
+        client.prediction.Predict(request_for("slow", rounds=[LONG]), timeout=0.2)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    deadline = time.monotonic() + 30
+    while metric(client, name, **labels) == before:  # counted once the run has ended
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_the_time_limit_of_rest(model_base_path, free_port):
+    port = free_port()
+    body = json.dumps({"signature_name": "slow", "inputs": [LONG]}).encode()
+    with Server(
+        "tiny", str(model_base_path), port=0, rest_api_port=port, rest_api_timeout_in_ms=200
+    ):
+        url = f"http://127.0.0.1:{port}/v1/models/tiny:predict"
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(url, body, timeout=30)
+    assert caught.value.code == 504
+    assert json.load(caught.value) == {"error": "Timed out waiting for notification"}
+
+
+def test_the_time_limit_of_rest_covers_parsing(client, monkeypatch):
+    parse = json_documents.parse_document
+
+    def parse_slowly(body):
+        time.sleep(0.02)
+        return parse(body)
+
+    monkeypatch.setattr(json_documents, "parse_document", parse_slowly)
+    metrics = Metrics()
+    models = ModelManager(metrics=metrics)
+    resources = Resources(models, metrics, Admission(1, 0, metrics), RequestLimits())
+    calls = RestCalls(resources, timeout=0.01)
+    servable = next(iter(client.models))
+    monkeypatch.setattr(models, "find", lambda spec: servable)
+    with pytest.raises(ServingError, match="Timed out before the run began") as caught:
+        calls.answer("POST", "/v1/models/tiny:predict", b'{"instances": ["a"]}')
+    assert caught.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+@pytest.mark.usefixtures("time_limit")
+def test_overload_is_refused_at_once(model_base_path, free_port):
+    """Of many requests at once, as many are answered as may run and wait; probes always are."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/v1/models/tiny"
+    body = json.dumps({"signature_name": "slow", "inputs": [LONG]}).encode()
+
+    def ask_over_rest(_):
+        try:
+            urllib.request.urlopen(f"{url}:predict", body, timeout=30)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def ask_over_grpc(_):
+        try:
+            PredictionServiceStub(channel).Predict(request_for("slow", rounds=[LONG]), timeout=20)
+        except grpc.RpcError as error:
+            return error.code()
+
+    with (
+        Server(
+            "tiny",
+            str(model_base_path),
+            port=0,
+            rest_api_port=port,
+            rest_api_timeout_in_ms=3000,
+            grpc_max_threads=1,
+            max_queued_requests=2,
+        ) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+        ThreadPoolExecutor(60) as pool,
+    ):
+        full = [pool.submit(ask_over_rest, None) for _ in range(3)]
+        while b"queued_requests 2.0" not in server.metrics.page():
+            time.sleep(0.01)
+        refused = [pool.submit(ask_over_rest, None) for _ in range(10)]
+        refused += [pool.submit(ask_over_grpc, None) for _ in range(40)]
+        codes = {each.result() for each in refused}
+        with urllib.request.urlopen(url, timeout=30) as status:
+            assert status.status == 200
+        assert not any(each.done() for each in full)
+        assert codes == {429, grpc.StatusCode.RESOURCE_EXHAUSTED}
+        assert {each.result() for each in full} == {504}
+
+
+@pytest.mark.usefixtures("time_limit")
+def test_a_storm_is_refused_in_words(model_base_path):
+    """gRPC's own limit, of 1,000 requests that nobody has looked at, would cancel some."""
+    with (
+        Server("tiny", str(model_base_path), port=0, max_queued_requests=0) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        predict = PredictionServiceStub(channel).Predict
+        request = request_for("slow", rounds=[1000])
+        calls = [predict.future(request, timeout=60) for _ in range(3000)]
+        codes = {call.code() for call in calls}
+    assert grpc.StatusCode.OK in codes
+    assert codes <= {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
+@pytest.mark.usefixtures("time_limit")
+def test_requests_without_a_deadline_wait_for_their_turn(model_base_path):
+    with (
+        Server("tiny", str(model_base_path), port=0, grpc_max_threads=1) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        stub = PredictionServiceStub(channel)
+        requests = [request_for("slow", rounds=[1000]) for _ in range(20)]
+        for answer in [stub.Predict.future(request) for request in requests]:
+            assert answer.result().outputs["left"].int_val[0] == 0
+        page = server.metrics.page()
+    assert b"queued_requests 0.0" in page and b"running_requests 0.0" in page
+
+
+def test_connections_that_are_too_many(model_base_path, free_port, monkeypatch):
+    monkeypatch.setattr("serving.server.transport.rest_server._MAX_CONNECTIONS", 2)
+    port = free_port()
+    with Server("tiny", str(model_base_path), port=0, rest_api_port=port):
+        held = [http.client.HTTPConnection("127.0.0.1", port, timeout=30) for _ in range(2)]
+        for each in held:
+            each.request("GET", "/v1/models/tiny")
+            assert each.getresponse().read()
+        one_more = socket.create_connection(("127.0.0.1", port), timeout=30)
+        head, _, body = one_more.makefile("rb").read().partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        assert json.loads(body) == {"error": "The server has no connection left"}
+        assert int(re.search(rb"Content-Length: (.*)", head)[1]) == len(body)
+        held[0].close()
+        deadline = time.monotonic() + 30
+        while True:  # once the server has seen that one is closed
+            assert time.monotonic() < deadline
+            one_more = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            one_more.request("GET", "/v1/models/tiny")
+            if one_more.getresponse().status == 200:
+                break
+
+
+def test_requests_that_are_too_long(client):
+    for compression in None, grpc.Compression.Gzip:  # a thousandth of the length, until it is read
+        with pytest.raises(grpc.RpcError) as caught:
+            client.prediction.Predict(
+                request_for("", text=["x" * 2**20]), timeout=30, compression=compression
+            )
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    url = f"{client.rest_url}/v1/models/tiny:predict"
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(url, b" " * (2**20 + 1), timeout=30)
+    assert caught.value.code == 400
+    assert json.load(caught.value) == {
+        "error": f"Expected a body of at most {2**20} bytes, not {2**20 + 1}"
+    }
+
+
+def test_batching_inside_the_graph(tmp_path):
+    """Requests of different clients share a run, and a full queue refuses at once."""
+    model = tf.Module()
+
+    @tf.nondifferentiable_batch_function(
+        num_batch_threads=1, max_batch_size=4, batch_timeout_micros=50_000, max_enqueued_batches=1
+    )
+    def rows(text):
+        rounds = tf.while_loop(lambda n: n < 50_000, lambda n: [n + 1], [0])[0]
+        return tf.ones_like(tf.strings.length(text)) * tf.shape(text)[0] + 0 * rounds
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def batched(text):
+        return {"rows": rows(text)}
+
+    tf.saved_model.save(model, str(tmp_path / "1"), signatures=batched)
+
+    def ask(_):
+        try:
+            response = stub.Predict(request_for("", text=["a"]), timeout=60)
+        except grpc.RpcError as error:
+            return error.code()
+        return response.outputs["rows"].int_val[0]
+
+    with (
+        Server("tiny", str(tmp_path), port=0) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+        ThreadPoolExecutor(24) as pool,
+    ):
+        stub = PredictionServiceStub(channel)
+        answers = list(pool.map(ask, range(24)))
+    assert 4 in answers
+    assert set(answers) <= {1, 2, 3, 4, grpc.StatusCode.UNAVAILABLE}
+    assert grpc.StatusCode.UNAVAILABLE in answers
+
+
+def test_metrics(client):
+    requests, latency = ":tensorflow:serving:request_count", ":tensorflow:serving:request_latency"
+    ok = {"model_name": "tiny", "status": "OK"}
+    over_grpc = {"model_name": "tiny", "API": "predict", "entrypoint": "GRPC"}
+    before = [metric(client, requests, **ok), metric(client, f"{latency}_count", **over_grpc)]
+    client.prediction.Predict(request_for("", text=["abc"]), timeout=30)
+    after = [metric(client, requests, **ok), metric(client, f"{latency}_count", **over_grpc)]
+    assert after == [before[0] + 1, before[1] + 1]
+    names = set(re.findall(r"^# TYPE (\S+ \S+)$", page(client), re.MULTILINE))
+    assert {f"{requests} counter", f"{latency} histogram"} <= names
+    assert ":tensorflow:serving:runtime_latency histogram" in names
+    assert metric(client, "process_resident_memory_bytes") > 0
+
+
+def test_servers_of_one_process_count_apart(model_base_path):
+    with Server("tiny", str(model_base_path), port=0) as one:
+        with Server("tiny", str(model_base_path), port=0) as other:
+            for server, count in ((one, 1), (other, 2)):
+                with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                    for _ in range(count):
+                        assert num_tokens(channel) == [3]
+    line = ':tensorflow:serving:request_count{model_name="tiny",status="OK"} %.1f\n'
+    run = ':tensorflow:serving:runtime_latency_count{API="Predict",model_name="tiny",runtime="TF1"}'
+    for server, count in ((one, 1), (other, 2)):
+        page = server.metrics.page().decode()
+        assert line % count in page
+        assert f"{run} {count}.0\n" in page
+        assert "_created" not in page
+
+
+def test_names_that_clients_make_up_are_not_counted(client, error_of):
+    request = request_for("", text=["abc"])
+    request.model_spec.name = "made-up"
+    error_of(client.prediction.Predict, request)
+    assert "made-up" not in page(client)
+
+
+def test_metrics_only_where_they_are_enabled(tmp_path):
+    file = tmp_path / "monitoring.config"
+    file.write_text("prometheus_config { enable: true }")
+    assert read_metrics_path(str(file)) == "/monitoring/prometheus/metrics"
+    file.write_text("prometheus_config { path: '/x' }")
+    assert not read_metrics_path(str(file))
+    file.write_text("nonsense")
+    with pytest.raises(
+        ConfigError, match="Error parsing text-format tensorflow.serving.MonitoringConfig: 1:1: "
+    ):
+        read_metrics_path(str(file))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A key and a certificate for localhost, as text."""
+    folder = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1"
+    command += " -subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout key -out cert"
+    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    return (folder / "key").read_text(), (folder / "cert").read_text()
+
+
+def ssl_config(path, **fields):
+    lines = [f"{name}: {json.dumps(value)}" for name, value in fields.items()]
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def test_tls(model_base_path, tmp_path, certificate):
+    key, cert = certificate
+    file = ssl_config(tmp_path / "ssl.config", server_key=key, server_cert=cert)
+    with Server("tiny", str(model_base_path), port=0, ssl_config_file=file) as server:
+        target = f"localhost:{server.port}"
+        with grpc.secure_channel(target, grpc.ssl_channel_credentials(cert.encode())) as channel:
+            assert num_tokens(channel) == [3]
+        with grpc.insecure_channel(target) as channel:
+            with pytest.raises(grpc.RpcError):
+                num_tokens(channel)
+
+
+def test_tls_that_verifies_clients(model_base_path, tmp_path, certificate):
+    key, cert = certificate
+    fields = {"server_key": key, "server_cert": cert, "custom_ca": cert, "client_verify": True}
+    file = ssl_config(tmp_path / "ssl.config", **fields)
+    with Server("tiny", str(model_base_path), port=0, ssl_config_file=file) as server:
+        target = f"localhost:{server.port}"
+        known = grpc.ssl_channel_credentials(cert.encode(), key.encode(), cert.encode())
+        with grpc.secure_channel(target, known) as channel:
+            assert num_tokens(channel) == [3]
+        with grpc.secure_channel(target, grpc.ssl_channel_credentials(cert.encode())) as channel:
+            with pytest.raises(grpc.RpcError):
+                num_tokens(channel)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"server_key": "k"}, "Expected server_key and server_cert, both in PEM format"),
+        (
+            {"server_key": "k", "server_cert": "c", "client_verify": True},
+            "Expected custom_ca in .*, to verify clients with",
+        ),
+        ({"server_kee": "k"}, 'no field named "server_kee"'),
+    ],
+)
+def test_invalid_tls_files(tmp_path, fields, message):
+    with pytest.raises(ConfigError, match=message):
+        read_credentials(ssl_config(tmp_path / "ssl.config", **fields))

@@ -1,0 +1,190 @@
+"""What is in a .tflite file, its quantizations, and what cannot be converted."""
+
+import pathlib
+
+import keras
+import pytest
+import tensorflow as tf
+from tensorflow.lite.python import schema_py_generated as schema
+from tensorflow.lite.tools import flatbuffer_utils
+
+import gpt1_keras
+from serving.tflite import __main__ as command
+from serving.tflite import convert, read_metadata
+from serving.tflite.flatbuffer import pack, unpack
+from serving.tflite.quantize import quantize
+from serving.tflite.tflite_options import QUANTIZATIONS
+
+CONTEXT, MAX_BYTES, SEQUENCE_LENGTH = 64, 200, 40
+
+
+def as_object(path):
+    content = pathlib.Path(path).read_bytes()
+    return schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(content, 0))
+
+
+def op_names(path):
+    model = as_object(path)
+    names = {number: name for name, number in vars(schema.BuiltinOperator).items()}
+    return {
+        names[max(code.builtinCode, code.deprecatedBuiltinCode)] for code in model.operatorCodes
+    }
+
+
+def test_only_built_in_ops(single):
+    names = op_names(single[1])
+    assert "CUSTOM" not in names and "EMBEDDING_LOOKUP" in names
+
+
+def test_metadata(single, tiny_tokenizer):
+    assert read_metadata(single[1]) == {
+        "task": "GPT1TextClassifier",
+        "class_names": ["negative", "neutral", "positive"],
+        "score_range": None,
+        "temperature": 1.5,
+        "sure_threshold": 0.6,
+        "num_choices": None,
+        "fields": ["text"],
+        "max_bytes": {"text": MAX_BYTES},
+        "sequence_length": SEQUENCE_LENGTH,
+        "tokenizer": "GPT1Tokenizer",
+        "tokenizer_fingerprint": tiny_tokenizer.fingerprint,
+        "normalization": "bert",
+        "vocabulary_size": tiny_tokenizer.vocabulary_size(),
+        "vocabulary": None,
+        "dtype": "float32",
+        "weights": "float32",
+        "gpt1_keras": gpt1_keras.__version__,
+        "tensorflow": tf.__version__,
+    }
+
+
+def test_large_constants_lie_aligned_after_the_flatbuffer(single):
+    content = pathlib.Path(single[1]).read_bytes()
+    buffers = as_object(single[1]).buffers
+    large = [(each.offset, each.size) for each in buffers if each.offset]
+    assert len(large) > 10 and not any(offset % 16 for offset, _ in large)
+    assert max(map(sum, large)) <= len(content)
+    inside = [len(each.data) for each in buffers if each.data is not None]
+    assert max(inside) < min(size for _, size in large)
+    assert pack(unpack(content)) == content
+
+
+@pytest.mark.parametrize("quantization", [name for name in QUANTIZATIONS if name != "none"])
+def test_quantizations(single, assert_answers, interpret, tmp_path, quantization):
+    model, path = single
+    content = pathlib.Path(path).read_bytes()
+    small = tmp_path / "small.tflite"
+    quantized = quantize(content, quantization)
+    small.write_bytes(pack(unpack(quantized)))
+    assert small.stat().st_size < len(quantized) < len(content)
+    assert read_metadata(small) == read_metadata(path)
+    assert "CUSTOM" not in op_names(small)
+    tolerance = {"float16": 0.01, "int8": 0.1, "int4": 0.6}[quantization]
+    texts = ["a good film", "", "the Staff were KIND, and a film", b"a g\xffood\xc3 film"]
+    assert_answers(model, small, [texts], interpret, tolerance=tolerance)
+
+
+# --- what cannot be converted ---
+
+
+@pytest.mark.parametrize("length", [0, CONTEXT + 1])
+def test_a_length_out_of_the_context(single, tmp_path, length):
+    with pytest.raises(ValueError, match=f"from 1 to {CONTEXT}, the model's .*Received: {length}"):
+        convert(single[0], tmp_path / "model.tflite", MAX_BYTES, length)
+
+
+def test_a_length_without_room_for_text(single, tmp_path):
+    with pytest.raises(ValueError, match="leaves no room for 1 texts"):
+        convert(single[0], tmp_path / "model.tflite", MAX_BYTES, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_bytes": 0}, "at least 1 byte each.*Received: max_bytes=.0."),
+        ({"max_bytes": [64, 64]}, r"one number for each of \['text'\]. Received: \[64, 64\]"),
+        ({"num_choices": 2}, "A GPT1TextClassifier has no choices. Received: num_choices=2"),
+    ],
+)
+def test_sizes_that_do_not_fit(single, tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        convert(single[0], tmp_path / "model.tflite", **{"sequence_length": 40, **arguments})
+
+
+def test_a_number_of_choices(make_task, tmp_path):
+    chooser = make_task(gpt1_keras.GPT1MultipleChoice)
+    for number in (None, 0):
+        with pytest.raises(
+            ValueError,
+            match=f"A GPT1MultipleChoice needs num_choices, .*Received: num_choices={number}",
+        ):
+            convert(chooser, tmp_path / "m.tflite", sequence_length=40, num_choices=number)
+
+
+def test_no_task(single, tmp_path):
+    with pytest.raises(
+        ValueError, match="Expected a registered task: .*Received: GPT1Backbone. To re"
+    ):
+        convert(single[0].backbone, tmp_path / "model.tflite")
+
+
+def test_another_backbone(tiny_tokenizer, tmp_path):
+    backbone = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 8, 8)
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
+    model = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor=preprocessor)
+    with pytest.raises(ValueError, match="needs a GPT1Backbone to run on a device. Received: LSTM"):
+        convert(model, tmp_path / "model.tflite")
+
+
+def test_a_model_without_preprocessor(single, tmp_path):
+    with pytest.raises(ValueError, match="needs its preprocessor"):
+        convert(gpt1_keras.GPT1CausalLM(single[0].backbone), tmp_path / "model.tflite")
+
+
+def test_a_model_that_is_quantized_already(make_task, tmp_path):
+    model = make_task(gpt1_keras.GPT1CausalLM)
+    model.backbone.blocks[0].expand.quantize("int8")  # as model.quantize does to each layer
+    with pytest.raises(ValueError, match="weights are quantized already"):
+        convert(model, tmp_path / "model.tflite", sequence_length=40)
+
+
+def test_another_normalization(make_task, tmp_path):
+    tokenizer = gpt1_keras.GPT1Tokenizer({"<unk>": 0, "a</w>": 1}, [])
+    model = make_task(gpt1_keras.GPT1CausalLM, tokenizer)
+    tokenizer.normalization = "original"
+    with pytest.raises(ValueError, match="normalization='original' cannot run on a device: what"):
+        convert(model, tmp_path / "model.tflite", sequence_length=40)
+
+
+def test_an_unknown_quantization(single, tmp_path):
+    with pytest.raises(ValueError, match="Unknown quantization 'int3'; expected one of"):
+        convert(single[0], tmp_path / "model.tflite", quantization="int3")
+
+
+def test_an_op_that_would_need_flex(make_task, tmp_path):
+    model = make_task(gpt1_keras.GPT1TextClassifier, num_classes=2, activation=keras.ops.erfinv)
+    with pytest.raises(ValueError, match="LiteRT has no built-in op for Erfinv"):
+        convert(model, tmp_path / "model.tflite", MAX_BYTES, SEQUENCE_LENGTH)
+    assert not list(tmp_path.iterdir())
+
+
+def test_metadata_of_other_files(tmp_path):
+    (tmp_path / "a.tflite").write_bytes(b"something else")
+    with pytest.raises(ValueError, match="is not a .tflite file"):
+        read_metadata(tmp_path / "a.tflite")
+    empty = flatbuffer_utils.convert_object_to_bytearray(schema.ModelT())
+    (tmp_path / "b.tflite").write_bytes(empty)
+    with pytest.raises(ValueError, match="has no metadata named 'gpt1_keras'"):
+        read_metadata(tmp_path / "b.tflite")
+
+
+def test_the_command_with_a_bad_model(single, tmp_path, capsys):
+    single[0].backbone.save_to_preset(tmp_path / "backbone")
+    for preset in ("nothing", "backbone"):
+        arguments = ["--model", str(tmp_path / preset), "--output", str(tmp_path / "m.tflite")]
+        assert command.main(arguments) == 1
+        error = capsys.readouterr().err
+        assert error.startswith(f"error: {tmp_path / preset} is not a preset")
+        assert error.count("\n") == 1
+    assert not (tmp_path / "m.tflite").exists()

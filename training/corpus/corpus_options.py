@@ -1,0 +1,49 @@
+"""The options that determine a corpus."""
+
+import dataclasses
+
+from gpt1_keras.cli import check_at_least_one, option
+from gpt1_keras.tokenization.normalization import check_normalization
+
+_TOKENIZER = "the tokenizer (one of the two)"  # a group in --help
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusOptions:
+    """What determines a corpus.
+
+    Raises:
+        ValueError: not one of `tokenizer` and `num_merges`, a number below 1, or an unknown
+            `normalization`.
+    """
+
+    input: str = option(
+        "a text file; a folder of .txt files, each a document, where subfolders called train, "
+        "valid (or validation) and test are splits; or tfds:NAME, such as tfds:pg19, tfds:lm1b, "
+        "tfds:wiki40b/en, a data set of TensorFlow Datasets with its own splits"
+    )
+    tokenizer: str | None = option(
+        "folder of a tokenizer, a preset or vocabulary files", None, group=_TOKENIZER
+    )
+    num_merges: int | None = option("learn this many merges from train", None, group=_TOKENIZER)
+    normalization: str | None = option(
+        "how text becomes words: bert, or original, as the published weights were trained "
+        "(default: as --tokenizer says, else bert)",
+        None,
+    )
+    validation_share: float = option(
+        "share of a folder's documents that becomes the split validation, if the folder has no "
+        "splits",
+        0.0,
+    )
+    field: str | None = option(
+        "with tfds:NAME: the feature that holds the text (default: it is found)", None
+    )
+    shard_mb: float = option("MB of text in a shard, about", 32.0)
+
+    def __post_init__(self) -> None:
+        if (self.tokenizer is None) == (self.num_merges is None):
+            raise ValueError("Give either --tokenizer, or --num-merges to learn one.")
+        check_at_least_one(self, "num_merges")
+        if self.normalization is not None:
+            check_normalization(self.normalization)

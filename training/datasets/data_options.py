@@ -1,0 +1,38 @@
+"""Options of programs that read labelled data: where it is, and which of it to read."""
+
+import dataclasses
+
+from gpt1_keras.cli import option
+from training.datasets.paper_datasets import DATASETS
+
+
+@dataclasses.dataclass(frozen=True)
+class DataOptions:
+    """Where a program finds its data sets."""
+
+    data_dir: str | None = option(
+        "folder of prepared TensorFlow Datasets (default: TFDS's own)", None
+    )
+    download: bool = option("download and prepare data sets that are missing", False)
+
+
+DEFAULT_DATA = DataOptions()  # data sets that are on disk where TensorFlow Datasets keeps them
+
+
+@dataclasses.dataclass(frozen=True)
+class ExampleOptions:
+    """Which examples a program reads: a split of a data set, or a user's file.
+
+    Raises:
+        ValueError: not exactly one of `task` and `file`.
+    """
+
+    task: str | None = option(f"one of {', '.join(sorted(DATASETS))}; or else", None)
+    file: str | None = option(
+        "your own .csv, .tsv or .jsonl, with the columns of the training file", None
+    )
+    split: str = option("of the task", "validation", choices=("train", "validation", "test"))
+
+    def __post_init__(self) -> None:
+        if (self.task is None) == (self.file is None):
+            raise ValueError("Give either --task or --file.")

@@ -1,0 +1,127 @@
+"""How a language model uses its context: its loss by position, and on passages that it has read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from gpt1_keras import GPT1CausalLM
+from gpt1_keras.types import Tensor
+
+_FIRST_BIN = 8  # positions; each further bin ends at twice the one before
+_TOKENS_AT_ONCE = 2048  # whose logits are in memory together
+
+
+class ContextUse:
+    """Two measurements of a language model, always on the same windows of a text.
+
+    Of a model that uses its context, the loss falls as more tokens are read; and a passage that is
+    followed by itself costs far less the second time, as it could be copied (Olsson et al. 2022).
+    A bag of words, or a bigram model, has a flat loss and no such gap.
+
+    Args:
+        lm: compiled, with any backbone; it may be trained between measurements.
+        windows: int32 `[windows, length + 1]`, from `spread_windows`, at least one of length 3.
+
+    Raises:
+        ValueError: there is no window, or it is too short to hold a passage twice.
+    """
+
+    def __init__(self, lm: GPT1CausalLM, windows: np.ndarray) -> None:
+        if not len(windows) or windows.shape[1] < 4:
+            raise ValueError(
+                "Expected windows of at least 4 tokens. Received: an array of shape "
+                f"{windows.shape}."
+            )
+        self._losses = _TokenLosses(lm)
+        self._windows = windows
+        # All of one shape, for one graph: where the length is even, a third passage begins.
+        self.passage_length = windows.shape[1] // 2
+        self._repeated = np.tile(windows[:, : self.passage_length], 3)[:, : windows.shape[1]]
+
+    def measure(self) -> dict[str, Any]:
+        """Measures the model as it is.
+
+        Returns:
+            dict, as JSON takes it, of losses in nats, each with its standard error over windows
+            (None of a single one):
+            `windows`, how many;
+            `loss_by_position`: list of dicts of `from`, `to`, `loss` and `standard_error`: the mean
+            over positions `[from, to)`, where position 0 has read one token;
+            `repeated_passage`: dict of `tokens`, the passage's; `first` and `second`, the mean loss
+            of its tokens after the first, where it is read first and where it follows itself;
+            `gap`, the difference, and its `standard_error`.
+        """
+        losses = self._losses_of(self._windows)
+        length = losses.shape[1]
+        ends = [_FIRST_BIN]
+        while ends[-1] < length:
+            ends.append(2 * ends[-1])
+        bins = []
+        for start, end in zip([0, *ends], ends):
+            mean, error = _mean(losses[:, start:end].mean(axis=1))
+            bins.append(
+                {"from": start, "to": min(end, length), "loss": mean, "standard_error": error}
+            )
+        tokens = self.passage_length
+        losses = self._losses_of(self._repeated)
+        first, second = losses[:, : tokens - 1], losses[:, tokens : 2 * tokens - 1]
+        gap, error = _mean((first - second).mean(axis=1))
+        return {
+            "windows": len(self._windows),
+            "loss_by_position": bins,
+            "repeated_passage": {
+                "tokens": tokens,
+                "first": float(first.mean()),
+                "second": float(second.mean()),
+                "gap": gap,
+                "standard_error": error,
+            },
+        }
+
+    def _losses_of(self, tokens: np.ndarray) -> np.ndarray:
+        batch_size = max(1, _TOKENS_AT_ONCE // tokens.shape[1])
+        losses = self._losses.predict(tokens, batch_size=batch_size, verbose=0)
+        return np.asarray(losses, np.float64)
+
+
+class _TokenLosses(keras.Model):
+    """The cross-entropy of each next token, float32 `[batch, length]`, on any backend."""
+
+    def __init__(self, lm: GPT1CausalLM) -> None:
+        super().__init__(name="token_losses")
+        self.backbone = lm.backbone
+        self.compile(jit_compile=lm.jit_compile)
+
+    def call(self, tokens: Tensor) -> Tensor:
+        """Args: tokens: int `[batch, length + 1]`."""
+        states = self.backbone({"token_ids": tokens[:, :-1]}, training=False)
+        logits = ops.cast(self.backbone.token_embedding(states, reverse=True), "float32")
+        return ops.sparse_categorical_crossentropy(tokens[:, 1:], logits, from_logits=True)
+
+
+def spread_windows(shards: Sequence[np.ndarray], length: int, count: int) -> np.ndarray:
+    """Returns windows that are spread evenly over a text, and do not overlap.
+
+    Args:
+        shards: integer arrays `[tokens]`; no window crosses them.
+        length: tokens that are predicted in a window.
+        count: how many windows; fewer where the text is too short.
+
+    Returns:
+        int32 `[windows, length + 1]`.
+    """
+    starts = [
+        (shard, start) for shard in shards for start in range(0, len(shard) - length, length + 1)
+    ]
+    chosen = np.linspace(0, len(starts), min(count, len(starts)), endpoint=False).astype(int)
+    rows = [starts[index][0][starts[index][1] :][: length + 1] for index in chosen]
+    return np.array(rows, np.int32).reshape(-1, length + 1)
+
+
+def _mean(values: np.ndarray) -> tuple[float, float | None]:
+    """The mean, and its standard error if there are several."""
+    error = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
+    return float(values.mean()), error

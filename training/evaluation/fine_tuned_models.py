@@ -1,0 +1,82 @@
+"""Fine-tuned models, and the examples that they are evaluated or calibrated on."""
+
+import os
+from typing import Any
+
+import gpt1_keras
+from gpt1_keras.presets import load_task
+from gpt1_keras.tasks.base import RawTextTask
+from training.datasets.data_options import DataOptions, ExampleOptions
+from training.datasets.labelled_examples import LabelledExamples, load_examples
+from training.datasets.paper_datasets import (
+    CLASSIFICATION,
+    MULTIPLE_CHOICE,
+    SIMILARITY,
+    find_dataset,
+)
+from training.datasets.user_files import Dataset, user_files_for
+
+MODELS: dict[str, Any] = {
+    CLASSIFICATION: gpt1_keras.GPT1TextClassifier,
+    SIMILARITY: gpt1_keras.GPT1TextSimilarity,
+    MULTIPLE_CHOICE: gpt1_keras.GPT1MultipleChoice,
+}
+
+
+def load_model(path: str | os.PathLike[str]) -> tuple[RawTextTask, str]:
+    """Loads a model that `training.finetune` wrote.
+
+    Args:
+        path: of its preset, such as `RUN/best`.
+
+    Returns:
+        `(model, kind)`: one of `MODELS`, and its key.
+
+    Raises:
+        FileNotFoundError: there is no fine-tuned model.
+        ValueError: it is another model, or damaged.
+    """
+    model: RawTextTask = load_task(path, *MODELS.values())
+    return model, next(kind for kind, cls in MODELS.items() if isinstance(model, cls))
+
+
+def load_for_model(
+    path: str | os.PathLike[str],
+    model: RawTextTask,
+    kind: str,
+    asked: ExampleOptions,
+    data: DataOptions,
+) -> tuple[dict[str, str], Dataset, LabelledExamples]:
+    """Loads a split of a data set, or a file, and checks that the model is for it.
+
+    Args:
+        path: of the model's preset, for messages.
+        model, kind: as `load_model` returns them.
+        asked: which examples.
+        data: where the data sets are.
+
+    Returns:
+        What the examples are, for a report; their data set; and the examples, of which some may
+        have no label.
+
+    Raises:
+        FileNotFoundError: the data set or the file does not exist.
+        ValueError: an unknown data set, or a model of another kind or for other classes.
+    """
+    dataset: Dataset
+    if asked.file is not None:
+        described, role = {"file": str(asked.file)}, "test"
+        dataset = user_files_for(model, kind, asked.file)
+    else:
+        assert asked.task is not None  # see `ExampleOptions`
+        described, role = {"task": asked.task, "split": asked.split}, asked.split
+        dataset = find_dataset(asked.task)
+    examples = load_examples(dataset, role, data)
+    for what, found, expected in (
+        ("is for", kind, dataset.kind),
+        ("has the classes", getattr(model, "class_names", None), examples.class_names),
+        ("takes", model.preprocessor.fields, tuple(dataset.fields)),
+    ):
+        if found != expected:
+            raise ValueError(f"{path} {what} {found}; the task has {expected}.")
+    return described, dataset, examples

@@ -1,0 +1,99 @@
+"""Calibrates a fine-tuned preset, and keeps what that shows: figures, a picture, a temperature."""
+
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import gpt1_keras
+from gpt1_keras.files import check_writable, read_json, write_json
+from gpt1_keras.tasks.calibration import FRESH_ARGUMENTS, Calibration
+from training.datasets.data_options import DEFAULT_DATA, DataOptions, ExampleOptions
+from training.evaluation import temperature_scaling
+from training.evaluation.fine_tuned_models import load_for_model, load_model
+from training.evaluation.predicting import predict_outputs
+from training.evaluation.reliability import plot_reliability
+
+REPORT, DIAGRAM = "calibration.json", "calibration.svg"
+_TASK = "task.json"
+
+
+def calibrate_preset(
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    asked: ExampleOptions,
+    sure_precision: float | None = None,
+    data: DataOptions = DEFAULT_DATA,
+) -> dict[str, Any]:
+    """Calibrates a preset on a split of a data set or on a file.
+
+    Args:
+        model: path of the preset that `training.finetune` wrote. Its temperature and its threshold
+            are replaced once all else is written; its weights stay as they are.
+        output: path of the folder to write to.
+        asked: which examples; those without a label are left out.
+        sure_precision: above 0 and below 1, or None for no threshold.
+        data: where the data sets are.
+
+    Returns:
+        The content of calibration.json: `temperature`; `sure_threshold`, or None; `note`, why the
+        temperature is 1, or None; and `before`, `after` and `sure`, as in
+        `training.evaluation.temperature_scaling.Report`.
+
+    Raises:
+        FileNotFoundError: the model, the data set or the file does not exist.
+        ValueError: a model without classes or choices, or for another data set; no labels; or no
+            threshold shows that precision.
+        DivergedError: the model's outputs are not numbers.
+        OSError: nothing can be written to `output`.
+    """
+    if not pathlib.Path(model, _TASK).is_file():  # so its files are not the user's to change
+        raise ValueError(
+            f"Expected the folder of a fine-tuned model, such as RUN/best. Received: {model}."
+        )
+    check_writable(output)
+    fine_tuned, kind = load_model(model)
+    if fine_tuned.calibration is None:
+        raise ValueError(f"{model} predicts scores, which have no probabilities to calibrate.")
+    described, _, examples = load_for_model(model, fine_tuned, kind, asked, data)
+    examples = examples.labelled()
+    if not len(examples):
+        raise ValueError(f"{asked.file or asked.task} has no example with a label.")
+    outputs = predict_outputs(fine_tuned, examples)
+    report = temperature_scaling.calibrate(fine_tuned, outputs, examples.labels, sure_precision)
+    content = {
+        **described,
+        "model": str(model),
+        "examples": len(examples),
+        **report.as_json(),
+        "gpt1_keras": gpt1_keras.__version__,
+    }
+    write_calibration(output, content)
+    _store_calibration(model, report.calibration)
+    return content
+
+
+def write_calibration(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
+    """Writes the figures and the reliability diagram.
+
+    Args:
+        folder: of the run.
+        content: of `Report.as_json`, with anything beside.
+    """
+    plot_reliability(content, pathlib.Path(folder, DIAGRAM))
+    write_json(pathlib.Path(folder, REPORT), content)
+
+
+def read_calibration(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Reads the figures of a run; None if it has none, as one of scores."""
+    path = pathlib.Path(folder, REPORT)
+    return read_json(path) if path.exists() else None
+
+
+def _store_calibration(preset: str | os.PathLike[str], calibration: Calibration) -> None:
+    """Writes a calibration into a preset's description, in place of the preset's own."""
+    path = pathlib.Path(preset, _TASK)
+    task = read_json(path)
+    kept = {name: value for name, value in task["config"].items() if name not in FRESH_ARGUMENTS}
+    task["config"] = kept | calibration.get_config()
+    write_json(path, task)

@@ -1,0 +1,81 @@
+"""Evaluates a fine-tuned preset on a split of a data set, or on a user's file."""
+
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import gpt1_keras
+from gpt1_keras.files import check_writable, write_json, write_text
+from training.datasets.data_options import DEFAULT_DATA, DataOptions, ExampleOptions
+from training.datasets.labelled_examples import LabelledExamples
+from training.datasets.user_files import Dataset
+from training.evaluation.dataset_metrics import check_scorable, score
+from training.evaluation.fine_tuned_models import load_for_model, load_model
+from training.evaluation.predicting import answers_of, predict_outputs
+from training.evaluation.prediction_files import write_predictions
+
+# In these GLUE wants the names of the classes, in the others their indices.
+_NAMED = ("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv")
+
+
+def evaluate(
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    asked: ExampleOptions,
+    data: DataOptions = DEFAULT_DATA,
+) -> dict[str, Any]:
+    """Evaluates a model on a split of a data set or on a file.
+
+    Args:
+        model: path of the preset that `training.finetune` wrote.
+        output: path of the folder to write to.
+        asked: which examples.
+        data: where the data sets are.
+
+    Returns:
+        The content of `result.json`; without metrics where there are no labels.
+
+    Raises:
+        FileNotFoundError: the model, the data set or the file does not exist.
+        ValueError: an unknown data set, a model of another kind or for other classes, or labels of
+            which a metric is undefined.
+        OSError: nothing can be written to `output`.
+    """
+    folder = pathlib.Path(output)
+    check_writable(folder)
+    fine_tuned, kind = load_model(model)
+    described, dataset, examples = load_for_model(model, fine_tuned, kind, asked, data)
+    labelled = np.flatnonzero(examples.is_labelled)
+    if len(labelled):
+        check_scorable(examples.take(labelled), dataset.metrics, str(asked.file or asked.task))
+    predictions = answers_of(predict_outputs(fine_tuned, examples))
+    result = {
+        **described,
+        "model": str(model),
+        "examples": len(examples),
+        "labelled": len(labelled),
+        "gpt1_keras": gpt1_keras.__version__,
+    }
+    if len(labelled):
+        result["metrics"] = score(examples.take(labelled), predictions[labelled], dataset.metrics)
+    if dataset.glue_file:
+        lines = _glue_lines(dataset, examples, predictions)
+        write_text(folder / dataset.glue_file, "".join(f"{line}\n" for line in lines))
+    write_predictions(folder, examples, predictions)
+    write_json(folder / "result.json", result)
+    return result
+
+
+def _glue_lines(
+    dataset: Dataset, examples: LabelledExamples, predictions: np.ndarray
+) -> Iterator[str]:
+    yield "index\tprediction"
+    for index, prediction in sorted(zip(examples.indices.tolist(), predictions.tolist())):
+        if dataset.score_range is not None:
+            prediction = f"{prediction:.3f}"
+        elif dataset.glue_file in _NAMED and examples.class_names is not None:
+            prediction = examples.class_names[prediction]
+        yield f"{index}\t{prediction}"

@@ -1,0 +1,113 @@
+"""Trivial baselines of a data set: what a model must beat before it shows anything."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import scipy.sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from training.datasets.labelled_examples import LabelledExamples
+from training.datasets.paper_datasets import MULTIPLE_CHOICE, TfdsDataset
+
+MAJORITY, TFIDF, OVERLAP = "majority", "tf-idf + logistic regression", "word overlap"
+_MOST_ITERATIONS = 1000  # of logistic regression
+
+_WORD = r"\w+"  # scikit-learn's own leaves out those of one letter
+_words = TfidfVectorizer(token_pattern=_WORD).build_analyzer()  # lower-cased
+
+
+def baselines_of(dataset: TfdsDataset) -> dict[str, Callable[..., np.ndarray]]:
+    """Returns the baselines of a data set by name; `OVERLAP` only where texts are compared.
+
+    Each is a function of `(dataset, train, examples)`, a `TfdsDataset` and two `LabelledExamples`,
+    to predictions as `training.evaluation.predicting.answers_of` returns them.
+
+    - `MAJORITY`: the most frequent label; of scores, their mean.
+    - `TFIDF`: logistic regression, of scores ridge regression, on the tf-idf of the words of each
+      text. Of choices, whether each is the right one; what all share, the context
+      and the question, cannot tell a linear model anything.
+    - `OVERLAP`: the share of the words of both texts that are in both (Jaccard). Of classes,
+      logistic regression on it; of scores, itself, untrained; of choices, the one that overlaps
+      most with context and question.
+    """
+    found: dict[str, Callable[..., np.ndarray]] = {MAJORITY: _majority, TFIDF: _tfidf}
+    return found | {OVERLAP: _overlap} if len(dataset.fields) > 1 else found
+
+
+def _majority(
+    dataset: TfdsDataset, train: LabelledExamples, examples: LabelledExamples
+) -> np.ndarray:
+    labels = train.labels
+    label = labels.mean() if dataset.score_range is not None else np.bincount(labels).argmax()
+    return np.full(len(examples), label)
+
+
+def _tfidf(dataset: TfdsDataset, train: LabelledExamples, examples: LabelledExamples) -> np.ndarray:
+    vectorizer = TfidfVectorizer(token_pattern=_WORD, dtype=np.float32)
+    if dataset.kind == MULTIPLE_CHOICE:
+        choices, is_right = _flat_choices(train)
+        model = _logistic_regression().fit(vectorizer.fit_transform(choices), is_right)
+        probabilities = model.predict_proba(vectorizer.transform(_flat_choices(examples)[0]))[:, 1]
+        return _best_choices(examples, probabilities)
+    texts = [_strings(column) for column in train.texts.values()]
+    vectorizer.fit(text for column in texts for text in column)
+
+    def features(columns: list[list[str]]) -> scipy.sparse.csr_matrix:
+        return scipy.sparse.hstack([vectorizer.transform(column) for column in columns]).tocsr()
+
+    model = _logistic_regression() if dataset.score_range is None else Ridge()
+    model.fit(features(texts), train.labels)
+    return model.predict(features([_strings(column) for column in examples.texts.values()]))
+
+
+def _overlap(
+    dataset: TfdsDataset, train: LabelledExamples, examples: LabelledExamples
+) -> np.ndarray:
+    if dataset.kind == MULTIPLE_CHOICE:
+        return _best_choices(examples, np.array(list(_choice_overlaps(examples))))
+    found = _pair_overlaps(examples)
+    if dataset.score_range is not None:
+        low, high = dataset.score_range
+        return low + (high - low) * found
+    model = _logistic_regression().fit(_pair_overlaps(train)[:, None], train.labels)
+    return model.predict(found[:, None])
+
+
+def _pair_overlaps(examples: LabelledExamples) -> np.ndarray:
+    """float `[examples]`."""
+    return np.array([_jaccard(*pair) for pair in zip(*map(_strings, examples.texts.values()))])
+
+
+def _choice_overlaps(examples: LabelledExamples) -> Iterator[float]:
+    """The overlap of every choice of every example with the rest of it."""
+    shared = [_strings(column) for name, column in examples.texts.items() if name != "choices"]
+    for choices, *others in zip(examples.texts["choices"], *shared):
+        for choice in _strings(choices):
+            yield _jaccard(" ".join(others), choice)
+
+
+def _jaccard(one: str, other: str) -> float:
+    words, others = set(_words(one)), set(_words(other))
+    return len(words & others) / max(1, len(words | others))
+
+
+def _flat_choices(examples: LabelledExamples) -> tuple[list[str], np.ndarray]:
+    """All choices of all examples, and whether each is the right one."""
+    pairs = list(zip(examples.texts["choices"], examples.labels))
+    texts = [text for choices, _ in pairs for text in _strings(choices)]
+    return texts, np.concatenate([np.arange(len(choices)) == label for choices, label in pairs])
+
+
+def _best_choices(examples: LabelledExamples, scores: np.ndarray) -> np.ndarray:
+    """The index of each example's choice of the highest score, int `[examples]`."""
+    ends = np.cumsum([len(choices) for choices in examples.texts["choices"]])
+    return np.array([part.argmax() for part in np.split(scores, ends[:-1])])
+
+
+def _logistic_regression() -> LogisticRegression:
+    return LogisticRegression(max_iter=_MOST_ITERATIONS)
+
+
+def _strings(column: np.ndarray) -> list[str]:
+    return [text.decode("utf-8", "replace") for text in column]

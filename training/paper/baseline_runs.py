@@ -1,0 +1,99 @@
+"""Scores the trivial baselines on the paper's data sets, with a result beside their predictions."""
+
+import os
+import pathlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import gpt1_keras
+from gpt1_keras.files import check_writable, write_json
+from training.datasets.data_options import DEFAULT_DATA, DataOptions
+from training.datasets.labelled_examples import load_examples
+from training.datasets.paper_datasets import find_dataset
+from training.evaluation.dataset_metrics import check_scorable, score
+from training.evaluation.prediction_files import write_predictions
+from training.evaluation.trivial_baselines import baselines_of
+from training.runs.finetune_options import FinetuneOptions
+
+
+def score_baselines(
+    name: str,
+    output: str | os.PathLike[str],
+    limit_examples: int | None = None,
+    seeds: int = 3,
+    data: DataOptions = DEFAULT_DATA,
+) -> list[dict[str, Any]]:
+    """Scores all baselines of a data set.
+
+    Args:
+        name: key of `training.datasets.paper_datasets.DATASETS`.
+        output: path of the folder for `NAME/BASELINE/seed_N/result.json`.
+        limit_examples: how many examples to learn from, sampled by each seed; all by default, and
+            then there is one seed, as nothing else is random.
+        seeds: how many; they are 0, 1, ...
+        data: where the data sets are.
+
+    Returns:
+        The content of each `result.json`.
+
+    Raises:
+        FileNotFoundError: the data set does not exist.
+        ValueError: an unknown data set, or data that cannot be scored.
+        OSError: nothing can be written to `output`.
+    """
+    dataset, folder = find_dataset(name), pathlib.Path(output)
+    check_writable(folder)
+    train = load_examples(dataset, "train", data).labelled()
+    validation = load_examples(dataset, "validation", data).labelled()
+    check_scorable(validation, dataset.metrics, f"The validation data of {name}")
+    results = []
+    for seed in range(1 if limit_examples is None else seeds):
+        known = train if limit_examples is None else train.sample(limit_examples, seed)
+        for baseline, predict in baselines_of(dataset).items():
+            answers = predict(dataset, known, validation)
+            scores = score(validation, answers, dataset.metrics)
+            result = {
+                "task": name,
+                "baseline": baseline,
+                "seed": seed,
+                "limit_examples": limit_examples,
+                "metric": dataset.metrics[0],
+                "score": scores[dataset.metrics[0]],
+                "metrics": scores,
+                "train_examples": len(known),
+                "validation_examples": len(validation),
+                "gpt1_keras": gpt1_keras.__version__,
+            }
+            path = folder / name / re.sub(r"\W+", "_", baseline) / f"seed_{seed}"
+            write_predictions(path, validation, answers)
+            write_json(path / "result.json", result)
+            results.append(result)
+    return results
+
+
+def score_baselines_of_runs(
+    runs: Iterable[FinetuneOptions],
+    output: str | os.PathLike[str],
+    data: DataOptions = DEFAULT_DATA,
+) -> None:
+    """Scores the baselines on the examples that some fine-tunings learn from.
+
+    What `output` holds already is not scored again.
+
+    Args:
+        runs: of `training.finetune` on data sets of the paper; their seeds are 0, 1, ...
+        output: path of the folder for `LIMIT/TASK/BASELINE/seed_N/result.json`.
+        data: where the data sets are.
+    """
+    seeds: dict[tuple[str, int | None], int] = {}
+    for options in runs:
+        assert options.task is not None  # of the paper
+        key = options.task, options.limit_examples
+        seeds[key] = max(seeds.get(key, 1), options.seed + 1)
+    for (name, limit), count in seeds.items():
+        folder, last = pathlib.Path(output, str(limit or "all")), 0 if limit is None else count - 1
+        done = list((folder / name).glob(f"*/seed_{last}/result.json"))
+        if len(done) < len(baselines_of(find_dataset(name))):
+            print(f"Baselines of {name}, examples: {limit or 'all'}", flush=True)
+            score_baselines(name, folder, limit, count, data)

@@ -1,0 +1,102 @@
+"""The options of grids: many fine-tunings that differ in what the paper compares."""
+
+import dataclasses
+from typing import Any
+
+from gpt1_keras.cli import check_at_least_one, option
+from gpt1_keras.presets import PRESET_HELP
+from training.datasets.paper_datasets import DATASETS, find_dataset
+from training.runs.finetune_options import FinetuneOptions
+
+# The paper's ablations, and the options of `FinetuneOptions` that they change.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "no_auxiliary_loss": {"lm_coefficient": 0.0},
+    "no_pretraining": {"transfer": "none"},
+}
+ALL_LABELS = "all"
+
+
+@dataclasses.dataclass(frozen=True)
+class GridOptions:
+    """What all runs of a grid share.
+
+    Raises:
+        ValueError: an unknown data set, or no seed.
+    """
+
+    tasks: str = option("some of " + ",".join(sorted(DATASETS)))
+    preset: str = option(PRESET_HELP)
+    output: str = option("folder for runs/, baselines/, the tables and the plot")
+    seeds: int = option("how many", 3)
+    epochs: int = option("passes over the training data", FinetuneOptions.epochs)
+    batch_size: int = option("examples in an update", FinetuneOptions.batch_size)
+    learning_rate: float = option("the schedule's peak", FinetuneOptions.learning_rate)
+    dropout: float | None = option("of the backbone (default: the model's own)", None)
+    dtype: str | None = option("to train in (default: float32)", None)
+
+    def __post_init__(self) -> None:
+        check_at_least_one(self, "seeds")
+        for name in self.dataset_names:
+            find_dataset(name)
+
+    @property
+    def dataset_names(self) -> list[str]:
+        """Keys of `training.datasets.paper_datasets.DATASETS`."""
+        return self.tasks.split(",")
+
+
+@dataclasses.dataclass(frozen=True)
+class AblationOptions:
+    """Which ablations a grid has.
+
+    Raises:
+        ValueError: an unknown variant, or a number out of its range.
+    """
+
+    variants: str = option("some of " + ",".join(VARIANTS), ",".join(VARIANTS))
+    lstm: str | None = option(
+        "folder of an LSTM's preset, pre-trained alike", None, metavar="PRESET"
+    )
+    layers: bool = option("transfer the first 0, 1, ... blocks too", False)
+    limit_examples: int | None = option(
+        "train on this many examples, chosen at random (default: all)", None
+    )
+
+    def __post_init__(self) -> None:
+        check_at_least_one(self, "limit_examples")
+        for name in self.variant_names:
+            if name not in VARIANTS:
+                raise ValueError(f"Unknown variant {name!r}; expected one of {list(VARIANTS)}.")
+
+    @property
+    def variant_names(self) -> list[str]:
+        """Keys of `VARIANTS`."""
+        return self.variants.split(",")
+
+
+@dataclasses.dataclass(frozen=True)
+class CurveOptions:
+    """Which points a learning curve has.
+
+    Raises:
+        ValueError: a number of labels is not one, or there is no update.
+    """
+
+    labels: str = option(
+        "numbers of labels, sampled by each seed, or all", f"100,300,1000,3000,10000,{ALL_LABELS}"
+    )
+    min_updates: int = option("of each run: few labels are read in more epochs for it", 200)
+
+    def __post_init__(self) -> None:
+        check_at_least_one(self, "min_updates")
+        for count in self.counts:
+            if count != ALL_LABELS and (not count.isdecimal() or not int(count)):
+                raise ValueError(
+                    f"labels must be numbers above 0, or {ALL_LABELS}. Received: {count!r}."
+                )
+
+    @property
+    def counts(self) -> list[str]:
+        """Numbers of labels, or `ALL_LABELS`."""
+        return self.labels.split(",")

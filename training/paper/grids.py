@@ -1,0 +1,84 @@
+"""Grids of fine-tunings on the paper's data sets, and running them beside the baselines."""
+
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from gpt1_keras.files import check_writable
+from gpt1_keras.presets import find_preset
+from training.datasets.data_options import DataOptions
+from training.paper.baseline_runs import score_baselines_of_runs
+from training.paper.grid_options import GridOptions
+from training.runs.finetune_options import FinetuneOptions
+from training.runs.finetune_run import finetune
+from training.runs.memory import memory_freed
+
+_SHARED = ("preset", "epochs", "batch_size", "learning_rate", "dropout", "dtype")
+
+
+def make_grid(
+    shared: GridOptions,
+    datasets: Iterable[str],
+    variants: Mapping[str, Mapping[str, Any]],
+    **changes: Any,
+) -> dict[str, FinetuneOptions]:
+    """Makes the runs of each variant on each data set with each seed.
+
+    Args:
+        shared: what all runs share; seeds are 0, 1, ...
+        datasets: keys of `training.datasets.paper_datasets.DATASETS`.
+        variants: dict from name to the attributes of `FinetuneOptions` that differ.
+        **changes: further attributes of `FinetuneOptions`, the same for all runs.
+
+    Returns:
+        dict from a run's path below `runs` to its options; the first seeds of all data sets come
+        first, so that there are tables early.
+
+    Raises:
+        ValueError: an unknown data set, or an option out of its range.
+    """
+    same = {name: getattr(shared, name) for name in _SHARED} | changes
+    datasets = list(datasets)
+    return {
+        f"{dataset}/{name}/seed_{seed}": FinetuneOptions(
+            dataset, seed=seed, **{**same, **different}
+        )
+        for seed in range(shared.seeds)
+        for dataset in datasets
+        for name, different in variants.items()
+    }
+
+
+def run_grid(
+    grid: Mapping[str, FinetuneOptions],
+    output: str | os.PathLike[str],
+    data: DataOptions,
+    verbose: str | int = "auto",
+    after_each: Callable[[pathlib.Path], None] = lambda run: None,
+) -> None:
+    """Starts or resumes the runs of a grid, one after the other, after the baselines.
+
+    Args:
+        grid: dict from a run's path below `runs` to its options.
+        output: path of the folder for `runs` and `baselines`.
+        data: where the data sets are.
+        verbose: progress bars, as in `keras.Model.fit`.
+        after_each: called with the folder of each run that has ended.
+
+    Raises:
+        FileNotFoundError: a preset or a data set does not exist.
+        ValueError: `output` holds runs with other options.
+        OSError: nothing can be written to `output`.
+    """
+    folder = pathlib.Path(output)
+    check_writable(folder)
+    for preset in {options.preset for options in grid.values() if options.preset is not None}:
+        find_preset(preset)
+    score_baselines_of_runs(grid.values(), folder / "baselines", data)
+    for number, (name, options) in enumerate(grid.items(), start=1):
+        print(f"Run {number} of {len(grid)}: {name}", flush=True)
+        run = folder / "runs" / name
+        with memory_freed():
+            finetune(options, run, data, verbose)
+        after_each(run)

@@ -1,0 +1,89 @@
+"""Going on from an earlier pre-training at a constant rate, from before its rate decayed."""
+
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+import keras
+
+from gpt1_keras.files import read_json
+from training.runs.checkpoints import Checkpoints
+from training.runs.run_folder import changed_options
+
+_OF_THE_END = ("steps", "decay_steps")  # options that do not change updates before the decay
+
+
+@dataclasses.dataclass(frozen=True)
+class EarlierRun:
+    """What an earlier run leaves to the one that goes on from it.
+
+    Attributes:
+        step: updates at the constant rate, after which the next run goes on.
+        history: the earlier run's entries up to there.
+        checkpoints: of the earlier run.
+    """
+
+    step: int
+    history: list[dict[str, Any]]
+    checkpoints: Checkpoints
+
+    def restore(self, model: keras.Model) -> int:
+        """Loads the weights and the optimizer's state of `step`; returns `step`.
+
+        Raises:
+            ValueError: the checkpoint is damaged, or of another model.
+        """
+        return self.checkpoints.restore(model, self.step)
+
+
+def shared_steps(folder: str | os.PathLike[str], options: dict[str, Any]) -> int:
+    """Returns the updates before either rate decays, of an earlier run and of one that goes on.
+
+    Args:
+        folder: path of the earlier run.
+        options: of the run that goes on, as `training.runs.run_folder.Run` has them.
+
+    Raises:
+        FileNotFoundError: there is no earlier run.
+        ValueError: one of the two runs is on the cosine, whose rate depends on where it ends; or
+            they differ in more than where they end.
+    """
+    path = pathlib.Path(folder, "options.json")
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} is not a pre-training: it has no options.json.")
+    before = read_json(path)
+    if options.get("decay_steps") is None or before.get("decay_steps") is None:
+        raise ValueError(
+            f"Only a run at a constant rate can go on from another: both need --decay-steps. "
+            f"Received: {before.get('decay_steps')} in {folder}, and {options.get('decay_steps')}."
+        )
+    changed = changed_options(before, options, besides=_OF_THE_END)
+    if changed:
+        raise ValueError(f"{folder} holds a run with other options: {changed}.")
+    return min(run["steps"] - run["decay_steps"] for run in (before, options))
+
+
+def find_earlier_run(folder: str | os.PathLike[str], options: dict[str, Any]) -> EarlierRun:
+    """Finds the weights that a run can go on from.
+
+    Args:
+        folder: path of the earlier run.
+        options: of the run that goes on.
+
+    Raises:
+        FileNotFoundError, ValueError: as `shared_steps`.
+        ValueError: the earlier run has left no weights of before both decays.
+    """
+    folder = pathlib.Path(folder)
+    last = shared_steps(folder, options)
+    checkpoints = Checkpoints(folder / "checkpoints", options)
+    step = checkpoints.newest(at_most=last)
+    if not step:
+        raise ValueError(
+            f"{folder} has no checkpoint of at most {last} updates, where the first of the two "
+            "decays starts."
+        )
+    path = folder / "history.json"
+    history = read_json(path, list) if path.exists() else []
+    return EarlierRun(step, [entry for entry in history if entry["step"] <= step], checkpoints)

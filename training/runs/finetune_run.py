@@ -1,0 +1,214 @@
+"""Fine-tunes a model on labelled data, and keeps that of the epoch with the best score."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from gpt1_keras.cli import warn
+from gpt1_keras.optimization.optimizer import finetuning_optimizer
+from gpt1_keras.presets.card import licence_of
+from gpt1_keras.tasks.base import RawTextTask
+from training.datasets.data_options import DEFAULT_DATA, DataOptions
+from training.datasets.labelled_examples import LabelledExamples, load_examples
+from training.datasets.length_batches import batch_order, count_tokens, make_batches
+from training.datasets.paper_datasets import find_dataset
+from training.datasets.user_files import Dataset, find_user_files
+from training.evaluation import temperature_scaling
+from training.evaluation.dataset_metrics import check_scorable, score
+from training.evaluation.predicting import answers_of, predict_outputs, prediction_order
+from training.evaluation.prediction_files import write_predictions
+from training.evaluation.preset_calibration import read_calibration, write_calibration
+from training.runs.finetune_model import build_model
+from training.runs.finetune_options import FinetuneOptions
+from training.runs.run_card import write_run_card
+from training.runs.run_facts import facts_of
+from training.runs.run_folder import Run, preset_folders
+
+_SECONDS_PER_CHECKPOINT = 120.0
+
+
+def finetune(
+    options: FinetuneOptions,
+    output: str | os.PathLike[str],
+    data: DataOptions = DEFAULT_DATA,
+    verbose: str | int = "auto",
+) -> dict[str, Any]:
+    """Starts or resumes a fine-tuning.
+
+    Args:
+        options: what determines the run.
+        output: path of the run's folder.
+        data: where the data sets are.
+        verbose: progress bars, as in `keras.Model.fit`.
+
+    Returns:
+        The content of `result.json`.
+
+    Raises:
+        FileNotFoundError: the preset, the data set or a file does not exist.
+        ValueError: `output` holds a run with other options, or a damaged checkpoint; or the data
+            cannot be scored.
+        OSError: the run's files cannot be written.
+    """
+    run = Run(output, facts_of(options), keep=1)
+    if run.result:
+        return run.result
+    run.prepare(*preset_folders(options.preset, options.tokenizer))
+    licence = None if options.preset is None else licence_of(options.preset)
+    dataset = find_dataset_of(options)
+    train = load_examples(dataset, "train", data).labelled()
+    if options.limit_examples is not None:
+        train = train.sample(options.limit_examples, options.seed)
+    validation = load_examples(dataset, "validation", data).labelled()
+    _check_examples(options, dataset, train, validation)
+    keras.utils.set_random_seed(options.seed)
+    class_weight = None if options.class_weight is None else train.balanced_class_weights()
+    model = build_model(options, dataset, train)
+
+    started = time.monotonic()
+    lengths = count_tokens(train, model.preprocessor)
+    validation_order = prediction_order(model, validation)  # before training, where it may fail
+    steps = -(-len(train) // options.batch_size)
+    model.compile(
+        finetuning_optimizer(
+            options.learning_rate, steps * options.epochs, options.layer_decay or 1.0
+        ),
+        lm_coefficient=options.lm_coefficient,
+    )
+    step = run.checkpoints.restore(model)
+    run.start()
+    metric = dataset.metrics[0]
+    for epoch in range(len(run.history), options.epochs):
+        if _has_stopped_improving(run.history, metric, options.patience):
+            break
+        order = batch_order(lengths, options.batch_size, options.seed, epoch)
+        order = order[step - epoch * steps :]
+        if order:  # else the run was cut off between the epoch's end and its score
+            model.fit(
+                make_batches(train, order),
+                epochs=epoch + 1,
+                initial_epoch=epoch,
+                class_weight=class_weight,
+                callbacks=[
+                    keras.callbacks.TensorBoard(run.folder / "logs"),
+                    keras.callbacks.LambdaCallback(on_train_batch_end=_saver(run, model, step)),
+                ],
+                verbose=verbose,
+            )
+        step = (epoch + 1) * steps
+        outputs = predict_outputs(model, validation, verbose, validation_order)
+        scores = score(validation, answers_of(outputs), dataset.metrics)
+        _finish_epoch(run, model, step, scores, outputs, validation, time.monotonic() - started)
+        started = time.monotonic()
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        print(f"Epoch {epoch + 1}: validation {shown}", flush=True)
+    best = max(run.history, key=lambda epoch: epoch[metric])
+    calibrated = read_calibration(run.folder)
+    if calibrated is not None:
+        print(temperature_scaling.describe(calibrated), flush=True)
+    facts = {
+        "score": best[metric],
+        "metric": metric,
+        "best_epoch": best["epoch"],
+        "class_names": train.class_names,
+        "temperature": calibrated and calibrated["temperature"],
+        "train_examples": len(train),
+        "validation_examples": len(validation),
+        "decoder": type(model.backbone).__name__,
+        "parameters": model.count_params(),
+        "seconds": round(sum(epoch["seconds"] for epoch in run.history), 1),
+        "tensorflow": tf.__version__,
+    }
+    write_run_card(run, options, facts, licence)
+    return run.finish(facts)
+
+
+def find_dataset_of(options: FinetuneOptions) -> Dataset:
+    """Returns the data set that a run learns from: that of `task`, or the user's files."""
+    if options.task is not None:
+        return find_dataset(options.task)
+    assert options.train is not None and options.validation is not None
+    return find_user_files(options.train, options.validation)
+
+
+def _check_examples(
+    options: FinetuneOptions,
+    dataset: Dataset,
+    train: LabelledExamples,
+    validation: LabelledExamples,
+) -> None:
+    """Raises ValueError for what would fail after an epoch; warns of what teaches nothing."""
+    if not len(train):
+        raise ValueError(f"The training data of {options.task or options.train} has no label.")
+    what = f"The validation data of {options.task or options.validation}"
+    check_scorable(validation, dataset.metrics, what)
+    if train.class_names is not None and np.ptp(train.labels) == 0:
+        label = train.class_names[train.labels[0]]
+        warn(f"All {len(train)} training examples have the label {label!r}: nothing to learn.")
+
+
+def _has_stopped_improving(
+    history: list[dict[str, Any]], metric: str, patience: int | None
+) -> bool:
+    """Whether that many epochs have passed without a better score than before them."""
+    if patience is None or len(history) <= patience:
+        return False
+    scores = [epoch[metric] for epoch in history]
+    return max(scores[-patience:]) <= max(scores[:-patience])
+
+
+def _saver(run: Run, model: RawTextTask, step: int) -> Callable[..., None]:
+    """A callback that saves a checkpoint after a batch, if the last one was some time ago.
+
+    Steps are batches: in float16, the optimizer does not count those whose gradients overflow.
+    """
+    saved = time.monotonic()
+
+    def on_batch_end(batch: int, logs: dict[str, float] | None = None) -> None:
+        nonlocal saved
+        if time.monotonic() - saved >= _SECONDS_PER_CHECKPOINT:
+            run.checkpoints.save(model, step + batch + 1)
+            saved = time.monotonic()
+
+    return on_batch_end
+
+
+def _finish_epoch(
+    run: Run,
+    model: RawTextTask,
+    step: int,
+    scores: dict[str, float],
+    outputs: np.ndarray,
+    validation: LabelledExamples,
+    seconds: float,
+) -> None:
+    """Saves a checkpoint, the model if it is the best so far, calibrated, and last the scores.
+
+    So wherever this is cut off, a resumed run scores the epoch again.
+    """
+    run.checkpoints.save(model, step)
+    metric, value = next(iter(scores.items()))
+    if value > max((epoch[metric] for epoch in run.history), default=float("-inf")):
+        _calibrate(run, model, outputs, validation)
+        write_predictions(run.folder, validation, answers_of(outputs))
+        run.save_preset(model, "best")
+    epoch = len(run.history)
+    with tf.summary.create_file_writer(str(run.folder / "logs" / "validation")).as_default():
+        tf.summary.scalar("epoch_score", value, step=epoch)
+    run.add({"epoch": epoch + 1, **scores, "seconds": round(seconds, 2)})
+
+
+def _calibrate(
+    run: Run, model: RawTextTask, outputs: np.ndarray, validation: LabelledExamples
+) -> None:
+    """Calibrates a model whose answers have probabilities on the validation data."""
+    if model.calibration is None:
+        return
+    report = temperature_scaling.calibrate(model, outputs, validation.labels)
+    model.calibration = report.calibration
+    write_calibration(run.folder, {"examples": len(validation), **report.as_json()})

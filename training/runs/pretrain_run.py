@@ -1,0 +1,170 @@
+"""Pre-trains a language model on a corpus: updates between checkpoints, validation and a preset."""
+
+import contextlib
+import importlib.util
+import math
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+from training.corpus.batches import training_batches
+from training.corpus.corpus_format import Corpus
+from training.corpus.windows import Windows
+from training.evaluation.language_models import load_for_corpus
+from training.evaluation.throughput import flops_per_token, measure_peak
+from training.runs.compilation import CompilationTrial, can_try
+from training.runs.earlier_run import find_earlier_run
+from training.runs.pretrain_model import build_model, make_preset
+from training.runs.pretrain_options import MEASURED, CheckpointSchedule, PretrainOptions
+from training.runs.pretrain_validation import Validation, plot_context_use
+from training.runs.run_facts import facts_of
+from training.runs.run_folder import Run, preset_folders
+from training.runs.strategies import find_strategy
+
+_SECONDS_PER_PLOT = 60.0
+
+
+def pretrain(
+    options: PretrainOptions,
+    corpus: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    strategy: str = "none",
+    jit_compile: str | bool = "auto",
+    checkpoint_schedule: CheckpointSchedule | None = None,
+    resume_from: str | os.PathLike[str] | None = None,
+    verbose: int = 1,
+) -> dict[str, Any]:
+    """Starts or resumes a pre-training.
+
+    Args:
+        options: what determines the run.
+        corpus: path of a corpus that `training.corpus` wrote.
+        output: path of the run's folder.
+        strategy: one of `STRATEGIES`.
+        jit_compile: as in `keras.Model.compile`; or `"measured"`, for a `CompilationTrial` where
+            there can be one, and else `"auto"`.
+        checkpoint_schedule: when to save and validate; see its defaults.
+        resume_from: path of an earlier run's folder, to go on from its weights of before the decay;
+            both runs have `decay_steps`.
+        verbose: progress bars, as in `keras.Model.fit`.
+
+    Returns:
+        The content of `result.json`.
+
+    Raises:
+        FileNotFoundError: the corpus, the run to resume from, or the preset to begin with does not
+            exist.
+        ValueError: `output` holds a run with other options or on another corpus, or a damaged
+            checkpoint; or it lies within the corpus; or the run to resume from does not fit, see
+            `find_earlier_run`; or the preset has another configuration or tokenizer; or the loss is
+            no longer a number.
+        OSError: the run's files cannot be written.
+    """
+    checkpoint_schedule = checkpoint_schedule or CheckpointSchedule()
+    distribution, is_chief = find_strategy(strategy)
+    data = Corpus(corpus)
+    data.verify()
+    facts = {**facts_of(options), "corpus_fingerprint": data.fingerprint}
+    decay_start = options.decay_start
+    run = Run(output, facts, checkpoint_schedule.keep, keep_step=decay_start)
+    if run.result:
+        return run.result
+    earlier = None if resume_from is None else find_earlier_run(resume_from, facts)
+    if is_chief:
+        earlier_folders = [] if resume_from is None else [resume_from]
+        run.prepare(corpus, *earlier_folders, *preset_folders(options.initial_weights))
+    length = options.sequence_length or 0
+    train = Windows(
+        data.split("train"), length, options.batch_size, options.seed, options.repeat_share
+    )
+    preset = options.initial_weights
+    initial = None if preset is None else load_for_corpus(preset, data).backbone
+    is_tried = jit_compile == MEASURED and can_try(strategy)
+    if jit_compile == MEASURED:
+        jit_compile = False if is_tried else "auto"
+    with distribution.scope() if distribution else contextlib.nullcontext():
+        model = build_model(options, data.vocabulary_size, jit_compile, initial)
+        del initial  # whose weights need not stay in memory
+        step = run.checkpoints.restore(model)
+        if step:
+            earlier = None  # from which this run has gone on already
+        elif earlier:
+            step = earlier.restore(model)
+    if is_chief:
+        run.start()
+        if earlier:
+            run.go_on_after(earlier.history)
+            run.checkpoints.save(model, step)  # else a run that only decays would leave none
+    run.history = [entry for entry in run.history if entry["step"] <= step]
+    validation, plotted = Validation(model, data, options, distribution), time.monotonic()
+    peak = measure_peak("float32" if options.dtype == "float32" else options.dtype[6:])
+    tokens = options.batch_size * length
+    flops = tokens * flops_per_token(model.backbone.get_config(), length)
+    callbacks = [CompilationTrial(options.steps - step)] if is_tried else []
+    every, snapshot_every = checkpoint_schedule.checkpoint_every, checkpoint_schedule.snapshot_every
+    while step < options.steps:
+        # Also where the rate starts to decay, as a later run goes on from there.
+        end = decay_start if decay_start is not None and step < decay_start else options.steps
+        steps = min(every - step % every, end - step)
+        started = time.monotonic()
+        batches = training_batches(train, step, steps, distribution)
+        losses = model.fit(
+            batches,
+            steps_per_epoch=steps,
+            verbose=verbose,
+            shuffle=False,
+            callbacks=callbacks,
+        )
+        seconds = time.monotonic() - started
+        step += steps
+        if not math.isfinite(losses.history["loss"][0]):
+            raise ValueError(
+                f"The loss after {step} updates is {losses.history['loss'][0]}: training has "
+                "diverged. Try a lower --learning-rate in another --output."
+            )
+        entry = {
+            "step": step,
+            "loss": losses.history["loss"][0],
+            "seconds": round(seconds, 2),
+            "tokens_per_second": round(steps * tokens / seconds),
+            "share_of_peak": round(steps * flops / seconds / peak, 4),
+        }
+        entry |= validation.scores(checkpoint_schedule.validation_batches)
+        if is_chief:
+            entry |= validation.context_use()
+            if snapshot_every and step % snapshot_every == 0:
+                run.save_snapshot(model.backbone, step)
+            run.add(entry)
+            run.checkpoints.save(model, step)
+            print(_line(entry), flush=True)
+            if time.monotonic() - plotted >= _SECONDS_PER_PLOT:
+                plot_context_use(run)
+                plotted = time.monotonic()
+    facts = {"parameters": model.count_params(), "train_tokens": data.split("train").tokens}
+    facts |= validation.scores()
+    if not is_chief:
+        return facts
+    plot_context_use(run)
+    if importlib.util.find_spec("tensorflow") is None:
+        print("The preset needs TensorFlow: run the same command where it is installed.")
+        return facts
+    run.save_preset(make_preset(model.backbone, data.tokenizer_folder, options), "preset")
+    return run.finish(facts)
+
+
+def _line(entry: dict[str, Any]) -> str:
+    """An entry of the history for people to read."""
+    parts = [
+        f"step {entry['step']}: loss {entry['loss']:.4f}",
+        f"perplexity {np.exp(entry['loss']):.2f}",
+        f"{entry['tokens_per_second']} tokens/s",
+        f"{entry['share_of_peak']:.0%} of peak",
+    ]
+    if "validation_perplexity" in entry:
+        parts.insert(2, f"validation perplexity {entry['validation_perplexity']:.2f}")
+    if "context_use" in entry:
+        gap = entry["context_use"]["repeated_passage"]["gap"]
+        parts.append(f"repeated passage {gap:.2f} nats less")
+    return ", ".join(parts)

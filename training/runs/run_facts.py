@@ -1,0 +1,42 @@
+"""What tells a run from others: its options, and the weights that it begins with."""
+
+import dataclasses
+import hashlib
+from typing import Any
+
+from gpt1_keras.presets import find_preset
+from training.runs.finetune_options import FinetuneOptions
+from training.runs.pretrain_options import PretrainOptions
+
+_WEIGHTS = (".h5", ".safetensors", ".bin")  # of Keras and of `transformers`
+_DIGITS = 16
+
+
+def _fingerprint(preset: str) -> str:
+    """Returns a short hash of the files of a preset's weights.
+
+    Args:
+        preset: a name, a folder or a handle, as `gpt1_keras.presets.find_preset` takes it.
+
+    Raises:
+        FileNotFoundError: there is no such preset.
+    """
+    total = hashlib.sha256()
+    for path in sorted(find_preset(preset).iterdir()):
+        if path.suffix in _WEIGHTS:
+            with open(path, "rb") as file:
+                total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()[:_DIGITS]
+
+
+def facts_of(options: FinetuneOptions | PretrainOptions) -> dict[str, Any]:
+    """Returns what a run's folder keeps: the options, and which weights it begins with, if any.
+
+    So no run goes on from other weights of the same name, and no table mixes the two.
+
+    Raises:
+        FileNotFoundError: the preset that holds the weights does not exist.
+    """
+    preset = options.initial_weights
+    fingerprint = None if preset is None else _fingerprint(preset)
+    return {**dataclasses.asdict(options), "preset_fingerprint": fingerprint}
