@@ -28,7 +28,7 @@ from gpt1_keras.convert.last_token_preprocessor import LastTokenPreprocessor
 from gpt1_keras.convert.loader import OpenAIGPTLoader
 from gpt1_keras.convert.weights import block_variables
 from gpt1_keras.files import atomic_path, read_json
-from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone, check_no_variant
 from gpt1_keras.models.layers import LAYER_NORM_EPSILON
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
 from gpt1_keras.tasks.task import Task
@@ -75,10 +75,10 @@ def save_hugging_face(model: Task, directory: str | os.PathLike[str]) -> None:
         directory: the folder to write, whole or not at all. It replaces an existing one.
 
     Raises:
-        ValueError: the model has no preprocessor, and so no tokenizer; or its normalization is not
-            `"bert"`, or its `intermediate_dim` is not four times its `hidden_dim`, or the head of
-            an `OpenAIGPTForSequenceClassification` has a bias or an activation, as the format
-            assumes.
+        ValueError: the model has no preprocessor, and so no tokenizer; or its backbone is a variant
+            of GPT1Backbone; or its normalization is not `"bert"`, or its `intermediate_dim` is not
+            four times its `hidden_dim`, or the head of an `OpenAIGPTForSequenceClassification` has
+            a bias or an activation, as the format assumes.
         OSError: the folder cannot be written, as when the disk is full.
     """
     if model.preprocessor is None:
@@ -128,6 +128,7 @@ def _write_into(directory: str | os.PathLike[str], write: Callable[[pathlib.Path
 
 def _arrays(backbone: GPT1Backbone) -> dict[str, np.ndarray]:
     """The content of model.safetensors. Raises ValueError if the format cannot hold it."""
+    check_no_variant(backbone, "Hugging Face's format")
     if backbone.intermediate_dim != 4 * backbone.hidden_dim:
         raise ValueError(
             "The format needs an intermediate_dim of 4 * hidden_dim. Received: "

@@ -1,110 +1,124 @@
-"""Causal self-attention, with and without a cache of earlier keys and values."""
+"""Causal self-attention, softmax(q k^T / sqrt(head_dim)) v, in the ways that a model needs it.
 
-from typing import Any
+- `FullAttention` and `BranchAttention`, in training and inference. They are tuples of tensors, so
+  that a block of a functional Keras model can be called with them.
+- `attend_cached` and `attend_at`, in inference, between a block's `project` and its `finish`.
+
+All take what `TransformerBlock.project` returns: queries, keys and values side by side.
+"""
+
+from typing import NamedTuple
 
 import keras
 from keras import ops
 
-from gpt1_keras.models.attention_scores import masked_scores, visible_keys
-from gpt1_keras.models.custom_gradients.attention import causal_attention
+from gpt1_keras.models.attention_scores import masked_scores, visible_keys, visible_keys_at
+from gpt1_keras.models.custom_gradients.causal_attention import causal_attention
 from gpt1_keras.models.custom_gradients.random_mask import random_mask
-from gpt1_keras.models.layers import dense
-from gpt1_keras.types import Shape, Tensor
+from gpt1_keras.types import Tensor
 
 
-@keras.saving.register_keras_serializable(package="gpt1_keras")
-class CausalSelfAttention(keras.layers.Layer):
-    """Masked multi-head self-attention: softmax(q k^T / sqrt(head_dim)) v.
+class AttentionDropout(NamedTuple):
+    """Dropout of the probabilities, in training.
 
     Args:
-        num_heads: number of heads; must divide the width of the input.
-        dropout: rate of dropout on the probabilities.
+        rate: the share of the probabilities that becomes 0.
+        seed_generator: which advances.
     """
 
-    def __init__(self, num_heads: int, dropout: float = 0.0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.dropout = dropout
+    rate: float
+    seed_generator: keras.random.SeedGenerator
 
-    def build(self, input_shape: Shape) -> None:
-        hidden_dim = input_shape[-1]
-        if hidden_dim % self.num_heads:
-            raise ValueError(
-                f"num_heads must divide hidden_dim. Received: num_heads={self.num_heads}, "
-                f"hidden_dim={hidden_dim}."
-            )
-        self.head_dim = hidden_dim // self.num_heads
-        self.qkv = dense(3 * hidden_dim, self.dtype_policy, "qkv")
-        self.output_projection = dense(hidden_dim, self.dtype_policy, "output_projection")
-        self.seed_generator = keras.random.SeedGenerator()
-        self.qkv.build(input_shape)
-        self.output_projection.build(input_shape)
-        self.built = True
+    def sample_kept(self, shape: tuple[int | Tensor, ...]) -> Tensor:
+        """Samples which probabilities are kept, bool of that shape."""
+        return random_mask(shape, 1.0 - self.rate, self.seed_generator)
 
-    def call(
-        self,
-        x: Tensor,
-        branches: Tensor | None = None,
-        query_indices: Tensor | None = None,
-        cache: Tensor | None = None,
-        cache_index: int | Tensor = 0,
-        training: bool | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attends to the same and all earlier positions.
+
+class FullAttention(NamedTuple):
+    """A token attends to itself and to all tokens before it.
+
+    Args:
+        positions: int `[length]`, those of the tokens.
+    """
+
+    positions: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> "FullAttention":
+        """For whole sequences, `[batch, length, width]`."""
+        return cls(ops.arange(ops.shape(x)[1]))
+
+    def __call__(
+        self, qkv: Tensor, num_heads: int, dropout: AttentionDropout | None = None
+    ) -> Tensor:
+        """Attends.
 
         Args:
-            x: float `[batch, length, hidden_dim]`.
-            branches: optional int `[batch, length]`, for branches after a shared prefix; see
-                `attention_scores`.
-            query_indices: optional int `[batch, queries]`, the only positions to return outputs
-                for. In inference only.
-            cache: optional float `[batch, 2, num_heads, max_length, head_dim]`, the keys and
-                values of earlier positions. In inference only.
-            cache_index: int scalar, the position of `x[:, 0]` in the cache.
+            qkv: float `[batch, length, 3 * hidden_dim]`.
+            num_heads: number of heads.
+            dropout: in training; None in inference.
 
         Returns:
-            float `[batch, length, hidden_dim]`, or `[batch, queries, hidden_dim]`. With a cache,
-            `(outputs, updated cache)`.
+            float `[batch, length, hidden_dim]`.
         """
-        batch, length = ops.shape(x)[0], ops.shape(x)[1]
-        query, key, value = self._split_heads(self.qkv(x), batch, length)
-        if training:
-            sample_kept = self._sample_kept if self.dropout else None
-            x = causal_attention(query, key, value, sample_kept, 1.0 - self.dropout, branches)
-        elif query_indices is not None:
-            is_visible = ops.broadcast_to(
-                visible_keys(length, length, branches), (batch, 1, length, length)
-            )
-            rows = query_indices[:, None, :, None]
-            query = ops.take_along_axis(query, rows, axis=2)
-            x = attention(query, key, value, ops.take_along_axis(is_visible, rows, axis=2))
-            length = ops.shape(query_indices)[1]
-        elif cache is not None:
-            cache = write_to_cache(cache, key, value, cache_index)
-            key, value = cache[:, 0], cache[:, 1]
-            is_visible = visible_keys(length, ops.shape(key)[2], first_query=cache_index)
-            x = attention(query, key, value, is_visible)
-        else:
-            x = attention(query, key, value, visible_keys(length, length, branches))
-        x = ops.reshape(x, (batch, length, self.num_heads * self.head_dim))
-        x = self.output_projection(x)
-        return x if cache is None else (x, cache)
+        return _attend(qkv, num_heads, dropout)
 
-    def _split_heads(
-        self, qkv: Tensor, batch: int | Tensor, length: int | Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns query, key and value, each `[batch, heads, length, head_dim]`."""
-        qkv = ops.reshape(qkv, (batch, length, 3, self.num_heads, self.head_dim))
-        qkv = ops.transpose(qkv, (2, 0, 3, 1, 4))  # (3, B, heads, T, head_dim)
-        query, key, value = ops.unstack(qkv, 3)
-        return query, key, value
 
-    def _sample_kept(self, shape: tuple[int | Tensor, ...]) -> Tensor:
-        """Samples which probabilities dropout keeps."""
-        return random_mask(shape, 1.0 - self.dropout, self.seed_generator)
+class BranchAttention(NamedTuple):
+    """As `FullAttention`, but no token attends to another branch after the shared prefix.
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "num_heads": self.num_heads, "dropout": self.dropout}
+    Args:
+        positions: int `[batch, length]`, that of each token in its own sequence.
+        branches: int `[batch, length]`, see `attention_scores`.
+    """
+
+    positions: Tensor
+    branches: Tensor
+
+    def __call__(
+        self, qkv: Tensor, num_heads: int, dropout: AttentionDropout | None = None
+    ) -> Tensor:
+        """As `FullAttention.__call__`."""
+        return _attend(qkv, num_heads, dropout, self.branches)
+
+
+def attend_at(
+    qkv: Tensor, num_heads: int, indices: Tensor, branches: Tensor | None = None
+) -> Tensor:
+    """Attends from some tokens alone.
+
+    Args:
+        qkv: float `[batch, length, 3 * hidden_dim]`.
+        num_heads: number of heads.
+        indices: int `[batch, queries]`, of those tokens.
+        branches: optional int `[batch, length]`, as of `BranchAttention`.
+
+    Returns:
+        float `[batch, queries, hidden_dim]`.
+    """
+    query, key, value = split_heads(qkv, num_heads)
+    query = ops.take_along_axis(query, indices[:, None, :, None], axis=2)
+    is_visible = visible_keys_at(indices, ops.shape(qkv)[1], branches)
+    return join_heads(attention(query, key, value, is_visible))
+
+
+def attend_cached(qkv: Tensor, cache: Tensor, index: int | Tensor) -> tuple[Tensor, Tensor]:
+    """Attends to earlier tokens too, whose keys and values are in a cache.
+
+    Args:
+        qkv: float `[batch, length, 3 * hidden_dim]`.
+        cache: float `[batch, 2, num_heads, max_length, head_dim]`, keys and values.
+        index: int scalar, where in the cache the keys and values of `qkv` belong.
+
+    Returns:
+        `(attended, cache)`: float `[batch, length, hidden_dim]`, and the cache with the new keys
+        and values.
+    """
+    query, key, value = split_heads(qkv, num_heads=cache.shape[2])
+    cache = _write_to_cache(cache, key, value, index)
+    key, value = cache[:, 0], cache[:, 1]  # [batch, heads, max_length, head_dim]
+    is_visible = visible_keys(ops.shape(query)[2], ops.shape(key)[2], first_query=index)
+    return join_heads(attention(query, key, value, is_visible)), cache
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, is_visible: Tensor) -> Tensor:
@@ -120,27 +134,64 @@ def attention(query: Tensor, key: Tensor, value: Tensor, is_visible: Tensor) -> 
         is_visible: bool, which broadcasts to `[batch, heads, queries, keys]`.
 
     Returns:
-        float `[batch, queries, heads, head_dim]`.
+        float `[batch, heads, queries, head_dim]`.
     """
-    return ops.transpose(attention_by_head(query, key, value, is_visible), (0, 2, 1, 3))
-
-
-def attention_by_head(query: Tensor, key: Tensor, value: Tensor, is_visible: Tensor) -> Tensor:
-    """Returns what `attention` does, `[batch, heads, queries, head_dim]`."""
     scores = masked_scores(query * query.shape[-1] ** -0.5, key, is_visible)
     probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
     return ops.matmul(probabilities, value)
 
 
-def write_to_cache(cache: Tensor, key: Tensor, value: Tensor, cache_index: int | Tensor) -> Tensor:
-    """Returns the cache with new keys and values from `cache_index` on.
+def split_heads(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns query, key and value, each float `[batch, heads, length, head_dim]`.
+
+    Args:
+        qkv: float `[batch, length, 3 * hidden_dim]`.
+        num_heads: number of heads.
+    """
+    batch, length, width = ops.shape(qkv)
+    qkv = ops.reshape(qkv, (batch, length, 3, num_heads, width // (3 * num_heads)))
+    qkv = ops.transpose(qkv, (2, 0, 3, 1, 4))  # [3, batch, heads, length, head_dim]
+    query, key, value = ops.unstack(qkv, 3)
+    return query, key, value
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """Returns float `[batch, heads, length, head_dim]` as `[batch, length, hidden_dim]`."""
+    return _join_last_axes(ops.transpose(x, (0, 2, 1, 3)))
+
+
+def _attend(
+    qkv: Tensor,
+    num_heads: int,
+    dropout: AttentionDropout | None,
+    branches: Tensor | None = None,
+) -> Tensor:
+    query, key, value = split_heads(qkv, num_heads)
+    if dropout is None:
+        length = ops.shape(qkv)[1]
+        is_visible = visible_keys(length, length, branches)
+        return join_heads(attention(query, key, value, is_visible))
+    sample_kept = dropout.sample_kept if dropout.rate else None
+    return _join_last_axes(
+        causal_attention(query, key, value, sample_kept, 1.0 - dropout.rate, branches)
+    )
+
+
+def _join_last_axes(x: Tensor) -> Tensor:
+    """Returns float `[batch, length, heads, head_dim]` as `[batch, length, hidden_dim]`."""
+    batch, length, heads, head_dim = ops.shape(x)
+    return ops.reshape(x, (batch, length, heads * head_dim))
+
+
+def _write_to_cache(cache: Tensor, key: Tensor, value: Tensor, index: int | Tensor) -> Tensor:
+    """Returns the cache with new keys and values from `index` on.
 
     In core ops: `ops.slice_update` is an XLA op, which TensorFlow Serving does not have.
     """
-    new = ops.cast(ops.stack((key, value), axis=1), cache.dtype)
-    length, positions = ops.shape(new)[3], ops.arange(ops.shape(cache)[3])
-    is_new = (positions >= cache_index) & (positions < cache_index + length)
+    new = ops.cast(ops.stack((key, value), axis=1), cache.dtype)  # [batch, 2, heads, length, _]
+    length, columns = ops.shape(new)[3], ops.arange(ops.shape(cache)[3])
+    is_new = (columns >= index) & (columns < index + length)
     if new.shape[3] == 1:
         return ops.where(ops.expand_dims(is_new, 1), new, cache)
-    source = ops.where(is_new, positions - cache_index, length + positions)
+    source = ops.where(is_new, columns - index, length + columns)
     return ops.take(ops.concatenate((new, cache), axis=3), source, axis=3)

@@ -20,26 +20,49 @@ def visible_keys(
     branches: Tensor | None = None,
     first_query: int | Tensor | None = None,
 ) -> Tensor:
-    """Returns which keys each query sees: those at its own position and before it.
+    """Returns which keys each query sees: those at its own index and before it.
 
     Args:
         queries: number of queries, which follow each other.
-        keys: number of keys, from position 0 on.
+        keys: number of keys, from index 0 on.
         branches: optional int `[batch, length]`, see above. A query sees no other branch.
-        first_query: position of the first query; by default, the queries are the last of the keys.
+        first_query: index of the first query; by default, the queries are the last of the keys.
 
     Returns:
         bool, which broadcasts to `[batch, heads, queries, keys]`.
     """
     first_query = keys - queries if first_query is None else first_query
-    positions = first_query + ops.arange(queries)
-    is_past = ops.arange(keys) <= positions[:, None]
+    indices = first_query + ops.arange(queries)
+    is_past = ops.arange(keys) <= indices[:, None]  # [queries, keys]
     if branches is None:
         return is_past
-    of_keys = branches[:, :keys]
-    of_queries = of_keys[:, first_query:, None]
-    of_keys = of_keys[:, None]
-    return ops.expand_dims(is_past & ((of_keys == 0) | (of_keys == of_queries)), 1)
+    key_branches = branches[:, None, :keys]  # [batch, 1, keys]
+    query_branches = branches[:, first_query:keys, None]  # [batch, queries, 1]
+    return ops.expand_dims(is_past & _shares_branch(query_branches, key_branches), 1)
+
+
+def visible_keys_at(indices: Tensor, keys: int | Tensor, branches: Tensor | None = None) -> Tensor:
+    """Returns which keys the queries at some indices see.
+
+    Args:
+        indices: int `[batch, queries]`.
+        keys: number of keys, from index 0 on.
+        branches: optional int `[batch, keys]`, as in `visible_keys`.
+
+    Returns:
+        bool `[batch, 1, queries, keys]`.
+    """
+    columns = ops.arange(keys, dtype=indices.dtype)
+    is_visible = columns <= indices[:, :, None]  # [batch, queries, keys]
+    if branches is not None:
+        query_branches = ops.take_along_axis(branches, indices, axis=1)[:, :, None]
+        is_visible = is_visible & _shares_branch(query_branches, branches[:, None])
+    return ops.expand_dims(is_visible, 1)
+
+
+def _shares_branch(query_branches: Tensor, key_branches: Tensor) -> Tensor:
+    """Returns whether a key is in the shared prefix or in the query's branch."""
+    return (key_branches == 0) | (key_branches == query_branches)
 
 
 def masked_scores(query: Tensor, key: Tensor, is_visible: Tensor) -> Tensor:

@@ -1,11 +1,12 @@
 """GPT1Backbone: the decoder of GPT-1 as a functional Keras model."""
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
 
+from gpt1_keras.models.attention import BranchAttention, FullAttention, attend_at
 from gpt1_keras.models.causal_backbone import CausalBackbone, token_inputs
 from gpt1_keras.models.layers import Dropout, TokenAndPositionEmbedding
 from gpt1_keras.models.padding import MoveBack, MoveToFront
@@ -39,12 +40,18 @@ class GPT1Backbone(CausalBackbone):
         ValueError: `num_heads` does not divide `hidden_dim`, an input is longer than the context,
             or inputs have other names.
 
+    A variant is a subclass with another `block_cls`, a `TransformerBlock` that overrides `project`
+    or `finish`. If `project` adds the positions, as rotary ones, `embeds_positions` is False.
+
     Example:
     ```python
     backbone = gpt1_keras.GPT1Backbone()
     backbone({"token_ids": np.array([[3570, 1276, 267]])})  # float [1, 3, 768]
     ```
     """
+
+    block_cls: ClassVar[type[TransformerBlock]] = TransformerBlock
+    embeds_positions: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -60,18 +67,29 @@ class GPT1Backbone(CausalBackbone):
     ) -> None:
         # === Layers ===
         self.embedding = TokenAndPositionEmbedding(
-            vocabulary_size, max_sequence_length, hidden_dim, dtype=dtype, name="embedding"
+            vocabulary_size,
+            max_sequence_length,
+            hidden_dim,
+            has_positions=self.embeds_positions,
+            dtype=dtype,
+            name="embedding",
         )
         self.embedding_dropout = Dropout(dropout, dtype=dtype, name="embedding_dropout")
-        self.blocks = [
-            TransformerBlock(num_heads, intermediate_dim, dropout, dtype=dtype, name=f"block_{i}")
-            for i in range(num_layers)
-        ]
+        self.blocks = []
+        for i in range(num_layers):
+            block = self.block_cls(
+                num_heads, intermediate_dim, dropout, dtype=dtype, name=f"block_{i}"
+            )
+            self.blocks.append(block)
 
         # === Functional model ===
         inputs = token_inputs()
+        # Padding moves to the right, where causal attention does not see it.
         token_ids = MoveToFront(dtype=dtype, name="move_to_front")(*inputs.values())
-        x = self.embedding_dropout(self.embedding(token_ids))
+        # Embed tokens and positions.
+        x = self.embedding(token_ids)
+        x = self.embedding_dropout(x)
+        # Apply the blocks.
         for block in self.blocks:
             x = block(x)
         x = MoveBack(dtype=dtype, name="move_back")(x, inputs["padding_mask"])
@@ -107,7 +125,7 @@ class GPT1Backbone(CausalBackbone):
         """
         x = self.embedding_dropout(self.embedding(token_ids, positions=positions))
         for block in self.blocks:
-            x = block(x, branches=branches)
+            x = block(x, attention=BranchAttention(positions, branches))
         return x
 
     def states_at(
@@ -118,17 +136,36 @@ class GPT1Backbone(CausalBackbone):
         branches: Tensor | None = None,
     ) -> Tensor:
         """As `CausalBackbone.states_at`; the last block is computed for these tokens alone."""
-        return self.states_of_embeddings(
-            self.embedding(token_ids, positions=positions), indices, branches
-        )
+        if not self.is_cut_at_attention:
+            return super().states_at(token_ids, indices, positions, branches)
+        x = self.embedding(token_ids, positions=positions)
+        return self.states_of_embeddings(x, indices, positions, branches)
 
     def states_of_embeddings(
-        self, x: Tensor, indices: Tensor, branches: Tensor | None = None
+        self,
+        x: Tensor,
+        indices: Tensor,
+        positions: Tensor | None = None,
+        branches: Tensor | None = None,
     ) -> Tensor:
-        """As `states_at`, of embedded tokens, float `[batch, length, hidden_dim]`."""
-        for block in self.blocks[:-1]:
-            x = block(x, branches=branches)
-        return self.blocks[-1](x, branches=branches, query_indices=ops.maximum(indices, 0))
+        """As `states_at`, of embedded tokens, float `[batch, length, hidden_dim]`.
+
+        The backbone `is_cut_at_attention`.
+        """
+        is_full = branches is None
+        attention = FullAttention.of(x) if is_full else BranchAttention(positions, branches)
+        indices = ops.maximum(indices, 0)
+        *blocks, last = self.blocks
+        for block in blocks:
+            x = block(x, attention=attention)
+        qkv = last.project(x, attention.positions)
+        attended = attend_at(qkv, last.num_heads, indices, branches)
+        return last.finish(attended, ops.take_along_axis(x, indices[:, :, None], axis=1))
+
+    @property
+    def is_cut_at_attention(self) -> bool:
+        """Whether blocks are `project`, an attention and `finish`: none overrides `call`."""
+        return all(type(block).call is TransformerBlock.call for block in self.blocks)
 
     def export_to_transformers(self, path: str | os.PathLike[str]) -> None:
         """Writes config.json and model.safetensors; see `gpt1_keras.convert.save_hugging_face`."""
@@ -154,3 +191,22 @@ class GPT1Backbone(CausalBackbone):
             "max_sequence_length": self.max_sequence_length,
             "dropout": self.dropout,
         }
+
+
+def check_no_variant(backbone: Any, reader: str) -> None:
+    """Checks that a backbone is no variant of GPT-1, for what reads nothing but its weights.
+
+    Args:
+        backbone: any.
+        reader: what reads the weights, in words.
+
+    Raises:
+        ValueError: the backbone, or one of its blocks, is of another class.
+    """
+    blocks = getattr(backbone, "blocks", [])
+    classes = dict.fromkeys(type(part) for part in (backbone, *blocks))
+    if others := [cls.__name__ for cls in classes if cls not in (GPT1Backbone, TransformerBlock)]:
+        raise ValueError(
+            f"{reader} takes the weights of a GPT1Backbone and its TransformerBlocks alone, and "
+            f"would leave out what another class computes. Received: {', '.join(others)}."
+        )

@@ -23,6 +23,23 @@ def dense(units: int, dtype: keras.DTypePolicy, name: str) -> keras.layers.Dense
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
+class AttentionProjections(keras.layers.Layer):
+    """The layers before and after attention, and the seed of its dropout.
+
+    They have a layer of their own for the sake of weights' names, as `attention/qkv/kernel`.
+    """
+
+    def build(self, input_shape: Shape) -> None:
+        hidden_dim = input_shape[-1]
+        self.qkv = dense(3 * hidden_dim, self.dtype_policy, "qkv")
+        self.output_projection = dense(hidden_dim, self.dtype_policy, "output_projection")
+        self.seed_generator = keras.random.SeedGenerator()
+        self.qkv.build(input_shape)
+        self.output_projection.build(input_shape)
+        self.built = True
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
 class TokenAndPositionEmbedding(keras.layers.Layer):
     """The sum of token and learned position embeddings: h_0 = U W_e + W_p (equation 2).
 
@@ -33,15 +50,22 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         vocabulary_size: rows of the token table.
         max_sequence_length: rows of the position table.
         hidden_dim: width of both.
+        has_positions: whether there is a position table; else, only tokens are embedded.
     """
 
     def __init__(
-        self, vocabulary_size: int, max_sequence_length: int, hidden_dim: int, **kwargs: Any
+        self,
+        vocabulary_size: int,
+        max_sequence_length: int,
+        hidden_dim: int,
+        has_positions: bool = True,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size = vocabulary_size
         self.max_sequence_length = max_sequence_length
         self.hidden_dim = hidden_dim
+        self.has_positions = has_positions
         self.tokens = keras.layers.ReversibleEmbedding(
             vocabulary_size,
             hidden_dim,
@@ -49,17 +73,19 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="tokens",
         )
-        self.positions = keras.layers.Embedding(
-            max_sequence_length,
-            hidden_dim,
-            embeddings_initializer=initializer(),
-            dtype=self.dtype_policy,
-            name="positions",
-        )
+        if has_positions:
+            self.positions = keras.layers.Embedding(
+                max_sequence_length,
+                hidden_dim,
+                embeddings_initializer=initializer(),
+                dtype=self.dtype_policy,
+                name="positions",
+            )
 
     def build(self, input_shape: Shape) -> None:
         self.tokens.build(input_shape)
-        self.positions.build(input_shape)
+        if self.has_positions:
+            self.positions.build(input_shape)
         self.built = True
 
     def call(
@@ -81,7 +107,19 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         if positions is None:
             self._check_length(token_ids)
             positions = start_index + ops.arange(ops.shape(token_ids)[1], dtype="int32")
-        return self.tokens(token_ids) + self.positions(positions)
+        return self.add_positions(self.tokens(token_ids), positions)
+
+    def add_positions(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Adds the positions' embeddings to those of tokens.
+
+        Args:
+            x: float `[batch, length, hidden_dim]`.
+            positions: int `[batch, length]` or `[length]`.
+
+        Returns:
+            float `[batch, length, hidden_dim]`.
+        """
+        return x + self.positions(positions) if self.has_positions else x
 
     def compute_output_spec(
         self, token_ids: Tensor, start_index: int | Tensor = 0, positions: Tensor | None = None
@@ -107,6 +145,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
             "vocabulary_size": self.vocabulary_size,
             "max_sequence_length": self.max_sequence_length,
             "hidden_dim": self.hidden_dim,
+            "has_positions": self.has_positions,
         }
 
 

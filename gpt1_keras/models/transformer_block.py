@@ -1,4 +1,4 @@
-"""The Transformer block of GPT-1.
+"""The Transformer block of GPT-1, cut at attention.
 
 In training, its layers use custom gradients. In inference they are stock operations, as a custom
 gradient would end up in exports.
@@ -9,10 +9,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from gpt1_keras.models.attention import CausalSelfAttention
+from gpt1_keras.models.attention import AttentionDropout, BranchAttention, FullAttention
 from gpt1_keras.models.custom_gradients.gelu_dense import gelu_dense
-from gpt1_keras.models.custom_gradients.layer_norm import layer_norm
-from gpt1_keras.models.layers import LAYER_NORM_EPSILON, Dropout, dense
+from gpt1_keras.models.custom_gradients.layer_norm import layer_norm, layer_norm_in_inference
+from gpt1_keras.models.layers import LAYER_NORM_EPSILON, AttentionProjections, Dropout, dense
+from gpt1_keras.models.linear import linear
 from gpt1_keras.types import Shape, Tensor
 
 
@@ -20,10 +21,18 @@ from gpt1_keras.types import Shape, Tensor
 class TransformerBlock(keras.layers.Layer):
     """A post-norm block: n = LN(x + attention(x)); h = LN(n + mlp(n)) (section 3.1).
 
+    It is `project`, an attention, and `finish`. Training, generation and exports put their own
+    attention between the other two, and call these on sequences or on rows. A variant with other
+    projections or another feed-forward layer overrides these two, and holds everywhere. One that
+    overrides `call` is used as a whole: it cannot generate with a cache, and its export is padded.
+
     Args:
         num_heads: number of attention heads.
         intermediate_dim: width of the feed-forward layer.
         dropout: rate of dropout on the attention's probabilities and on both residual branches.
+
+    Raises:
+        ValueError: `num_heads` does not divide the width of the input.
     """
 
     def __init__(
@@ -36,9 +45,12 @@ class TransformerBlock(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         dtype, hidden_dim = self.dtype_policy, input_shape[-1]
-        self.attention = CausalSelfAttention(
-            self.num_heads, self.dropout, dtype=dtype, name="attention"
-        )
+        if hidden_dim % self.num_heads:
+            raise ValueError(
+                f"num_heads must divide hidden_dim. Received: num_heads={self.num_heads}, "
+                f"hidden_dim={hidden_dim}."
+            )
+        self.attention = AttentionProjections(dtype=dtype, name="attention")
         self.attention_norm = _layer_norm(dtype, "attention_norm")
         self.expand = dense(self.intermediate_dim, dtype, "expand")
         self.contract = dense(hidden_dim, dtype, "contract")
@@ -52,31 +64,63 @@ class TransformerBlock(keras.layers.Layer):
     def call(
         self,
         x: Tensor,
-        branches: Tensor | None = None,
-        query_indices: Tensor | None = None,
-        cache: Tensor | None = None,
-        cache_index: int | Tensor = 0,
+        attention: FullAttention | BranchAttention | None = None,
         training: bool | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Applies the block. Arguments and result are those of `CausalSelfAttention`."""
-        attended = self.attention(
-            x,
-            branches=branches,
-            query_indices=query_indices,
-            cache=cache,
-            cache_index=cache_index,
-            training=training,
-        )
-        if cache is not None:
-            attended, cache = attended
-        if query_indices is not None:
-            x = ops.take_along_axis(x, query_indices[:, :, None], axis=1)
-        x = x + self.residual_dropout(attended, training=training)
-        x = _normalize(self.attention_norm, x, training)
-        transformed = _gelu_dense(self.contract, self.expand(x), training)
-        x = x + self.residual_dropout(transformed, training=training)
-        x = _normalize(self.feedforward_norm, x, training)
-        return x if cache is None else (x, cache)
+    ) -> Tensor:
+        """Applies the block to whole sequences.
+
+        Args:
+            x: float `[batch, length, hidden_dim]`.
+            attention: by default `FullAttention`.
+            training: whether to drop out, and to use custom gradients.
+
+        Returns:
+            float `[batch, length, hidden_dim]`.
+        """
+        if attention is None:
+            attention = FullAttention.of(x)
+        dropout = None
+        if training:
+            dropout = AttentionDropout(self.dropout, self.attention.seed_generator)
+        qkv = self.project(x, attention.positions)
+        attended = attention(qkv, self.num_heads, dropout)
+        return self.finish(attended, x, training)
+
+    def project(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Returns what attention takes: queries, keys and values side by side.
+
+        Args:
+            x: float `[..., hidden_dim]`.
+            positions: int, which broadcasts to the shape of x without its last axis: the position
+                of each token in its sequence. GPT-1 has them in its embeddings, and reads none.
+
+        Returns:
+            float `[..., 3 * hidden_dim]`.
+        """
+        return linear(self.attention.qkv, x)
+
+    def finish(self, attended: Tensor, x: Tensor, training: bool | None = None) -> Tensor:
+        """Applies the rest of the block: projection, residual, norm, feed-forward, residual, norm.
+
+        Args:
+            attended: float `[..., hidden_dim]`, what attention returned.
+            x: float `[..., hidden_dim]`, the block's input.
+            training: as of `call`.
+
+        Returns:
+            float `[..., hidden_dim]`.
+        """
+        attended = linear(self.attention.output_projection, attended)
+        x = self._add(x, attended, training)
+        x = normalize(self.attention_norm, x, training)
+        transformed = _gelu_dense(self.contract, linear(self.expand, x), training)
+        x = self._add(x, transformed, training)
+        return normalize(self.feedforward_norm, x, training)
+
+    def _add(self, x: Tensor, branch: Tensor, training: bool | None) -> Tensor:
+        """Returns x plus a residual branch, in the dtype of x."""
+        # Not by `ops.add`, which takes [1, hidden_dim] and [0, hidden_dim] for a bias.
+        return x + ops.cast(self.residual_dropout(branch, training=training), x.dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -87,26 +131,27 @@ class TransformerBlock(keras.layers.Layer):
         }
 
 
+def normalize(
+    norm: keras.layers.LayerNormalization, x: Tensor, training: bool | None = None
+) -> Tensor:
+    """Returns the layer normalisation of x, float `[..., width]`, in the dtype of the layer."""
+    function = layer_norm if training else layer_norm_in_inference
+    gamma, beta = _values(norm.variable_dtype, norm.gamma, norm.beta)
+    return function(ops.cast(x, norm.compute_dtype), gamma, beta, norm.epsilon)
+
+
 def _layer_norm(dtype: keras.DTypePolicy, name: str) -> keras.layers.LayerNormalization:
     """Returns a layer normalisation with the paper's epsilon."""
     return keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=dtype, name=name)
 
 
-def _normalize(norm: keras.layers.LayerNormalization, x: Tensor, training: bool | None) -> Tensor:
-    """Returns the layer normalisation of x."""
-    if training:
-        gamma, beta = _values(norm.gamma, norm.beta)
-        return layer_norm(x, gamma, beta, norm.epsilon)
-    return norm(x)
-
-
 def _gelu_dense(layer: keras.layers.Dense, x: Tensor, training: bool | None) -> Tensor:
     """Returns the dense layer of GELU(x)."""
-    if training:
-        return gelu_dense(x, *_values(layer.kernel, layer.bias))
-    return layer(keras.activations.gelu(x, approximate=True))
+    if training and not layer.quantization_mode:
+        return gelu_dense(x, *_values(layer.compute_dtype, layer.kernel, layer.bias))
+    return linear(layer, keras.activations.gelu(x, approximate=True))
 
 
-def _values(*variables: keras.Variable) -> list[Tensor]:
-    """Returns the variables' values, in the dtype that the calling layer computes in."""
-    return [ops.copy(variable) for variable in variables]
+def _values(dtype: str, *variables: keras.Variable) -> list[Tensor]:
+    """Returns the variables' values in a dtype."""
+    return [ops.cast(variable, dtype) for variable in variables]

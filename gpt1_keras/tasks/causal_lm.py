@@ -7,6 +7,7 @@ import keras
 import keras_hub
 from keras import ops
 
+from gpt1_keras.models.attention import attend_cached
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.models.padding import MoveBack, MoveToFront
@@ -147,9 +148,12 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
             `(hidden_states, cache)`.
         """
         x = self.backbone.embedding(token_ids, start_index=cache_update_index)
+        positions = cache_update_index + ops.arange(ops.shape(token_ids)[1])
         caches = []
         for i, block in enumerate(self.backbone.blocks):
-            x, block_cache = block(x, cache=cache[:, i], cache_index=cache_update_index)
+            qkv = block.project(x, positions)
+            attended, block_cache = attend_cached(qkv, cache[:, i], cache_update_index)
+            x = block.finish(attended, x)
             caches.append(block_cache)
         return x, ops.stack(caches, axis=1)
 
@@ -223,6 +227,11 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         if not isinstance(self.backbone, GPT1Backbone):
             raise ValueError(
                 f"Generation needs a GPT1Backbone. Received: {type(self.backbone).__name__}."
+            )
+        if not self.backbone.is_cut_at_attention:
+            raise ValueError(
+                "Generation needs blocks that override `project` or `finish`, and not `call`. "
+                f"Received: {type(self.backbone.blocks[0]).__name__}."
             )
         self.check_tokenizer()
         stop_token_ids = stop_ids(stop_token_ids, self.backbone.vocabulary_size)

@@ -77,6 +77,6 @@ def _scaled(vectors: tf.Tensor, embedding: Embedding) -> tf.Tensor:
 def _states_of(backbone: Any, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> tf.Tensor:
     """The hidden states of all tokens, float `[tokens, hidden_dim]`, text after text."""
     if isinstance(backbone, PackedDecoder):
-        return backbone.states_of(token_ids, padding_mask)
+        return backbone.states(token_ids, tf.reduce_sum(padding_mask, axis=1))
     states = backbone({"token_ids": token_ids}, training=False)
     return tf.boolean_mask(states, padding_mask > 0)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from gpt1_keras.tasks.task import Task
-from serving.export.decoder.base import ServedBlock
+from serving.export.decoder.int8_block import Int8Block
 from serving.export.export_options import Batching, Embedding, Explanation
 
 
@@ -17,7 +17,7 @@ class ExportSpec:
         batching: how the texts of many requests are answered together; None to answer each request
             alone.
         int8: whether matrices are stored in 8 bits; the model's own are rounded.
-        blocks: the backbone's blocks, as they are to be computed; in its own dtype by default.
+        blocks: 8-bit blocks in the place of the backbone's own.
         embedding: what the signature `embed` returns; None for an export without it.
         explanation: how the signature `explain` finds the words' shares; None for an export
             without it.
@@ -26,6 +26,6 @@ class ExportSpec:
     model: Task
     batching: Batching | None = None
     int8: bool = False
-    blocks: Sequence[ServedBlock] | None = None
+    blocks: Sequence[Int8Block] | None = None
     embedding: Embedding | None = None
     explanation: Explanation | None = None

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gpt1_keras.models.gpt1_backbone import check_no_variant
 from gpt1_keras.tasks.task import Task
-from serving.export.decoder.calibration import RecordingBlock
+from serving.export.decoder.activation_ranges import RangeRecorder
 from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.int8_support import check_this_machine
 from serving.export.decoder.packed_decoder import is_packable
@@ -31,6 +32,7 @@ def check_int8(model: Task) -> None:
             f"Received: a {type(model.backbone).__name__}. To store its matrices so, use "
             "`int8_storage`."
         )
+    check_no_variant(model.backbone, "An 8-bit export")
     check_this_machine()
 
 
@@ -51,9 +53,10 @@ def calibrated_blocks(
     Raises:
         ValueError: the examples do not fit the task, or show no ranges.
     """
-    recorders = [RecordingBlock(block) for block in model.backbone.blocks]
-    signatures = signatures_of(ExportSpec(model, blocks=recorders))
-    default = signatures.by_name[DEFAULT_SIGNATURE]
+    default = signatures_of(ExportSpec(model)).by_name[DEFAULT_SIGNATURE]
+    recorder = RangeRecorder(model.backbone.blocks)
+    with recorder.recording():
+        answer = default.compiled
     if examples is None:
         source = "made-up texts"
         requests = list(_made_up_requests(model, default))
@@ -63,9 +66,9 @@ def calibrated_blocks(
             as_tensors(chosen[start : start + _BATCH_SIZE], fields_of(model))
             for start in range(0, len(chosen), _BATCH_SIZE)
         ]
-    counts = np.concatenate([default.compiled(**texts)["num_tokens"] for texts in requests] or [[]])
+    counts = np.concatenate([answer(**texts)["num_tokens"] for texts in requests] or [[]])
     try:
-        ranges = [recorder.ranges() for recorder in recorders]
+        ranges = recorder.ranges()
     except ValueError as error:
         raise ValueError(f"Cannot calibrate on {source}: {error}") from error
     blocks = [Int8Block(*each) for each in zip(model.backbone.blocks, ranges)]

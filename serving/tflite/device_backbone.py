@@ -11,8 +11,8 @@ from typing import TypeAlias
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python.xla import dynamic_update_slice
 
-import gpt1_keras
 from gpt1_keras.models.attention_scores import MASKED_SCORE
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone, check_no_variant
 from serving.tflite.device_block import DeviceBlock, KeysAndValues, constant, to_array
 
 LOGITS = "logits"  # in the name of the product that shares its weights with the token embeddings
@@ -27,12 +27,16 @@ class DeviceBackbone(tf.Module):
         backbone: whose weights to take.
         sequence_length: at most its context.
 
+    Raises:
+        ValueError: the backbone is a variant of GPT1Backbone.
+
     Attributes:
         cache_shape: `[layers, 2, heads, length, head_dim]`: keys and values of a text.
     """
 
-    def __init__(self, backbone: gpt1_keras.GPT1Backbone, sequence_length: int) -> None:
+    def __init__(self, backbone: GPT1Backbone, sequence_length: int) -> None:
         super().__init__()
+        check_no_variant(backbone, "A device")
         self.sequence_length = sequence_length
         self.vocabulary_size, self.hidden_dim = backbone.vocabulary_size, backbone.hidden_dim
         self._tokens = constant(to_array(backbone.token_embedding.embeddings))
@@ -125,25 +129,25 @@ class DeviceBackbone(tf.Module):
         tokens = tf.range(rows * length)
         if rows > 1:  # they are read as branches without a shared prefix
             asked += tf.range(rows)[:, tf.newaxis] * length
-            of_tokens, of_positions = tokens // length + 1, tokens % length
+            branches, positions = tokens // length + 1, tokens % length
         else:
-            of_tokens, of_positions = (
+            branches, positions = (
                 None if each is None else each[0, :length] for each in (branches, positions)
             )
-        x = self._embed(tf.reshape(token_ids[:, :length], [-1]), of_positions)
-        only = tf.reshape(asked, [-1])
-        keys, queries = tf.cast(tokens, tf.float32), tf.cast(only, tf.float32)
-        of_tokens = None if of_tokens is None else tf.cast(of_tokens, tf.float32)
-        of_asked = None if of_tokens is None else tf.gather(of_tokens, only)
+        x = self._embed(tf.reshape(token_ids[:, :length], [-1]), positions)
+        asked = tf.reshape(asked, [-1])
+        keys, queries = tf.cast(tokens, tf.float32), tf.cast(asked, tf.float32)
+        key_branches = None if branches is None else tf.cast(branches, tf.float32)
+        query_branches = None if branches is None else tf.gather(key_branches, asked)
 
-        mask = mask_between(keys, keys, of_tokens, of_tokens)
+        mask = mask_between(keys, keys, key_branches, key_branches)
         cache = []
         for block in self._blocks[:-1]:
             x, pair = block(x, mask)
             cache.append(pair)
         # Of the last block, nothing but keys and values is needed of the other tokens.
-        mask = mask_between(queries, keys, of_asked, of_tokens)
-        x, pair = self._blocks[-1](x, mask, only=only)
+        mask = mask_between(queries, keys, query_branches, key_branches)
+        x, pair = self._blocks[-1](x, mask, asked=asked)
         return tf.reshape(x, [*indices.shape, self.hidden_dim]), [*cache, pair]
 
     def _embed(self, token_ids: tf.Tensor, positions: tf.Tensor | None = None) -> tf.Tensor:
@@ -157,20 +161,20 @@ class DeviceBackbone(tf.Module):
 def mask_between(
     queries: tf.Tensor,
     keys: tf.Tensor,
-    of_queries: tf.Tensor | None = None,
-    of_keys: tf.Tensor | None = None,
+    query_branches: tf.Tensor | None = None,
+    key_branches: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """What is added to attention scores, float `[n, length]`.
+    """Returns what is added to attention scores, float `[n, length]`.
 
     Args:
         queries: float `[n]`, the indices of the tokens that attend.
         keys: float `[length]`, the indices of those that are attended to.
-        of_queries, of_keys: float `[n]` and `[length]`, their branches, 0 for the shared prefix.
+        query_branches, key_branches: optional float `[n]` and `[length]`, 0 for the shared prefix.
     """
     mask = tf.nn.relu(keys - queries[:, tf.newaxis])
-    if of_queries is not None:
+    if query_branches is not None:
         # 0 where the key is in the shared prefix or in the query's branch.
-        apart = of_keys * (of_keys - of_queries[:, tf.newaxis])
+        apart = key_branches * (key_branches - query_branches[:, tf.newaxis])
         mask += apart * apart
     return mask * MASKED_SCORE
 

@@ -78,7 +78,7 @@ class DeviceBlock(tf.Module):
         self,
         x: tf.Tensor,
         mask: tf.Tensor,
-        only: tf.Tensor | None = None,
+        asked: tf.Tensor | None = None,
         past: KeysAndValues | None = None,
         index: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, KeysAndValues]:
@@ -87,25 +87,25 @@ class DeviceBlock(tf.Module):
         Args:
             x: float `[length, width]`.
             mask: float `[queries, keys]`, added to the attention scores.
-            only: int32 `[n]`, the indices in x of the tokens that outputs are for; by default all.
+            asked: int32 `[n]`, the indices in x of the tokens that outputs are for; by default all.
             past: keys and values, which the new ones are written into.
             index: int32 scalar, where on the axis of the length.
 
         Returns:
-            float `[length or n, width]`, and keys and values.
+            float `[length, width]` or `[n, width]`; and keys and values.
         """
         width = x.shape[1]
         key, value = (self._split_heads(project(x)) for project in (self._key, self._value))
-        if only is not None:
-            x = tf.gather(x, only)
+        if asked is not None:
+            x = tf.gather(x, asked)
         query = self._split_heads(self._query(x))
         if past is not None:
             key, value = (
                 dynamic_update_slice(old, new, [0, 0, index, 0])
                 for old, new in zip(past, (key, value))
             )
-        scores = tf.matmul(query, key, transpose_b=True) + mask
-        attended = tf.matmul(tf.nn.softmax(scores), value)
+        scores = tf.matmul(query, key, transpose_b=True) + mask  # [1, heads, queries, keys]
+        attended = tf.matmul(tf.nn.softmax(scores), value)  # [1, heads, queries, head_dim]
         attended = tf.reshape(tf.transpose(attended, (0, 2, 1, 3)), [-1, width])
         x = self._attention_norm(x + self._output(attended))
         transformed = self._contract(tf.nn.gelu(self._expand(x), approximate=True))

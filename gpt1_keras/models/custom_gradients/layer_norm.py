@@ -23,7 +23,7 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor
 
     @ops.custom_gradient
     def normalize(x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Any]:
-        output, normal, scale = _normalize(x, gamma, beta, epsilon)
+        output, normal, scale = _fused_normalize(x, gamma, beta, epsilon)
 
         def gradient(*args: Tensor, upstream: Tensor = None) -> tuple[Tensor, ...]:
             upstream = args[0] if upstream is None else upstream
@@ -34,7 +34,15 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor
     return normalize(x, gamma, beta)
 
 
-@fused
+def layer_norm_in_inference(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
+    """As `layer_norm`, of stock operations.
+
+    The forms that TensorFlow's graph optimizer fuses give it another epsilon; or run on no GPU,
+    take 8 times as long where oneDNN is off, and 4 times as long for one short text where it is on.
+    """
+    return _normalize(x, gamma, beta, epsilon)[0]
+
+
 def _normalize(
     x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -45,6 +53,9 @@ def _normalize(
     normal = centred * scale
     output = normal * ops.cast(gamma, "float32") + ops.cast(beta, "float32")
     return ops.cast(output, x.dtype), normal, scale
+
+
+_fused_normalize = fused(_normalize)
 
 
 @fused

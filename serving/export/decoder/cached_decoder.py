@@ -1,12 +1,12 @@
-"""The decoder of a language model's export: all tokens of texts, or one more of each text."""
+"""The decoder of a language model's export: texts, and then one more token of each at a time."""
 
 from typing import TypeAlias
 
 import tensorflow as tf
 
 from gpt1_keras.models.attention_scores import masked_scores
-from serving.export.decoder.attention import PackedAttention, heads_of
-from serving.export.decoder.packed_decoder import PackedDecoder, padding_for
+from serving.export.decoder.packed_attention import gather_heads
+from serving.export.decoder.packed_decoder import PackedDecoder
 from serving.export.decoder.packing import Packing
 
 # The keys and the values of each block, float `[batch, heads, columns, head_dim]`.
@@ -14,39 +14,26 @@ Cache: TypeAlias = list[tuple[tf.Tensor, tf.Tensor]]
 
 
 class CachedDecoder(PackedDecoder):
-    """A `PackedDecoder` that also returns the states of all tokens, and goes on token by token.
+    """A `PackedDecoder` that goes on token by token.
 
     What texts are continued from is in two caches: a long one, which steps only read, and a short
     one, the window, which each step copies to write into it. In the long one texts end in the same
     column, so that each is seen from a column of its own on.
     """
 
-    def states(self, token_ids: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns the hidden states of all tokens.
-
-        Args:
-            token_ids: int32 `[batch, length]`.
-            lengths: int32 `[batch]`, the numbers of tokens, at least 1.
-
-        Returns:
-            float `[sum of lengths, hidden_dim]`, text after text.
-        """
-        packing, _, x = self._encode(token_ids, lengths)
-        places = tf.cast(tf.where(tf.sequence_mask(lengths)), tf.int32)
-        rank = tf.math.invert_permutation(packing.order)
-        return tf.gather(x, packing.row_of(tf.gather(rank, places[:, 0]), places[:, 1]))
-
     def read(self, token_ids: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, Cache]:
         """Reads the beginnings of texts.
 
         Args:
-            token_ids, lengths: as of `states`.
+            token_ids: int32 `[batch, length]`.
+            lengths: int32 `[batch]`, the numbers of their tokens, at least 1.
 
         Returns:
             The hidden states of their last tokens, float `[batch, hidden_dim]`; and the cache, of
             as many columns as the longest has tokens.
         """
-        packing, projected, x = self._encode(token_ids, lengths)
+        packing = Packing([token_ids], lengths, self._buckets)
+        packed = self._apply(self._blocks, packing, token_ids)
         longest = tf.reduce_max(lengths)
         starts = longest - lengths
         # Columns before a text repeat its first token, which nobody sees there.
@@ -54,10 +41,10 @@ class CachedDecoder(PackedDecoder):
         rank = tf.math.invert_permutation(packing.order)[:, tf.newaxis]
         rows = packing.row_of(tf.broadcast_to(rank, tf.shape(index)), index)
         cache = []
-        for block, qkv in zip(self._blocks, projected):
-            _, key, value = heads_of(qkv, rows, block.num_heads)
+        for block, qkv in zip(self._blocks, packed.projected):
+            _, key, value = gather_heads(qkv, rows, block.num_heads)
             cache.append((key, value))
-        return tf.gather(x, rows[:, -1]), cache
+        return tf.gather(packed.x, rows[:, -1]), cache
 
     def step(
         self,
@@ -82,34 +69,21 @@ class CachedDecoder(PackedDecoder):
             The tokens' hidden states, float `[batch, hidden_dim]`; and the window.
         """
         batch = tf.size(token_ids)
-        padding = padding_for(self._blocks[0], batch)
+        padding = [[0, self._padding(batch)]]
         columns = tf.range(tf.shape(window[0][0])[2])
         is_new = (columns == index)[:, tf.newaxis]
         in_cache = tf.range(tf.shape(cache[0][0])[2]) >= starts[:, tf.newaxis]
         in_cache = in_cache[:, tf.newaxis, tf.newaxis]
-        x, windows = self._embed(token_ids, positions, padding), []
+        token_ids, positions = tf.pad(token_ids, padding), tf.pad(positions, padding)
+        x, windows = self._embed(token_ids, positions), []
         rows = tf.range(batch)[:, tf.newaxis]
-        for block, of_cache, of_window in zip(self._blocks, cache, window):
-            query, *new = heads_of(block.query_key_value(x), rows, block.num_heads)
-            key, value = (tf.where(is_new, *pair) for pair in zip(new, of_window))
+        for block, block_cache, block_window in zip(self._blocks, cache, window):
+            query, *new = gather_heads(block.project(x, positions), rows, block.num_heads)
+            key, value = (tf.where(is_new, *pair) for pair in zip(new, block_window))
             windows.append((key, value))
-            attended = _attend(query, (*of_cache, in_cache), (key, value, columns <= index))
-            x = block.finish(tf.pad(attended, [[0, padding], [0, 0]]), x)
+            attended = _attend(query, (*block_cache, in_cache), (key, value, columns <= index))
+            x = block.finish(tf.pad(attended, [*padding, [0, 0]]), x)
         return x[:batch], windows
-
-    def _encode(
-        self, token_ids: tf.Tensor, lengths: tf.Tensor
-    ) -> tuple[Packing, list[tf.Tensor], tf.Tensor]:
-        """Where the tokens are as rows; queries, keys and values of each block; and the states."""
-        packing = Packing([token_ids], lengths, self._buckets)
-        index = self._index(packing, token_ids)
-        padding = padding_for(self._blocks[0], tf.size(index))
-        x = self._embed(tf.gather(tf.reshape(token_ids, [-1]), index), packing.columns, padding)
-        attention, projected = PackedAttention(packing), []
-        for block in self._blocks:
-            projected.append(block.query_key_value(x))
-            x = block.finish(attention.of_all(projected[-1], block.num_heads, padding), x)
-        return packing, projected, x
 
 
 def _attend(query: tf.Tensor, *parts: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:

@@ -12,9 +12,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from gpt1_keras.models.transformer_block import TransformerBlock
-from serving.export.decoder.calibration import BlockRanges, ChannelRanges
-from serving.export.decoder.float_block import layer_norm
+from gpt1_keras.models.transformer_block import TransformerBlock, normalize
+from serving.export.decoder.activation_ranges import BlockRanges, ChannelRanges
 from serving.export.decoder.int8_product import Int8Linear, Range
 
 # A product is compiled for each number of rows that it meets: these are four an octave, so that at
@@ -29,9 +28,14 @@ class Int8Block(tf.Module):
     Args:
         block: of a `GPT1Backbone`. Its layer normalisations are read, its matrices copied.
         ranges: of the activations that the matrices multiply.
+
+    Attributes:
+        row_sizes: sizes to which the decoder pads the rows, ascending.
+        replaced: the model's matrices and biases, which the block does not read.
     """
 
-    row_sizes: Sequence[int] | None = ROW_SIZES
+    row_sizes: Sequence[int] = ROW_SIZES
+    replaced: Sequence[keras.Variable]
 
     def __init__(self, block: TransformerBlock, ranges: BlockRanges) -> None:
         super().__init__()
@@ -59,15 +63,15 @@ class Int8Block(tf.Module):
         self._hidden = Range.covering(ranges.hidden.least.min(), ranges.hidden.greatest.max())
         self._contract = Int8Linear(*contract, self._hidden)
 
-    def query_key_value(self, x: tf.Tensor) -> tf.Tensor:
+    def project(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         return self._qkv.linear(self._qkv.quantize(x), dtype=x.dtype)
 
     def finish(self, attended: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         attention_norm, feedforward_norm = self._norms
         attended = self._attended.quantize(attended)
-        x = layer_norm(attention_norm, self._projection(attended, addend=x, dtype=x.dtype))
+        x = normalize(attention_norm, self._projection(attended, addend=x, dtype=x.dtype))
         hidden = self._expand.linear.gelu(self._expand.quantize(x), self._hidden)
-        return layer_norm(feedforward_norm, self._contract(hidden, addend=x, dtype=x.dtype))
+        return normalize(feedforward_norm, self._contract(hidden, addend=x, dtype=x.dtype))
 
 
 class _Channels:

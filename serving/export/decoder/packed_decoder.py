@@ -3,16 +3,35 @@
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.tasks.task import Task
 from gpt1_keras.upstream import layers_of
-from serving.export.decoder.attention import PackedAttention
-from serving.export.decoder.base import ServedBlock
-from serving.export.decoder.float_block import FloatBlock
+from serving.export.decoder.int8_block import Int8Block
+from serving.export.decoder.packed_attention import PackedAttention
 from serving.export.decoder.packing import Packing
+from serving.export.decoder.served_block import ServedBlock
+
+
+class Rows(NamedTuple):
+    """The tokens of packed sequences, as the rows of matrices; the last rows are padding.
+
+    Attributes:
+        x: float `[rows, hidden_dim]`, what a block takes.
+        positions: int32 `[rows]`.
+        projected: float `[rows, 3 * hidden_dim]`, of each block that was applied.
+        attention: attends among the rows.
+        padding: int32 scalar, the number of rows of padding.
+    """
+
+    x: tf.Tensor
+    positions: tf.Tensor
+    projected: list[tf.Tensor]
+    attention: PackedAttention
+    padding: tf.Tensor
 
 
 class PackedDecoder:
@@ -23,20 +42,21 @@ class PackedDecoder:
     does not depend on the others.
 
     Args:
-        backbone: whose embeddings are read.
+        backbone: which `computes_by_blocks`.
         buckets: ascending lengths that groups of sequences are padded to in attention.
-        blocks: the backbone's blocks, as they are to be computed; in its own dtype by default.
+        blocks: 8-bit blocks in the place of the backbone's own.
     """
 
     def __init__(
         self,
         backbone: GPT1Backbone,
         buckets: Sequence[int],
-        blocks: Sequence[ServedBlock] | None = None,
+        blocks: Sequence[Int8Block] | None = None,
     ) -> None:
         self._embedding = backbone.embedding
         self._buckets = buckets
-        self._blocks = blocks or [FloatBlock(block) for block in backbone.blocks]
+        self._blocks: Sequence[ServedBlock] = blocks or backbone.blocks
+        self._row_sizes = blocks[0].row_sizes if blocks else None
 
     def states_at(
         self,
@@ -55,89 +75,83 @@ class PackedDecoder:
         Returns:
             float `[batch, n, hidden_dim]`.
         """
-        asked = tf.maximum(indices, 0)
+        indices = tf.maximum(indices, 0)
         features = [each for each in (token_ids, positions, branches) if each is not None]
         # What comes after the last of them is not seen.
-        packing = Packing(features, tf.reduce_max(asked, axis=1) + 1, self._buckets)
-        asked = tf.gather(asked, packing.order)
-        sequences = tf.range(tf.shape(asked)[0])[:, tf.newaxis]
-        asked_rows = packing.row_of(tf.broadcast_to(sequences, tf.shape(asked)), asked)
-        x, attention = self._until(len(self._blocks) - 1, packing, token_ids, positions, branches)
-        block, padding = self._blocks[-1], padding_for(self._blocks[-1], tf.size(asked))
-        qkv = block.query_key_value(x)
-        attended = attention.of_asked(qkv, block.num_heads, padding, asked, asked_rows)
-        rows = tf.pad(tf.reshape(asked_rows, [-1]), [[0, padding]])
-        x = block.finish(attended, tf.gather(x, rows))
-        shape = tf.concat([tf.shape(asked), [x.shape[1]]], axis=0)
-        states = tf.reshape(x[: tf.size(asked)], shape)
+        packing = Packing(features, tf.reduce_max(indices, axis=1) + 1, self._buckets)
+        indices = tf.gather(indices, packing.order)
+        sequences = tf.range(tf.shape(indices)[0])[:, tf.newaxis]
+        index_rows = packing.row_of(tf.broadcast_to(sequences, tf.shape(indices)), indices)
+        *blocks, last = self._blocks
+        rows = self._apply(blocks, packing, token_ids, positions, branches)
+        padding = self._padding(tf.size(indices))
+        qkv = last.project(rows.x, rows.positions)
+        attended = rows.attention.attend_at(qkv, last.num_heads, padding, indices, index_rows)
+        x = tf.gather(rows.x, tf.pad(tf.reshape(index_rows, [-1]), [[0, padding]]))
+        states = last.finish(attended, x)[: tf.size(indices)]
+        shape = tf.concat([tf.shape(indices), [states.shape[1]]], axis=0)
+        states = tf.reshape(states, shape)  # [batch, n, hidden_dim]
         return tf.gather(states, tf.math.invert_permutation(packing.order))
 
-    def states_of(self, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> tf.Tensor:
+    def states(self, token_ids: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """Returns the hidden states of all tokens.
 
         Args:
-            token_ids, padding_mask: int32 `[batch, length]`; the mask is 1 for each token, and then
-                0.
+            token_ids: int32 `[batch, length]`.
+            lengths: int32 `[batch]`, the numbers of tokens of each sequence.
 
         Returns:
-            float `[tokens, hidden_dim]`, sequence after sequence.
+            float `[sum of lengths, hidden_dim]`, sequence after sequence.
         """
         # A sequence without tokens is computed as if it had one.
-        lengths = tf.maximum(tf.reduce_sum(padding_mask, axis=1), 1)
-        packing = Packing([token_ids], lengths, self._buckets)
-        x, _ = self._until(len(self._blocks), packing, token_ids)
-        sequences, columns = tf.unstack(tf.cast(tf.where(padding_mask > 0), tf.int32), axis=1)
-        places = tf.math.invert_permutation(packing.order)
-        return tf.gather(x, packing.row_of(tf.gather(places, sequences), columns))
+        packing = Packing([token_ids], tf.maximum(lengths, 1), self._buckets)
+        x = self._apply(self._blocks, packing, token_ids).x
+        is_token = tf.sequence_mask(lengths, tf.shape(token_ids)[1])
+        sequences, columns = tf.unstack(tf.cast(tf.where(is_token), tf.int32), axis=1)
+        rank = tf.math.invert_permutation(packing.order)
+        return tf.gather(x, packing.row_of(tf.gather(rank, sequences), columns))
 
-    def _until(
+    def _apply(
         self,
-        count: int,
+        blocks: Sequence[ServedBlock],
         packing: Packing,
         token_ids: tf.Tensor,
         positions: tf.Tensor | None = None,
         branches: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, PackedAttention]:
-        """The rows after the first blocks, so many; and what attends among them."""
-        index = self._index(packing, token_ids)
+    ) -> Rows:
+        """Embeds the tokens, int32 `[batch, length]`, as rows, and applies blocks to them."""
+        sequences = tf.gather(packing.order, packing.sequences)
+        flat_indices = sequences * tf.shape(token_ids)[1] + packing.columns
+        padding = self._padding(tf.size(flat_indices))
 
         def pack(values: tf.Tensor) -> tf.Tensor:
-            return tf.gather(tf.reshape(values, [-1]), index)
+            """int32 `[batch, length]` to `[rows]`, without padding."""
+            return tf.gather(tf.reshape(values, [-1]), flat_indices)
 
-        padding = padding_for(self._blocks[0], tf.size(index))
-        x = self._embed(
-            pack(token_ids), packing.columns if positions is None else pack(positions), padding
-        )
         attention = PackedAttention(packing, None if branches is None else pack(branches))
-        for block in self._blocks[:count]:
-            qkv = block.query_key_value(x)
-            x = block.finish(attention.of_all(qkv, block.num_heads, padding), x)
-        return x, attention
+        row_positions = packing.columns if positions is None else pack(positions)
+        row_positions = tf.pad(row_positions, [[0, padding]])
+        x, projected = self._embed(tf.pad(pack(token_ids), [[0, padding]]), row_positions), []
+        for block in blocks:
+            projected.append(block.project(x, row_positions))
+            x = block.finish(attention.attend(projected[-1], block.num_heads, padding), x)
+        return Rows(x, row_positions, projected, attention, padding)
 
-    def _index(self, packing: Packing, token_ids: tf.Tensor) -> tf.Tensor:
-        """Where the rows' tokens are in the flat `token_ids`, int32 `[rows]`."""
-        of_rows = tf.gather(packing.order, packing.sequences)
-        return of_rows * tf.shape(token_ids)[1] + packing.columns
+    def _embed(self, token_ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+        """int32 `[rows]` to float `[rows, hidden_dim]`."""
+        return self._embedding(token_ids[tf.newaxis], positions=positions[tf.newaxis])[0]
 
-    def _embed(self, token_ids: tf.Tensor, positions: tf.Tensor, padding: tf.Tensor) -> tf.Tensor:
-        """int32 `[rows]` to float `[rows + padding, hidden_dim]`."""
-        ids, positions = (
-            tf.pad(each, [[0, padding]])[tf.newaxis] for each in (token_ids, positions)
-        )
-        return self._embedding(ids, positions=positions)[0]
-
-
-def padding_for(block: ServedBlock, rows: tf.Tensor) -> tf.Tensor:
-    """How many rows are added to so many, so that a block's matrices have few sizes."""
-    sizes = block.row_sizes
-    if sizes is None:
-        return tf.constant(0)
-    beyond = -(-rows // sizes[-1]) * sizes[-1]  # there are many: multiples of the largest
-    return tf.gather([*sizes, beyond], tf.searchsorted(sizes, rows[tf.newaxis])[0]) - rows
+    def _padding(self, rows: tf.Tensor) -> tf.Tensor:
+        """The number of rows to add to some, so that a block's matrices have few sizes."""
+        sizes = self._row_sizes
+        if sizes is None:
+            return tf.constant(0)
+        beyond = -(-rows // sizes[-1]) * sizes[-1]  # there are many: multiples of the largest
+        return tf.gather([*sizes, beyond], tf.searchsorted(sizes, rows[tf.newaxis])[0]) - rows
 
 
 def packed_outputs(
-    model: Task, buckets: Sequence[int], blocks: Sequence[ServedBlock] | None = None
+    model: Task, buckets: Sequence[int], blocks: Sequence[Int8Block] | None = None
 ) -> Callable[[dict[str, tf.Tensor]], tf.Tensor] | None:
     """Returns a task's `predict_outputs`, with a packed decoder in the place of its backbone.
 
@@ -146,8 +160,8 @@ def packed_outputs(
         buckets, blocks: as in `PackedDecoder`.
 
     Returns:
-        None for a task whose `predict_outputs` takes no `states_at`, and for a backbone that only
-        Keras can compute: one of another class, with quantized layers, or of several dtypes.
+        None for a task whose `predict_outputs` takes no `states_at`, and for a backbone that is not
+        packable.
     """
     takes_states = "states_at" in inspect.signature(model.predict_outputs).parameters
     if not (takes_states and is_packable(model.backbone)):
@@ -156,12 +170,23 @@ def packed_outputs(
     return functools.partial(model.predict_outputs, states_at=decoder.states_at)
 
 
-def is_packable(backbone: object) -> bool:
-    """Tells whether blocks on rows compute what a backbone does: not of quantized layers, say."""
-    if type(backbone) is not GPT1Backbone:  # a subclass may compute anything
+def is_packable(backbone: Any) -> bool:
+    """Tells whether a backbone `computes_by_blocks`, all in one float dtype."""
+    if not computes_by_blocks(backbone):
         return False
     layers = [layer for block in backbone.blocks for layer in layers_of(block)]
     return (
         not any(layer.quantization_mode for layer in layers)
         and len({layer.compute_dtype for layer in (backbone.embedding, *layers)}) == 1
     )
+
+
+def computes_by_blocks(backbone: Any) -> bool:
+    """Tells whether a backbone is its embedding and then its blocks, cut at attention.
+
+    So are `GPT1Backbone` and its subclasses, unless they override what puts these together.
+    """
+    if not isinstance(backbone, GPT1Backbone) or not backbone.is_cut_at_attention:
+        return False
+    names = ("__init__", "call", "encode_branches", "states_at", "states_of_embeddings")
+    return all(getattr(type(backbone), name) is getattr(GPT1Backbone, name) for name in names)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from serving.export.decoder.prefixes import find_owners
+from serving.export.decoder.prefixes import first_with_prefix
 
 
 class Packing:
@@ -40,8 +40,8 @@ class Packing:
         longest = tf.maximum(tf.reduce_max(lengths), buckets[-1])
         padded = tf.minimum(tf.gather([*buckets, tf.int32.max], bucket), longest)
 
-        self._owners = find_owners(tf.gather(tf.stack(features, axis=-1), self.order), lengths)
-        is_shared = self._owners != tf.range(tf.size(lengths))
+        self._first = first_with_prefix(tf.gather(tf.stack(features, axis=-1), self.order), lengths)
+        is_shared = self._first != tf.range(tf.size(lengths))
         shared = tf.reduce_sum(tf.cast(is_shared, tf.int32), axis=0)
         ends, slot_ends = tf.cumsum(lengths - shared), tf.cumsum(padded)
         self._starts, slot_starts = ends - lengths, slot_ends - padded
@@ -59,9 +59,9 @@ class Packing:
 
     def row_of(self, sequence: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
         """The rows of tokens, by sequence and index in it; int32 of one shape."""
-        last = tf.shape(self._owners)[0] - 1
-        owner = tf.gather_nd(self._owners, tf.stack([tf.minimum(column, last), sequence], axis=-1))
-        return tf.gather(self._starts, owner) + column
+        last = tf.shape(self._first)[0] - 1
+        first = tf.gather_nd(self._first, tf.stack([tf.minimum(column, last), sequence], axis=-1))
+        return tf.gather(self._starts, first) + column
 
     def sequences_of(self, group: tf.Tensor) -> slice:
         """The sequences of a group."""
@@ -70,8 +70,8 @@ class Packing:
     def rows_of(self, group: tf.Tensor) -> tf.Tensor:
         """The rows of a group's slots, int32 `[sequences, length]`."""
         rows = self._row_of_slot[self._slot_splits[group] : self._slot_splits[group + 1]]
-        of_group = self.sequences_of(group)
-        return tf.reshape(rows, [of_group.stop - of_group.start, -1])
+        sequences = self.sequences_of(group)
+        return tf.reshape(rows, [sequences.stop - sequences.start, -1])
 
     def slots_of(self, group: tf.Tensor) -> tf.Tensor:
         """The slots of a group's rows, from 0 for its first, int32 `[rows]`."""

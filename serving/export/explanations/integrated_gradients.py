@@ -126,8 +126,8 @@ class IntegratedGradients:
             x *= tf.where(is_special, tf.ones((), x.dtype), of_tokens[0])[:, :, tf.newaxis]
             if positions is None:
                 positions = tf.range(tf.shape(token_ids)[1])
-            x += backbone.embedding.positions(positions)
-            return backbone.states_of_embeddings(x, indices, branches)
+            x = backbone.embedding.add_positions(x, positions)
+            return backbone.states_of_embeddings(x, indices, positions, branches)
 
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             outputs = self._model.predict_outputs(inputs, states_at=states_at)

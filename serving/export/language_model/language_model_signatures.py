@@ -6,12 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-import gpt1_keras
 from gpt1_keras.tokenization.padding import bucket_lengths, pad
 from serving.export.batching import batched, merged
 from serving.export.decoder.cached_decoder import CachedDecoder
-from serving.export.decoder.keras_block import KerasBlock
-from serving.export.decoder.packed_decoder import is_packable
+from serving.export.decoder.packed_decoder import computes_by_blocks
 from serving.export.export_spec import ExportSpec
 from serving.export.input_checks import asserted
 from serving.export.language_model.prompt_continuation import continuations
@@ -55,13 +53,13 @@ def language_model_signatures(spec: ExportSpec) -> Signatures:
             with all their options.
 
     Raises:
-        ValueError: another backbone than `GPT1Backbone`; or an explanation is asked for.
+        ValueError: the backbone does not compute by blocks; or an explanation is asked for.
     """
     backbone = spec.model.backbone
-    if type(backbone) is not gpt1_keras.GPT1Backbone:  # a subclass may compute anything
+    if not computes_by_blocks(backbone):
         raise ValueError(
-            "A language model needs a GPT1Backbone to be exported. Received: "
-            f"{type(backbone).__name__}."
+            "A language model needs a GPT1Backbone to be exported, or a subclass whose blocks "
+            f"override `project` or `finish` alone. Received: {type(backbone).__name__}."
         )
     if spec.explanation:
         raise ValueError(
@@ -80,10 +78,7 @@ class _LanguageModelGraph:
         # Its context, which may be longer than what it was trained on.
         self.sequence_length = backbone.max_sequence_length
         self._buckets = bucket_lengths(self.sequence_length)
-        blocks = spec.blocks
-        if not (blocks or is_packable(backbone)):
-            blocks = [KerasBlock(block) for block in backbone.blocks]
-        self._decoder = CachedDecoder(backbone, self._buckets, blocks)
+        self._decoder = CachedDecoder(backbone, self._buckets, spec.blocks)
         self._token_embedding = backbone.token_embedding
         self._batching = spec.batching
         self._tokenizer = spec.model.preprocessor.tokenizer

@@ -9,7 +9,7 @@ import tensorflow as tf
 from gpt1_keras.models.custom_gradients import fused, linear_cross_entropy
 from gpt1_keras.models.custom_gradients.gelu_dense import gelu_dense
 from tests.gpt1_keras.models.custom_gradients import (
-    test_attention,
+    test_causal_attention,
     test_gelu_dense,
     test_layer_norm,
     test_linear_cross_entropy,
@@ -43,7 +43,7 @@ def test_normalization(dtype, tolerance, always, value_and_gradients):
 
 @pytest.mark.parametrize("dropout", [False, True])
 def test_attention_in_blocks(dropout, always, run):
-    test_attention.test_attention(dropout, 129, "graph", run)
+    test_causal_attention.test_attention(dropout, 129, "graph", run)
 
 
 @pytest.mark.parametrize("chunks", [1, 2])

@@ -11,7 +11,7 @@ import pytest
 TESTS = pathlib.Path(__file__).parents[3]
 FOLDER = "gpt1_keras/models/custom_gradients"
 FILES = [
-    f"{FOLDER}/test_attention.py",
+    f"{FOLDER}/test_causal_attention.py",
     f"{FOLDER}/test_gelu_dense.py",
     f"{FOLDER}/test_layer_norm.py",
     f"{FOLDER}/test_linear_cross_entropy.py",

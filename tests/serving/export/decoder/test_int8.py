@@ -7,8 +7,8 @@ import tensorflow as tf
 
 import gpt1_keras
 from serving.export.decoder import int8_support
+from serving.export.decoder.activation_ranges import RangeRecorder
 from serving.export.decoder.cached_decoder import CachedDecoder
-from serving.export.decoder.calibration import RecordingBlock
 from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.int8_product import Int8Linear, Range
 
@@ -89,7 +89,7 @@ def backbone():
     return made
 
 
-def states_of(backbone, blocks):
+def states_of(backbone, blocks=None):
     """A function from ids `[batch, length]` to the states of all, `[batch, length, hidden_dim]`."""
     decoder = CachedDecoder(backbone, [24], blocks)
 
@@ -104,9 +104,10 @@ def states_of(backbone, blocks):
 @pytest.fixture(scope="module")
 def calibrated(backbone):
     """Both blocks in 8 bits, calibrated on random tokens."""
-    recorders = [RecordingBlock(block) for block in backbone.blocks]
-    in_graph(states_of(backbone, recorders), np.random.default_rng(1).integers(0, 50, (8, 24), "i"))
-    return [Int8Block(block, each.ranges()) for block, each in zip(backbone.blocks, recorders)]
+    recorder = RangeRecorder(backbone.blocks)
+    with recorder.recording():
+        in_graph(states_of(backbone), np.random.default_rng(1).integers(0, 50, (8, 24), "i"))
+    return [Int8Block(*each) for each in zip(backbone.blocks, recorder.ranges())]
 
 
 def test_a_block_is_nearly_the_float_one(backbone, calibrated):
@@ -128,7 +129,7 @@ def test_only_the_matrices_of_a_block_are_replaced(backbone, calibrated):
 
 def test_texts_that_show_no_ranges(backbone):
     with pytest.raises(ValueError, match="no ranges of activations: expected finite numbers"):
-        RecordingBlock(backbone.blocks[0]).ranges()
+        RangeRecorder(backbone.blocks).ranges()
 
 
 def test_a_processor_whose_products_saturate(monkeypatch):

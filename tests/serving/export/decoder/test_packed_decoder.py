@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from transformers import OpenAIGPTModel
 
 import gpt1_keras
-from serving.export.decoder.float_block import FloatBlock
+from gpt1_keras.models.transformer_block import TransformerBlock
 from serving.export.decoder.packed_decoder import PackedDecoder, packed_outputs
-from serving.export.decoder.prefixes import find_owners
+from serving.export.decoder.prefixes import first_with_prefix
 
 CONTEXT = 40
 BUCKETS = [16, 24, 32, CONTEXT]
@@ -46,20 +46,21 @@ def states_at(backbone):
     return tf.function(decoder.states_at, input_signature=[ids] * 2, autograph=False)
 
 
-class CountingBlock(FloatBlock):
+class CountingBlock:
     """Notes the rows of each product."""
 
     def __init__(self, block, row_sizes=None):
-        super().__init__(block)
+        self.block, self.num_heads = block, block.num_heads
         self.row_sizes, self.rows = row_sizes, []
 
-    def query_key_value(self, x):
+    def project(self, x, positions):
+        assert len(positions) == len(x)
         self.rows.append(len(x))
-        return super().query_key_value(x)
+        return self.block.project(x, positions)
 
     def finish(self, attended, x):
         self.rows.append(len(x))
-        return super().finish(attended, x)
+        return self.block.finish(attended, x)
 
 
 def distinct_prefixes(ids, lengths):
@@ -182,7 +183,15 @@ def test_what_only_keras_computes(tiny_tokenizer):
         return task_cls(backbone, 2, preprocessor=preprocessor)
 
     class OtherBackbone(gpt1_keras.GPT1Backbone):
-        pass
+        def call(self, *args, **kwargs):
+            return super().call(*args, **kwargs)
+
+    class OtherBlock(TransformerBlock):
+        def call(self, x, attention=None, training=None):
+            return super().call(x, attention, training)
+
+    class BackboneOfOtherBlocks(gpt1_keras.GPT1Backbone):
+        block_cls = OtherBlock
 
     class OtherTask(gpt1_keras.GPT1TextClassifier):
         def predict_outputs(self, inputs):
@@ -192,6 +201,7 @@ def test_what_only_keras_computes(tiny_tokenizer):
     model = classifier(gpt1_keras.GPT1Backbone(*size))
     assert packed_outputs(model, BUCKETS)
     assert not packed_outputs(classifier(OtherBackbone(*size)), BUCKETS)
+    assert not packed_outputs(classifier(BackboneOfOtherBlocks(*size)), BUCKETS)
     assert not packed_outputs(classifier(model.backbone, OtherTask), BUCKETS)
     lstm = gpt1_keras.LSTMBackbone(size[0], 16, 16, 24)
     assert not packed_outputs(classifier(lstm), BUCKETS)
@@ -207,7 +217,7 @@ def test_owners_are_the_first_with_the_same_prefix(sequences):
     for row, sequence in enumerate(sequences):
         ids[row, : len(sequence), 0] = sequence
     lengths = np.array([len(sequence) for sequence in sequences], np.int32)
-    owners = find_owners(tf.constant(ids), tf.constant(lengths)).numpy()
+    owners = first_with_prefix(tf.constant(ids), tf.constant(lengths)).numpy()
     assert owners[-1].tolist() == list(range(len(sequences)))
     for row, sequence in enumerate(sequences):
         for column in range(len(sequence)):

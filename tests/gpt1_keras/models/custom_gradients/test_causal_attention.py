@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpt1_keras.models.custom_gradients.attention import causal_attention
+from gpt1_keras.models.custom_gradients.causal_attention import causal_attention
 from tests.helpers.gradients import assert_close, in_double
 
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"

@@ -1,14 +1,15 @@
 """The ranges of a model's activations on texts, which an 8-bit export keeps as constants."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from gpt1_keras.models.linear import observed_inputs
 from gpt1_keras.models.transformer_block import TransformerBlock
-from serving.export.decoder.float_block import dense, layer_norm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,61 +37,54 @@ class BlockRanges:
     hidden: ChannelRanges
 
 
-class RecordingBlock(tf.Module):
-    """A `ServedBlock` in its model's dtype that records the ranges of its activations.
+class RangeRecorder:
+    """Records the ranges of what the dense layers of blocks multiply.
 
     Args:
-        block: of a `GPT1Backbone`.
+        blocks: of a `GPT1Backbone`.
     """
 
-    row_sizes: Sequence[int] | None = None
-    replaced: Sequence[keras.Variable] = ()
+    def __init__(self, blocks: Sequence[TransformerBlock]) -> None:
+        self._blocks = blocks
+        self._by_layer = {
+            id(layer): _ChannelRecorder(layer.kernel.shape[0])
+            for block in blocks
+            for layer in _dense_layers(block)
+        }
 
-    def __init__(self, block: TransformerBlock) -> None:
-        super().__init__()
-        self.num_heads = block.num_heads
-        object.__setattr__(self, "_block", block)
-        width, wide = block.expand.kernel.shape
-        self._inputs, self._attended, self._normalized = (_Recorder(width) for _ in range(3))
-        self._hidden = _Recorder(wide)
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """While functions are traced in this context, the graphs record whenever they run."""
+        with observed_inputs(self._record):
+            yield
 
-    def query_key_value(self, x: tf.Tensor) -> tf.Tensor:
-        return dense(self._block.attention.qkv, self._inputs.record(x))
-
-    def finish(self, attended: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-        block = self._block
-        attended = self._attended.record(attended)
-        x = layer_norm(block.attention_norm, x + dense(block.attention.output_projection, attended))
-        hidden = tf.nn.gelu(dense(block.expand, self._normalized.record(x)), approximate=True)
-        x = x + dense(block.contract, self._hidden.record(hidden))
-        return layer_norm(block.feedforward_norm, x)
-
-    def ranges(self) -> BlockRanges:
-        """Returns what was recorded.
+    def ranges(self) -> list[BlockRanges]:
+        """Returns what was recorded, for each block.
 
         Raises:
             ValueError: no token was read, or a number was infinite or none.
         """
-        return BlockRanges(
-            *(each.ranges() for each in (self._inputs, self._attended)),
-            *(each.ranges() for each in (self._normalized, self._hidden)),
-        )
+        return [
+            BlockRanges(*(self._by_layer[id(layer)].ranges() for layer in _dense_layers(block)))
+            for block in self._blocks
+        ]
+
+    def _record(self, layer: keras.layers.Dense, x: tf.Tensor) -> None:
+        self._by_layer[id(layer)].record(x)
 
 
-class _Recorder(tf.Module):
+class _ChannelRecorder:
     """The least and the greatest of what passes, by channel."""
 
     def __init__(self, channels: int) -> None:
-        super().__init__()
         self._least = tf.Variable(tf.fill([channels], np.float32("inf")), trainable=False)
         self._greatest = tf.Variable(tf.fill([channels], -np.float32("inf")), trainable=False)
 
-    def record(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns x, float `[rows, channels]`."""
-        numbers = tf.cast(x, tf.float32)
+    def record(self, x: tf.Tensor) -> None:
+        """Records float `[..., channels]`."""
+        numbers = tf.reshape(tf.cast(x, tf.float32), [-1, x.shape[-1]])
         self._least.assign(tf.minimum(self._least, tf.reduce_min(numbers, axis=0)))
         self._greatest.assign(tf.maximum(self._greatest, tf.reduce_max(numbers, axis=0)))
-        return x
 
     def ranges(self) -> ChannelRanges:
         least, greatest = self._least.numpy(), self._greatest.numpy()
@@ -99,3 +93,9 @@ class _Recorder(tf.Module):
                 "The calibration's texts give no ranges of activations: expected finite numbers."
             )
         return ChannelRanges(least, greatest)
+
+
+def _dense_layers(block: TransformerBlock) -> list[keras.layers.Dense]:
+    """The layers that multiply, in the order of the fields of `BlockRanges`."""
+    attention = block.attention
+    return [attention.qkv, attention.output_projection, block.expand, block.contract]
