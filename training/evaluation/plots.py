@@ -23,10 +23,12 @@ def check_format(path: str | os.PathLike[str]) -> None:
         raise ValueError(f"The output must end in one of {list(FORMATS)}. Received: {path}.")
 
 
-def new_figure(width: float = 8, height: float = 5, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """Returns a figure of `width` by `height` inches, and its axes, one for each column."""
+def new_figure(
+    width: float = 8, height: float = 5, columns: int = 1, rows: int = 1
+) -> tuple[Figure, list[Axes]]:
+    """Returns a figure of `width` by `height` inches, and its axes, row after row."""
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
-    figure.subplots(1, columns)
+    figure.subplots(rows, columns)
     for axes in figure.axes:
         axes.grid(color="0.9")
         axes.set_axisbelow(True)

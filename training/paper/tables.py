@@ -5,7 +5,7 @@ import os
 import statistics
 from collections.abc import Iterable, Sequence
 
-import numpy as np
+from matplotlib.axes import Axes
 
 from training.evaluation.plots import COLORS, new_figure, save
 from training.evaluation.trivial_baselines import MAJORITY, OVERLAP, TFIDF
@@ -188,36 +188,49 @@ def scored_cells(columns: Sequence[str], rows: Sequence[Row]) -> list[list[str |
 def plot_table(
     title: str, columns: Sequence[str], rows: Sequence[Row], path: str | os.PathLike[str]
 ) -> None:
-    """Plots the columns of a table that have a score of ours as bars, with the range of the seeds.
+    """Plots the columns of a table that have a score of ours, a panel for each.
 
-    Published rows are in pale colours, ours of the same kind in full, and baselines in grey.
+    A row of the table is a bar in each panel, with the range of its seeds. Published rows are in
+    pale colours, ours of the same kind in full, and baselines in grey.
     """
     ours = [row for row in rows if row.seeds and row.is_compared]
     shown = [i for i in range(len(columns)) if any(row.scores[i] is not None for row in ours)]
-    columns = [columns[i] for i in shown]
-    figure, (axes,) = new_figure(width=max(1.6, 0.16 * len(rows)) * len(columns) + 2)
-    width = 0.8 / len(rows)
+    across = min(3, len(shown))
+    down = -(-len(shown) // across)
+    height = down * (0.9 + 0.3 * len(rows))
+    figure, panels = new_figure(2.8 * across + 2.4, height, across, down)
+    for index, axes in enumerate(panels):
+        if index >= len(shown):
+            axes.set_visible(False)
+            continue
+        _plot_column(axes, shown[index], rows)
+        axes.set_title(columns[shown[index]], fontsize="medium")
+        if index % across:
+            axes.tick_params(labelleft=False)
+    figure.suptitle(title)
+    save(figure, path)
+
+
+def _plot_column(axes: Axes, column: int, rows: Sequence[Row]) -> None:
+    """Plots the scores of a column as horizontal bars, the first row on top."""
     for index, row in enumerate(rows):
-        positions = [column + width * (index + 0.5) - 0.4 for column in range(len(columns))]
-        scores = [row.scores[i] for i in shown]
-        extremes = [None if row.extremes is None else row.extremes[i] for i in shown]
-        spread = [
-            (score - found[0], found[1] - score) if score is not None and found else (0.0, 0.0)
-            for score, found in zip(scores, extremes)
-        ]
-        bars = axes.bar(
-            positions,
-            [score or 0.0 for score in scores],
-            width,
+        score = row.scores[column]
+        extremes = None if row.extremes is None else row.extremes[column]
+        spread = None
+        if score is not None and extremes is not None:
+            spread = [[score - extremes[0]], [extremes[1] - score]]
+        axes.barh(
+            index,
+            score or 0.0,
             color=row.color,
             alpha=0.4 if row.seeds is None else 1.0,
-            label=row.name,
-            yerr=np.array(spread).T,
+            xerr=spread,
             error_kw={"linewidth": 0.8},
         )
-        texts = [_MISSING if score is None else f"{score:.0f}" for score in scores]
-        axes.bar_label(bars, texts, fontsize=6, padding=2)
-    axes.set_xticks(range(len(columns)), [column.replace(" (", "\n(") for column in columns])
-    axes.set(ylabel="score", title=title)
-    figure.legend(loc="outside lower center", ncols=4, edgecolor="none")
-    save(figure, path)
+        end = max(score or 0.0, extremes[1] if extremes else 0.0)
+        text = _MISSING if score is None else f"{score:.1f}"
+        axes.annotate(text, (end, index), (3, 0), textcoords="offset points", va="center")
+    axes.set_yticks(range(len(rows)), [row.name for row in rows])
+    axes.grid(axis="y", visible=False)
+    axes.invert_yaxis()
+    axes.margins(x=0.2)

@@ -121,24 +121,28 @@ def zero_shot_series(
 
 
 def plot_series(results: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None:
-    """Plots the relative scores of probes against passes over the corpus.
+    """Plots the relative scores against passes over the corpus, a panel for each probe.
 
     Args:
         results: from `zero_shot_series`, the first solid, the second dashed.
         path: of the plot.
     """
-    figure, (axes,) = new_figure()
     names = results[0]["names"]
-    for result, style in zip(results, ("-", "--")):
-        kind = "LSTM" if result["decoder"] == "LSTMBackbone" else "Transformer"
-        passes = [entry["step"] * result["passes_per_update"] for entry in result["series"]]
-        for name, color in zip(names, COLORS):
+    figure, panels = new_figure(width=3.2 * len(names), height=3.8, columns=len(names))
+    for axes, name in zip(panels, names):
+        for result, style, color in zip(results, ("-", "--"), COLORS):
+            kind = "LSTM" if result["decoder"] == "LSTMBackbone" else "GPT-1"
+            passes = [entry["step"] * result["passes_per_update"] for entry in result["series"]]
             shares = [entry["probes"][name]["relative"] for entry in result["series"]]
-            axes.plot(passes, shares, style, color=color, label=f"{name}, {kind}")
-    axes.axhline(0, color="0.5", linewidth=0.8)
-    axes.set_xlim(left=0)
-    axes.set(xlabel="passes over the corpus", ylabel="0: guessing, 1: the best before the paper")
-    axes.legend(edgecolor="none", ncols=len(results))
+            axes.plot(passes, shares, style, color=color, label=kind)
+        axes.axhline(0, color="0.5", linewidth=0.8)
+        axes.set_xlim(left=0)
+        axes.set(title=name, xlabel="passes over the corpus")
+        axes.sharey(panels[0])
+    panels[0].set_ylabel("0: guessing\n1: the best before the paper")
+    figure.suptitle("Zero-shot scores during pre-training (figure 2, right)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, edgecolor="none")
     save(figure, path)
 
 
