@@ -9,7 +9,7 @@ from keras import ops
 from gpt1_keras.models.attention import BranchAttention, FullAttention, attend_at
 from gpt1_keras.models.causal_backbone import CausalBackbone, token_inputs
 from gpt1_keras.models.layers import Dropout, TokenAndPositionEmbedding
-from gpt1_keras.models.padding import MoveBack, MoveToFront
+from gpt1_keras.models.left_padding import MoveBack, MoveToFront
 from gpt1_keras.models.transformer_block import TransformerBlock
 from gpt1_keras.transformers_writers import write_for_transformers
 from gpt1_keras.types import Tensor

@@ -8,7 +8,7 @@ from keras import ops
 from gpt1_keras.models.causal_backbone import CausalBackbone, token_inputs
 from gpt1_keras.models.custom_gradients.lstm import LSTM
 from gpt1_keras.models.layers import Dropout, dense, initializer
-from gpt1_keras.models.padding import MoveBack, MoveToFront
+from gpt1_keras.models.left_padding import MoveBack, MoveToFront
 from gpt1_keras.types import Shape, Tensor
 
 

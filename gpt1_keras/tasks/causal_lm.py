@@ -10,7 +10,7 @@ from keras import ops
 from gpt1_keras.models.attention import attend_cached
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.models.padding import MoveBack, MoveToFront
+from gpt1_keras.models.left_padding import MoveBack, MoveToFront
 from gpt1_keras.optimization.objective import next_token_loss
 from gpt1_keras.optimization.optimizer import pretraining_optimizer
 from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor

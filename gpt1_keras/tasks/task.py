@@ -13,7 +13,7 @@ from keras import ops, tree
 
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.functional_model import FunctionalModel
-from gpt1_keras.models.padding import move_to_front
+from gpt1_keras.models.left_padding import move_to_front
 from gpt1_keras.optimization.losses import compiled_loss
 from gpt1_keras.optimization.objective import AuxiliaryLanguageModeling, sequence_weights
 from gpt1_keras.optimization.optimizer import (
