@@ -1,15 +1,15 @@
-"""Calibrates a fine-tuned model: its probabilities become those of being right.
+"""Calibrates a fine-tuned model: its probabilities then say how often it is right.
 
     python -m training.calibrate --task sst2 --model RUN/best --data-dir DIR --output RUN
     python -m training.calibrate --file FILE --model RUN/best --output RUN
 
-`training.finetune` does it on the validation data at its end. This does it again, on data that you
-choose, which the model must not have learned from: it finds the temperature, writes it into the
-preset, from where it gets into exports, and leaves figures, calibration.json, and a reliability
-diagram, calibration.svg, in the output. Labels never change.
+`training.finetune` calibrates on the validation data. This program does it again, on data that you
+choose and that the model has not learned from. It writes the temperature into the preset, from
+which exports take it. The output gets the figures, calibration.json, and a reliability diagram,
+calibration.svg. The predicted classes never change.
 
-With `--sure-precision 0.95`, the preset also gets a threshold, and exports say of each answer
-whether it `is_sure`: of such answers, 95 % are right, as far as the examples show.
+With `--sure-precision 0.95`, the preset also gets a threshold, and exports say for each answer
+whether it `is_sure`: 95 % of the sure answers are right, as far as the examples show.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ class _Options:
     output: str = option("folder for calibration.json and calibration.svg")
     sure_precision: float | None = option(
         "share of right answers among those that an export calls sure, such as 0.95 (default: "
-        "it calls none so)",
+        "exports do not say which answers are sure)",
         None,
         metavar="SHARE",
     )

@@ -3,9 +3,9 @@
     python -m training.evaluate --task sst2 --model runs/sst2/best --data-dir DIR --output DIR
     python -m training.evaluate --file FILE --model runs/mine/best --output DIR
 
-DIR/result.json has the metrics over the whole split, and DIR/predictions.jsonl a line for each
-example. For GLUE's tasks DIR also has the file, such as SST-2.tsv, that its server takes; send it
-that of `--split test`, whose labels are not public.
+DIR/result.json has the metrics over the whole split, and DIR/predictions.jsonl has a line for each
+example. For GLUE's data sets, DIR also has the file that GLUE's server takes, such as SST-2.tsv.
+Send the server the file of `--split test`: the labels of that split are not public.
 """
 
 import dataclasses

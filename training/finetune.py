@@ -3,18 +3,18 @@
     python -m training.finetune --task sst2 --preset NAME --data-dir DIR --output DIR
     python -m training.finetune --train FILE --validation FILE --preset NAME --output DIR
 
-FILE is a .csv, .tsv or .jsonl whose columns tell what the task is; see
+FILE is a .csv, .tsv or .jsonl. Its columns tell what kind of model to train; see
 `training.datasets.user_files`.
 
-Interrupted, the same command goes on from the last checkpoint. DIR/best is the preset of the best
-epoch on the validation split, with a model card, README.md, and calibrated on that split:
-DIR/calibration.json and .svg say how far its probabilities can be trusted, before and after.
-DIR/result.json has its score, and DIR/predictions.jsonl its answers on that split; DIR/logs are for
-TensorBoard.
+After an interruption, the same command goes on from the last checkpoint. DIR/best is the preset of
+the epoch with the best score on the validation split; README.md in it is a model card. The model is
+calibrated on that split: DIR/calibration.json and DIR/calibration.svg say how far its probabilities
+can be trusted, before and after. DIR/result.json has its score, DIR/predictions.jsonl its
+predictions on that split. DIR/logs are for TensorBoard.
 
-With `--search N` it searches for the rate, epochs, lambda and layer-wise decay of the best score on
-the validation split, in N trials: DIR/search.md is the table of all, DIR/search.svg their plot, and
-DIR/best the best one's preset. With more trials, the same command goes on.
+`--search N` looks for the learning rate, epochs, lambda and layer-wise decay with the best score on
+the validation split, in N trials. DIR/search.md is the table of all trials, DIR/search.svg their
+plot, and DIR/best the preset of the best trial. The same command with a larger N goes on.
 """
 
 import dataclasses
@@ -35,9 +35,9 @@ class _OutputOptions:
 @dataclasses.dataclass(frozen=True)
 class _SearchOptions:
     search: int | None = option(
-        "how many trials; the first is of the options as they are", None, group=_SEARCH, metavar="N"
+        "how many trials; the first has the options as given", None, group=_SEARCH, metavar="N"
     )
-    seeds: int = option("of each trial, whose median counts", 1, group=_SEARCH)
+    seeds: int = option("how many seeds of each trial; their median counts", 1, group=_SEARCH)
 
     def __post_init__(self) -> None:
         check_at_least_one(self, "search", "seeds")

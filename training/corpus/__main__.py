@@ -17,13 +17,13 @@ from training.datasets.data_options import DataOptions
 
 @dataclasses.dataclass(frozen=True)
 class _BuildOptions:
-    """Where and how the corpus is built: its tokens do not depend on it."""
+    """Where and how the corpus is built; its tokens do not depend on these options."""
 
     output: str = option("folder of the corpus: index.json, shards, tokenizer/")
     processes: int = option("processes of this machine that share the work", os.cpu_count() or 1)
     runner: str | None = option(
-        "have Apache Beam do the work: FnApiRunner on this machine, or FlinkRunner, SparkRunner, "
-        "..., and pass it all options that are not listed here (default: without Beam)",
+        "the Apache Beam runner that does the work: FnApiRunner (this machine), FlinkRunner, "
+        "SparkRunner, ...; options that are not listed here go to Beam (default: without Beam)",
         None,
     )
 

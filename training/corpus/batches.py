@@ -1,4 +1,4 @@
-"""Windows of a corpus as what Keras's `fit` and `evaluate` take, on each backend."""
+"""Windows of a corpus in the form that Keras's `fit` and `evaluate` take, on each backend."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -11,10 +11,10 @@ from gpt1_keras.tasks.data import without_autotuning
 from training.corpus.corpus_format import Split
 from training.corpus.windows import Windows, sequential_windows
 
-if TYPE_CHECKING:  # which may be missing, on another backend
+if TYPE_CHECKING:  # TensorFlow may be missing on another backend
     import tensorflow as tf
 
-# Of a step, a worker's index and the number of workers: `(inputs, targets[, weights])`.
+# Takes `(step, worker, workers)`, and returns `(inputs, targets[, weights])`.
 _MakeBatch = Callable[[int, int, int], tuple[Any, ...]]
 
 
@@ -25,7 +25,7 @@ def training_batches(
 
     Args:
         windows: to sample from.
-        first_step: number of updates before.
+        first_step: number of updates before these.
         steps: number of updates.
         strategy: each replica gets its own share.
 
@@ -49,12 +49,12 @@ def validation_batches(
     steps: int,
     strategy: "tf.distribute.Strategy | None" = None,
 ) -> Any:
-    """Returns the windows of a split one after the other, as what `evaluate` takes.
+    """Returns the windows of a split one after another, in the form that `evaluate` takes.
 
     Args:
         split: to read.
         length: tokens that are predicted in a window.
-        batch_size: windows in a batch, of all replicas together.
+        batch_size: windows in a batch, over all replicas.
         steps: number of batches to stop after.
         strategy: each replica gets its own share.
     """

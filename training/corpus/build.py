@@ -1,8 +1,8 @@
 """Builds a corpus: an index, shards of token ids, and the tokenizer that made them.
 
-A corpus is written whole or not at all, and its tokens depend on the input and the options alone,
-not on how many processes make it, or where. In every shard documents follow one another, each after
-a `<start>`.
+A corpus is written whole or not at all. Its tokens depend on the input and the options alone, not
+on the number of processes or the machine. A shard holds one document after another, each after a
+`<start>`.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ def make_corpus(
     """Makes a corpus.
 
     Args:
-        options: what determines it.
+        options: what determines the corpus.
         output: path of the corpus's folder, which must be missing or empty.
         data: where TensorFlow Datasets are.
         processes: how many processes of this machine share the work.
@@ -47,9 +47,9 @@ def make_corpus(
         beam_flags: further options of Beam's.
 
     Returns:
-        The content of `index.json`. For each split and shard it has the number of `tokens`; of
-        `documents`, each of which has one `<start>` among the tokens; of `empty_documents`, which
-        are left out; and of `bytes` read.
+        The content of `index.json`. It counts, for each split and shard, `tokens`, with a
+        `<start>` for each document; `documents`; `empty_documents`, which are left out; and the
+        `bytes` read.
 
     Raises:
         FileNotFoundError: the input or the tokenizer does not exist.
@@ -105,13 +105,13 @@ def _check_output(output_path: str | os.PathLike[str], source_path: str) -> None
 
 
 def _make_tokenizer(options: CorpusOptions, units: list[Unit]) -> gpt1_keras.GPT1Tokenizer:
-    """Loads the tokenizer of a folder, or learns one from the training documents."""
+    """Loads a tokenizer, or learns one from the training documents."""
     if options.tokenizer is not None:
         return load_tokenizer(options.tokenizer, options.normalization)
     training = [unit for unit in units if unit.split == "train"]
     if not training:
         raise ValueError(f"{options.input} has no split 'train' to learn a tokenizer from.")
-    assert options.num_merges is not None  # where there is no tokenizer; see `CorpusOptions`
+    assert options.num_merges is not None  # `CorpusOptions` has checked that
     print(f"Learning {options.num_merges:,} merges", flush=True)
     started = time.monotonic()
     tokenizer = gpt1_keras.GPT1Tokenizer.learn(

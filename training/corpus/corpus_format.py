@@ -50,8 +50,8 @@ class Corpus:
         folder: `pathlib.Path`.
         index: dict, the content of `index.json`.
         vocabulary_size: the number of ids, special tokens included.
-        fingerprint: 16 hexadecimal digits that change if and only if the tokens, their order or the
-            tokenizer changes.
+        fingerprint: 16 hexadecimal digits that change if and only if the tokenizer or the content
+            of a shard changes.
         splits: dict from name to `Split`.
 
     Raises:
@@ -104,7 +104,7 @@ class Corpus:
                     )
 
     def _open(self, shard: dict[str, Any], dtype: str) -> np.ndarray:
-        """Maps a shard into memory, once its size is what the index says."""
+        """Maps a shard into memory, and checks that its size is what the index says."""
         name, tokens = shard["file"], shard["tokens"]
         if pathlib.PurePath(name).name != name or name in ("", ".."):
             raise ValueError(
@@ -149,7 +149,7 @@ def _read_index(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def _fingerprint(index: dict[str, Any]) -> str:
-    """The hash of all that the tokens depend on, and of nothing else, such as folders."""
+    """Returns a hash of the tokenizer and the shards' contents; no path changes it."""
     content = {
         "tokenizer": index["tokenizer"],
         "splits": {

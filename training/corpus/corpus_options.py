@@ -13,7 +13,7 @@ class CorpusOptions:
     """What determines a corpus.
 
     Raises:
-        ValueError: not one of `tokenizer` and `num_merges`, a number below 1, or an unknown
+        ValueError: both or none of `tokenizer` and `num_merges`, a number below 1, or an unknown
             `normalization`.
     """
 
@@ -28,7 +28,7 @@ class CorpusOptions:
     num_merges: int | None = option("learn this many merges from train", None, group=_TOKENIZER)
     normalization: str | None = option(
         "how text becomes words: bert, or original, as the published weights were trained "
-        "(default: as --tokenizer says, else bert)",
+        "(default: that of --tokenizer; bert for a new one)",
         None,
     )
     validation_share: float = option(
@@ -37,9 +37,9 @@ class CorpusOptions:
         0.0,
     )
     field: str | None = option(
-        "with tfds:NAME: the feature that holds the text (default: it is found)", None
+        "with tfds:NAME: the feature that holds the text (default: the known or only one)", None
     )
-    shard_mb: float = option("MB of text in a shard, about", 32.0)
+    shard_mb: float = option("approximate MB of text in a shard", 32.0)
 
     def __post_init__(self) -> None:
         if (self.tokenizer is None) == (self.num_merges is None):

@@ -15,9 +15,9 @@ class Unit:
     """The documents of a shard.
 
     Attributes:
-        split: its name.
-        index: of the shard in the split.
-        count: of the split's shards.
+        split: name of the split.
+        index: index of the shard in the split.
+        count: number of shards of the split.
         documents: `TextFiles` or `TfdsDocuments`: an iterable of documents, each an iterable of
             lines, which are bytes.
     """
@@ -47,7 +47,7 @@ def find_units(
 
     Args:
         source: path of a text file or of a folder of them, or `tfds:NAME`.
-        shard_bytes: about the most bytes in a unit; no document is divided.
+        shard_bytes: approximate maximum of bytes in a unit; no document is divided.
         validation_share: share of a folder's documents for validation; see
             `training.corpus.text_files`.
         data: where TensorFlow Datasets are.

@@ -1,6 +1,6 @@
 """What the fork server of `training.corpus.workers` imports, once for all workers.
 
-TensorFlow's libraries greet on stderr while they are imported, so stderr is silent meanwhile.
+TensorFlow's libraries write to stderr while they are imported, so stderr is silent meanwhile.
 """
 
 import os

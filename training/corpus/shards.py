@@ -15,12 +15,12 @@ from gpt1_keras.presets import load_tokenizer
 from training.corpus.corpus_format import TOKENIZER_FOLDER
 from training.corpus.document_units import Unit
 
-_BATCH_BYTES = 2**19  # text that is tokenized at once, in some 500 MiB of memory
+_BATCH_BYTES = 2**19  # text that is tokenized at once; takes about 500 MiB of memory
 _NO_TOKEN = -1
 
 
 class ShardError(OSError):
-    """A shard could not be written; the message names it, its documents and the reason."""
+    """A shard could not be written. The message names the shard, its documents and the reason."""
 
 
 def shard_dtype(vocabulary_size: int) -> str:
@@ -31,16 +31,16 @@ def shard_dtype(vocabulary_size: int) -> str:
 def write_shard(unit: Unit, folder: str) -> dict[str, Any]:
     """Tokenizes the documents of a unit and writes their ids.
 
-    It is a function of its arguments alone, so any process may run it, and more than once.
+    The result depends on the arguments alone, so any process may run it, more than once.
 
     Args:
         unit: the documents.
         folder: path of the corpus, which holds the tokenizer already.
 
     Returns:
-        dict: `split`; `file`, its name; the number of `tokens`; of `documents`, each with one
-        `<start>`; of `empty_documents`, which are left out; and of `bytes` read; `sha256` of the
-        file; `source`, which says where the documents come from.
+        dict of `split`; `file`, its name; the numbers of `tokens`, of `documents` (each with one
+        `<start>`), of `empty_documents` (which are left out) and of `bytes` read; `sha256` of the
+        file; and `source`, which says where the documents come from.
 
     Raises:
         ShardError: anything went wrong.
@@ -70,8 +70,8 @@ def encode_documents(
 ) -> tuple[np.ndarray, dict[str, int]]:
     """Tokenizes documents, each after a `<start>`.
 
-    The paper does not say what separates its books, and its vocabulary has no token for it. We use
-    `<start>`, which fine-tuning puts before every input. Documents without a token are left out.
+    The paper does not say what separates its books, and its vocabulary has no token for that. We
+    use `<start>`, which fine-tuning puts before every input. Documents without tokens are left out.
 
     Args:
         documents: each an iterable of lines up to and including the line feed. No word crosses
@@ -90,7 +90,7 @@ def encode_documents(
     for indices, pieces in _batches(documents):
         ids = tokenizer(pieces)
         lengths = ids.row_lengths().numpy()
-        # `<start>` precedes a document's first token, and a line end each further line's first.
+        # `<start>` goes before a document's first token, a line end before each further line's.
         filled = np.flatnonzero(lengths)
         is_new_document, is_new_line = np.diff(indices[filled], axis=0, prepend=last).T != 0
         marks = np.where(is_new_line, line_end, _NO_TOKEN)
@@ -115,8 +115,8 @@ def encode_documents(
 def _batches(
     documents: Iterable[Iterable[bytes]],
 ) -> Iterator[tuple[np.ndarray, list[bytes]]]:
-    """Yields `(indices, pieces)`: pieces of lines, and int `[pieces, 2]`, each piece's document
-    and line.
+    """Yields `(indices, pieces)`: parts of lines; int `[pieces, 2]` has each one's document and
+    line.
     """
     indices: list[tuple[int, int]] = []
     pieces: list[bytes] = []

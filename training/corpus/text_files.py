@@ -7,7 +7,7 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-# Folders that are splits, and what the splits are called.
+# From the names of folders to the names of splits.
 _SPLITS = {"train": "train", "valid": "validation", "validation": "validation", "test": "test"}
 
 
@@ -35,9 +35,9 @@ def find_groups(
         source: path of a text file, or of a folder: every `*.txt` in it and its subfolders is a
             document, in the order of their names. Subfolders called train, valid, validation or
             test are splits; without any, all files are train.
-        group_bytes: about the most bytes in a group.
-        validation_share: share of a folder without splits that becomes validation. The hash of each
-            document's name alone decides, so that adding documents moves no other.
+        group_bytes: approximate maximum of bytes in a group.
+        validation_share: share of a folder without splits that becomes validation. The hash of a
+            document's name decides, so adding documents moves no other document.
 
     Returns:
         dict from split to groups.
@@ -73,7 +73,7 @@ def find_groups(
 def _by_folder(
     files: list[pathlib.Path], source: pathlib.Path, folders: list[str]
 ) -> dict[str, list[pathlib.Path]]:
-    """The files of each split, by the folders that are splits."""
+    """Returns the files of each split, by the folders that are splits."""
     if {"valid", "validation"} <= set(folders):
         raise ValueError(f"{source} must have one of valid/ and validation/; it has both.")
     splits = {name: [path for path in files if source / name in path.parents] for name in folders}
@@ -89,7 +89,7 @@ def _by_folder(
 def _divide(
     files: list[pathlib.Path], source: pathlib.Path, validation_share: float
 ) -> dict[str, list[pathlib.Path]]:
-    """The files of train, and of validation if it has a share."""
+    """Returns the files of train, and of validation if it has a share."""
     if not validation_share:
         return {"train": files}
     splits: dict[str, list[pathlib.Path]] = {"train": [], "validation": []}
@@ -107,7 +107,7 @@ def _divide(
 
 
 def _group(paths: list[pathlib.Path], group_bytes: int) -> list[TextFiles]:
-    """Groups files: each goes where its middle lies if all are laid end to end and cut evenly."""
+    """Groups consecutive files: lays them end to end, cuts evenly, and looks for each middle."""
     sizes = [path.stat().st_size for path in paths]
     total, before = max(1, sum(sizes)), 0
     count = -(-total // group_bytes)

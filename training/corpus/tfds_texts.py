@@ -11,7 +11,7 @@ import tensorflow_datasets as tfds
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.tfds_builders import prepared_builder
 
-_BATCH_SIZE = 64  # examples that are read at once; one at a time takes longer than its tokens do
+_BATCH_SIZE = 64  # examples read at once; reading one at a time takes longer than tokenizing it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ _TEXTS = {
 class TfdsDocuments:
     """Consecutive examples of a split, each a document: an iterable of iterables of lines."""
 
-    folder: str  # of the prepared data set, in one version
+    folder: str  # of one version of the prepared data set
     split: str
     start: int
     stop: int
@@ -49,7 +49,7 @@ class TfdsDocuments:
         batches = tfds.builder_from_directory(self.folder).as_dataset(
             split=tfds.core.ReadInstruction(self.split, self.start, self.stop, unit="abs"),
             batch_size=_BATCH_SIZE,
-            # One file after the other, and none kept in memory.
+            # One file after another; no file is kept in memory.
             read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
         )
         marker = self.texts.marker and re.compile(self.texts.marker.encode())
@@ -71,10 +71,10 @@ def find_groups(
 
     Args:
         name: such as `"wiki40b/en"`.
-        group_bytes: about the most bytes in a slice.
+        group_bytes: approximate maximum of bytes in a slice.
         data: where the data set is.
         field: the feature that holds the text; by default the known one of lm1b, pg19 and wiki40b,
-            else the only string feature.
+            otherwise the only string feature.
 
     Returns:
         dict from split to slices; empty splits are left out.
@@ -87,7 +87,7 @@ def find_groups(
     texts = _find_texts(name, builder, field)
     groups: dict[str, list[TfdsDocuments]] = {}
     for split, info in builder.info.splits.items():
-        # Where the size is unknown, the data set's own number of files suits it.
+        # Where the size is unknown, make as many slices as the data set has files.
         count = -(-int(info.num_bytes) // group_bytes) or info.num_shards
         count = min(count, info.num_examples)
         if count:
@@ -102,7 +102,7 @@ def find_groups(
 
 
 def _find_texts(name: str, builder: tfds.core.DatasetBuilder, field: str | None) -> Texts:
-    """Where the texts are: in the given feature, the known one, or the only string."""
+    """Finds the texts: in the given feature, the known one, or the only string."""
     strings = [
         key
         for key, feature in builder.info.features.items()

@@ -16,11 +16,11 @@ class Windows:
     Args:
         split: to sample from.
         length: tokens that are predicted in a window.
-        batch_size: windows in a batch, of all workers together.
+        batch_size: windows in a batch, over all workers.
         seed: from 0 to 2^64 - 1.
-        repeat_share: from 0 to 1, the share of windows in which a passage is repeated further on,
-            over what was there. It takes from a sixteenth to a half of the window, and neither its
-            length nor its two places can be told from what lies before it.
+        repeat_share: from 0 to 1, the share of windows in which a copy of a passage replaces a
+            later part. The passage takes from a sixteenth to a half of the window. Its length and
+            its two places are random, so a model cannot predict them.
 
     Raises:
         ValueError: a number is out of its range, or no shard has `length + 1` tokens.
@@ -51,12 +51,11 @@ class Windows:
             )
 
     def batch(self, step: int, worker: int = 0, workers: int = 1) -> np.ndarray:
-        """Returns a batch, a pure function of the seed and the step.
+        """Returns a batch, or a worker's share of it: a pure function of the seed and the step.
 
         Args:
             step: from 0 to 2^64 - 1.
-            worker: index of the worker. Each has a contiguous share of the same batch, however many
-                there are.
+            worker: index of the worker; each reads a contiguous share of the same batch.
             workers: number of workers.
 
         Returns:
@@ -86,8 +85,8 @@ class Windows:
         return tokens
 
     def _random(self, step: int) -> np.ndarray:
-        """The numbers that decide a step, the first row the positions: uint64 `[5, batch_size]`."""
-        # Raw, as those of a Generator need not be the same in every version of numpy.
+        """Returns the numbers that decide a batch, uint64 `[5, batch_size]`, positions first."""
+        # Raw numbers: those of a Generator may differ between versions of numpy.
         random = np.random.Philox(key=np.array([self.seed, step], np.uint64))
         return random.random_raw(5 * self.batch_size).reshape(5, self.batch_size)
 
@@ -111,15 +110,15 @@ def _repeat_passages(tokens: np.ndarray, is_chosen: np.ndarray, raw: np.ndarray)
 
 
 def _below(raw: np.ndarray, limit: int | np.ndarray) -> np.ndarray:
-    """Raw numbers as int64 from 0 to below a limit."""
-    # A remainder prefers none by more than one part in 2^64 / limit.
+    """Returns raw numbers as int64 in [0, limit)."""
+    # The bias of a remainder is at most one part in 2^64 / limit.
     return (raw % np.asarray(limit, np.uint64)).astype(np.int64)
 
 
 def sequential_windows(
     split: Split, length: int, batch_size: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields windows one after the other, for validation.
+    """Yields windows one after another, for validation.
 
     Every token of the split, except the first of each shard, is predicted exactly once.
 
@@ -130,7 +129,7 @@ def sequential_windows(
 
     Yields:
         `(tokens, weights)`: int32 `[batch_size, length + 1]` and float32 `[batch_size, length]`.
-        The weight of a target `tokens[:, 1:]` is 1, or 0 where windows and the last batch are
+        The weight of a target `tokens[:, 1:]` is 1, or 0 where a window or the last batch is
         padded with zeros.
 
     Raises:
@@ -158,7 +157,7 @@ def count_sequential_batches(split: Split, length: int, batch_size: int) -> int:
 
 
 def count_sequential_tokens(split: Split, length: int, batch_size: int, batches: int) -> int:
-    """Counts the tokens that are predicted in the first batches."""
+    """Counts the tokens that are predicted in the first `batches` batches."""
     windows, tokens = batches * batch_size, 0
     for shard in split.shards:
         tokens += min(windows * length, max(0, len(shard) - 1))

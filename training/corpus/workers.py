@@ -16,7 +16,7 @@ from gpt1_keras.cli import progress
 from training.corpus.document_units import Unit
 from training.corpus.shards import ShardError
 
-_POLL_SECONDS = 0.2  # between looks at whether Ctrl-C was pressed
+_POLL_SECONDS = 0.2  # between two checks for Ctrl-C
 
 _Write = Callable[[Unit], dict[str, Any]]
 
@@ -27,17 +27,17 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
     Args:
         function: picklable.
         units: its arguments.
-        processes: how many; 1 is this one.
+        processes: how many; with 1, this process does all.
 
     Returns:
         The results, in the order of the units.
 
     Raises:
-        ShardError: a process died. What the function raises is raised again; the others stop.
+        ShardError: a process died. An error of the function is raised again, and all workers stop.
     """
     if processes == 1:
         return [function(unit) for unit in progress(units, "Writing shards")]
-    # TensorFlow does not survive a fork once it has run. So a server imports it, and forks workers.
+    # TensorFlow does not survive a fork after it has run, so a server imports it and forks workers.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["training.corpus.preload"])
     others = set(multiprocessing.active_children())
@@ -50,7 +50,7 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
             for future in progress(_completed(futures, interrupted), "Writing shards", len(units)):
                 future.result()
         except BaseException as error:
-            # Units may take minutes; whoever waits for the error, or pressed Ctrl-C, need not.
+            # A unit may take minutes: do not wait for it after an error or Ctrl-C.
             for process in set(multiprocessing.active_children()) - others:
                 process.terminate()
             if isinstance(error, concurrent.futures.BrokenExecutor):
@@ -77,7 +77,7 @@ def _completed(
 
 @contextlib.contextmanager
 def _late_interrupts() -> Iterator[threading.Event]:
-    """Makes Ctrl-C set an event: inside the pool's code it could leave a lock taken forever."""
+    """Makes Ctrl-C set an event: an interrupt inside the pool's code could leave a lock held."""
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield interrupted  # other threads get no signals
@@ -92,13 +92,13 @@ def _late_interrupts() -> Iterator[threading.Event]:
 def _set_up_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    tf.config.set_visible_devices([], "GPU")  # else each process would take the GPU's memory
+    tf.config.set_visible_devices([], "GPU")  # otherwise each process would take the GPU's memory
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
 def _exit_with_parent() -> None:
-    """Ends a worker whose parent was killed; it would wait for work forever."""
+    """Ends a worker whose parent was killed; otherwise it would wait for work forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -113,15 +113,15 @@ def run_in_beam(
     processes: int,
     flags: Sequence[str] = (),
 ) -> None:
-    """Calls a function for each unit in an Apache Beam pipeline, then one for all results.
+    """Calls a function for each unit in an Apache Beam pipeline, then another for all results.
 
     Args:
         function: picklable; returns a dict with `tokens`, `documents` and `empty_documents`, which
             become counters of the pipeline.
         finish: picklable function of the list of the results, in any order.
         units: the function's arguments.
-        runner: name of Beam's runner. `FnApiRunner` is the one of this machine. (`DirectRunner`
-            would first try to download another.)
+        runner: name of Beam's runner. `FnApiRunner` runs on this machine. (`DirectRunner`
+            would first try to download another runner.)
         processes: how many, for runners of this machine.
         flags: further options of Beam's.
 
@@ -160,7 +160,7 @@ def run_in_beam(
                 | "Write index" >> beam.Map(finish)
             )
     except Exception as error:
-        # Runners add to the message, or wrap it in the text of one traceback or more.
+        # Runners add to the message, or wrap it in the text of tracebacks.
         text = f"{type(error).__name__}: {error}"
         line = re.search(rf"{ShardError.__name__}: (.*?)( \[while running|$)", text, re.M)
         if line is None:

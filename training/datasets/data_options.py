@@ -16,7 +16,7 @@ class DataOptions:
     download: bool = option("download and prepare data sets that are missing", False)
 
 
-DEFAULT_DATA = DataOptions()  # data sets that are on disk where TensorFlow Datasets keeps them
+DEFAULT_DATA = DataOptions()  # data sets in the default folder of TensorFlow Datasets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,11 +27,11 @@ class ExampleOptions:
         ValueError: not exactly one of `task` and `file`.
     """
 
-    task: str | None = option(f"one of {', '.join(sorted(DATASETS))}; or else", None)
+    task: str | None = option(f"one of {', '.join(sorted(DATASETS))}; or give --file", None)
     file: str | None = option(
         "your own .csv, .tsv or .jsonl, with the columns of the training file", None
     )
-    split: str = option("of the task", "validation", choices=("train", "validation", "test"))
+    split: str = option("split of --task", "validation", choices=("train", "validation", "test"))
 
     def __post_init__(self) -> None:
         if (self.task is None) == (self.file is None):

@@ -25,8 +25,8 @@ class LabelledExamples:
             byte strings.
         labels: array `[examples]`: int32 indices of classes or choices, or -1; or float32 scores,
             or NaN.
-        indices: int array `[examples]`, by which the data set identifies its examples.
-        class_names: None where labels are not classes.
+        indices: int array `[examples]`: GLUE's `idx`, or the index of each row.
+        class_names: in the order of their indices; None where labels are not classes.
     """
 
     texts: dict[str, np.ndarray]
@@ -58,7 +58,7 @@ class LabelledExamples:
         return ~np.isnan(self.labels) if is_score else self.labels >= 0
 
     def balanced_class_weights(self) -> dict[int, float]:
-        """Returns the weight of each class: inversely as frequent, with a mean over examples of 1.
+        """Returns a weight for each class, inverse to its frequency; the mean over examples is 1.
 
         Raises:
             ValueError: labels are not classes.
@@ -104,7 +104,7 @@ def load_examples(
 
 
 def _read_part(dataset: TfdsDataset, name: str, role: str, data: DataOptions) -> LabelledExamples:
-    """The examples of one of a data set's `tfds_names`."""
+    """Reads the examples of one of a data set's `tfds_names`."""
     builder, split = _find_split(dataset, name, role, data)
     columns = read_split(builder, split)
     missing = set(dataset.fields.values()) - columns.keys()
@@ -121,7 +121,7 @@ def _read_part(dataset: TfdsDataset, name: str, role: str, data: DataOptions) ->
 def _find_split(
     dataset: TfdsDataset, name: str, role: str, data: DataOptions
 ) -> tuple[tfds.core.DatasetBuilder, str]:
-    """A data set that is ready to be read, and the name of its split."""
+    """Returns a data set that is ready to be read, and the name of its split."""
     try:
         return prepared_builder(name, data), dataset.split(role)
     except FileNotFoundError:

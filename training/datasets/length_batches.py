@@ -39,7 +39,7 @@ def batch_order(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> 
         lengths: int array `[examples]`.
         batch_size: examples in a batch.
         seed: with `epoch`, determines the order.
-        epoch: number of passes before.
+        epoch: number of passes before this one.
 
     Returns:
         For each batch an int array, the indices of its examples.

@@ -1,7 +1,7 @@
 """The paper's twelve data sets, and two more for small machines, as data.
 
-Of the 17 rows, MNLI has two (its validation splits), RACE has three (its two levels, and both), and
-`snli_slice` and `dprd` are the two that the paper does not fine-tune on.
+`DATASETS` has 17 rows: MNLI has two (one for each validation split), RACE has three (each level,
+and both together), and `snli_slice` and `dprd` are the two that the paper does not fine-tune on.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ class TfdsDataset:
 
     Attributes:
         tfds_names: names in TensorFlow Datasets; several are concatenated.
-        kind: of the model that it is for: `CLASSIFICATION`, `SIMILARITY` or `MULTIPLE_CHOICE`.
+        kind: kind of model that it is for: `CLASSIFICATION`, `SIMILARITY` or `MULTIPLE_CHOICE`.
         fields: dict from the model's text fields to the data set's features.
         metrics: keys of `training.evaluation.dataset_metrics.METRICS`; the first is what the paper
             reports, and selects the best epoch.
@@ -44,7 +44,7 @@ class TfdsDataset:
     previous_best: float | None = None
 
     def split(self, role: str) -> str:
-        """Returns the data set's name for `"train"`, `"validation"` or `"test"`."""
+        """Returns the data set's name of the split `"train"`, `"validation"` or `"test"`."""
         return self.splits.get(role, role)
 
 
@@ -88,8 +88,8 @@ DATASETS = {
         "mismatched", glue_file="MNLI-mm.tsv", paper_score=81.4, previous_best=80.1
     ),
     "snli": _entailment("snli", paper_score=89.9, previous_best=89.3),
-    # For small machines: the 9,824 labelled pairs of the test split to learn from, the validation
-    # split to score on.
+    # For small machines: models learn from the 9,824 labelled pairs of the test split, and are
+    # scored on the validation split.
     "snli_slice": _entailment("snli", splits={"train": "test"}),
     "scitail": _entailment("sci_tail", paper_score=88.3, previous_best=83.3),
     "qnli": _entailment(
@@ -113,8 +113,8 @@ DATASETS = {
         ("story_cloze/2016",),
         MULTIPLE_CHOICE,
         {"context": "context", "choices": "endings"},
-        # Its train split has no endings to choose from. As in the released code, a fifth of the
-        # labelled stories is for validation.
+        # Its train split has no endings to choose from. As in the paper's released code, a fifth
+        # of the labelled stories is for validation.
         splits={"train": "validation[:80%]", "validation": "validation[80%:]"},
         reader="story_cloze",
         paper_score=86.5,
@@ -123,7 +123,7 @@ DATASETS = {
     "race_middle": _race("middle", paper_score=62.9, previous_best=60.2),
     "race_high": _race("high", paper_score=57.4, previous_best=50.3),
     "race": _race("middle", "high", paper_score=59.0, previous_best=53.3),
-    # The paper's zero-shot probe, to learn. It has two splits: one to learn from, one to score on.
+    # The paper's zero-shot probe, for fine-tuning. It has two splits: train and test.
     "dprd": TfdsDataset(
         ("definite_pronoun_resolution",),
         MULTIPLE_CHOICE,

@@ -18,7 +18,7 @@ Texts = dict[str, np.ndarray]
 
 
 def read_columns(columns: Columns, fields: dict[str, str]) -> tuple[Texts, np.ndarray]:
-    """Reads one example from each row; GLUE's test splits have -1 for a label."""
+    """Reads one example from each row; labels of GLUE's test splits are -1."""
     texts = {field: columns[feature] for field, feature in fields.items()}
     labels = columns["label"]
     if np.issubdtype(labels.dtype, np.floating):
@@ -49,7 +49,7 @@ def read_story_cloze(columns: Columns, fields: dict[str, str]) -> tuple[Texts, n
 
 
 def read_definite_pronouns(columns: Columns, fields: dict[str, str]) -> tuple[Texts, np.ndarray]:
-    """Reads sentences cut before a pronoun: the choices go on with each name in its place."""
+    """Reads sentences up to a pronoun; a choice is a name in its place and the rest."""
     rows = zip(columns["sentence"], columns["pronoun"], columns["candidates"])
     resolved = [resolve_pronoun(*row) for row in rows]
     texts = {name: np.empty(len(resolved), object) for name in ("context", "choices")}
@@ -63,7 +63,7 @@ def read_definite_pronouns(columns: Columns, fields: dict[str, str]) -> tuple[Te
 def resolve_pronoun(
     sentence: bytes, pronoun: bytes, names: Iterable[bytes]
 ) -> list[tuple[bytes, bytes, bytes]]:
-    """Puts names in the place of a pronoun's first use.
+    """Puts each name in place of a pronoun's first use.
 
     Returns:
         list of `(before, name, after)`, one for each name.
@@ -78,15 +78,15 @@ def resolve_pronoun(
 
 
 def _rows(ragged: tf.RaggedTensor) -> np.ndarray:
-    """The rows of a ragged tensor, an array `[rows]` of arrays."""
+    """Returns the rows of a ragged tensor: an array `[rows]` of arrays."""
     rows = np.empty(int(ragged.nrows()), object)
-    # One by one: NumPy would make a matrix of rows of equal length.
+    # One by one: of rows of equal length, NumPy would make a matrix.
     for row, values in enumerate(np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])):
         rows[row] = values
     return rows
 
 
-# By the name that a data set has for its reader.
+# By the names that `TfdsDataset.reader` may have.
 READERS: dict[str, Callable[[Columns, dict[str, str]], tuple[Texts, np.ndarray]]] = {
     "columns": read_columns,
     "race": read_race,

@@ -2,8 +2,8 @@
 
 The columns tell what kind of data it is: `text`; or `premise` and `hypothesis`; or `text1` and
 `text2`, whose order does not matter; or `context`, optionally `question`, and `choices`, in CSV and
-TSV `choice1`, `choice2`, ..., the last of which may be empty. `label` is a class; for choices the
-index of the right one, from 0; or a score, if every label is a number and some are not whole.
+TSV `choice1`, `choice2`, ..., the last of which may be empty. `label` is a class; with choices, the
+index of the right one, from 0; or a score, if all labels are numbers and some have a fraction.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ class UserFiles:
     glue_file: None = None
 
     def read(self, role: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Reads a file: texts by field and labels, as `training.datasets.tfds_readers`.
+        """Reads texts by field, and labels, as `training.datasets.tfds_readers` returns them.
 
         Raises:
             FileNotFoundError: the file does not exist.
@@ -99,7 +99,7 @@ Dataset = TfdsDataset | UserFiles  # what a model is fine-tuned on
 
 
 def find_user_files(train: str | os.PathLike[str], validation: str | os.PathLike[str]) -> UserFiles:
-    """Tells from the train file's columns and labels what kind of data set the files are.
+    """Finds out from the train file's columns and labels what kind of data set the files are.
 
     Args:
         train: path.
@@ -107,7 +107,7 @@ def find_user_files(train: str | os.PathLike[str], validation: str | os.PathLike
 
     Raises:
         FileNotFoundError: the train file does not exist.
-        ValueError: it cannot be read, or its columns are not those of any kind.
+        ValueError: it cannot be read, or its columns fit no kind of data set.
     """
     rows = read_rows(train)
     columns = rows[0].keys()
@@ -152,7 +152,7 @@ def user_files_for(model: Task, kind: str, path: str | os.PathLike[str]) -> User
 
     Args:
         model: fine-tuned.
-        kind: of the model, as `training.evaluation.fine_tuned_models.load_model` returns it.
+        kind: kind of model, as `training.evaluation.fine_tuned_models.load_model` returns it.
         path: of the file.
     """
     score_range = getattr(model, "score_range", None)
@@ -181,7 +181,7 @@ def _check_rows(path: str | os.PathLike[str], rows: list[Row], fields: Iterable[
 
 
 def _column(values: list[str | list[str]]) -> np.ndarray:
-    """Texts as an array of byte strings, or of arrays of them."""
+    """Returns texts as an array of byte strings, or of arrays of byte strings."""
     column = np.empty(len(values), object)
     for row, value in enumerate(values):
         if isinstance(value, list):
@@ -192,7 +192,7 @@ def _column(values: list[str | list[str]]) -> np.ndarray:
 
 
 def _shown(names: list[str]) -> str:
-    """Names as a message shows them: there may be as many as examples."""
+    """Formats names for a message, at most 20 of them."""
     more = f", and {len(names) - _MOST_SHOWN:,} more" if len(names) > _MOST_SHOWN else ""
     return f"{[shortened(name) for name in names[:_MOST_SHOWN]]}{more}"
 

@@ -10,20 +10,21 @@ from keras import ops
 from gpt1_keras import GPT1CausalLM
 from gpt1_keras.types import Tensor
 
-_FIRST_BIN = 8  # positions; each further bin ends at twice the one before
-_TOKENS_AT_ONCE = 2048  # whose logits are in memory together
+_FIRST_BIN = 8  # positions; each further bin ends at twice the end of the one before
+_TOKENS_AT_ONCE = 2048  # tokens whose logits are in memory together
 
 
 class ContextUse:
     """Two measurements of a language model, always on the same windows of a text.
 
-    Of a model that uses its context, the loss falls as more tokens are read; and a passage that is
-    followed by itself costs far less the second time, as it could be copied (Olsson et al. 2022).
-    A bag of words, or a bigram model, has a flat loss and no such gap.
+    The loss of a model that uses its context falls as it reads more tokens. Where a passage follows
+    itself, the loss is far lower the second time, because the model can copy it (Olsson et al.
+    2022). A bag of words, or a bigram model, has a flat loss and no such gap.
 
     Args:
         lm: compiled, with any backbone; it may be trained between measurements.
-        windows: int32 `[windows, length + 1]`, from `spread_windows`, at least one of length 3.
+        windows: int32 `[windows, length + 1]`, from `spread_windows`: at least one; `length` is at
+            least 3.
 
     Raises:
         ValueError: there is no window, or it is too short to hold a passage twice.
@@ -37,7 +38,7 @@ class ContextUse:
             )
         self._losses = _TokenLosses(lm)
         self._windows = windows
-        # All of one shape, for one graph: where the length is even, a third passage begins.
+        # The windows' shape, for one graph: where the length is even, a third copy begins.
         self.passage_length = windows.shape[1] // 2
         self._repeated = np.tile(windows[:, : self.passage_length], 3)[:, : windows.shape[1]]
 
@@ -45,13 +46,13 @@ class ContextUse:
         """Measures the model as it is.
 
         Returns:
-            dict, as JSON takes it, of losses in nats, each with its standard error over windows
-            (None of a single one):
+            dict for JSON, of losses in nats, each with its standard error over windows (None for a
+            single window):
             `windows`, how many;
             `loss_by_position`: list of dicts of `from`, `to`, `loss` and `standard_error`: the mean
             over positions `[from, to)`, where position 0 has read one token;
-            `repeated_passage`: dict of `tokens`, the passage's; `first` and `second`, the mean loss
-            of its tokens after the first, where it is read first and where it follows itself;
+            `repeated_passage`: dict of `tokens`, the passage's length; `first` and `second`, the
+            mean loss of its tokens after the first token, the first and the second time;
             `gap`, the difference, and its `standard_error`.
         """
         losses = self._losses_of(self._windows)
@@ -122,6 +123,6 @@ def spread_windows(shards: Sequence[np.ndarray], length: int, count: int) -> np.
 
 
 def _mean(values: np.ndarray) -> tuple[float, float | None]:
-    """The mean, and its standard error if there are several."""
+    """Returns the mean, and its standard error if there are several values."""
     error = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
     return float(values.mean()), error

@@ -13,7 +13,7 @@ Metric = Callable[[np.ndarray, np.ndarray], float]
 
 
 def _correlation(correlate: Callable[..., Any]) -> Metric:
-    """A correlation, which is 0 for predictions that are all the same, as Matthews' is."""
+    """Returns a metric: a correlation, or 0 (as Matthews' is) if all predictions are equal."""
 
     def metric(true: np.ndarray, predicted: np.ndarray) -> float:
         if np.ptp(predicted) == 0:

@@ -47,7 +47,7 @@ def load_for_model(
     asked: ExampleOptions,
     data: DataOptions,
 ) -> tuple[dict[str, str], Dataset, LabelledExamples]:
-    """Loads a split of a data set, or a file, and checks that the model is for it.
+    """Loads a split of a data set, or a file, and checks that the model fits it.
 
     Args:
         path: of the model's preset, for messages.
@@ -56,8 +56,8 @@ def load_for_model(
         data: where the data sets are.
 
     Returns:
-        What the examples are, for a report; their data set; and the examples, of which some may
-        have no label.
+        `(described, dataset, examples)`: what the examples are, for a report; their data set; and
+        the examples, some of which may have no label.
 
     Raises:
         FileNotFoundError: the data set or the file does not exist.

@@ -34,7 +34,7 @@ class Scorer:
 
         Returns:
             float64 array `[pairs]`: the mean log-probability, in nats, of the continuation's
-            tokens. The first token of all is given, not predicted. Where a pair is longer than the
+            tokens. A pair's first token is given, not predicted. Where a pair is longer than the
             context, its first tokens are left out. A continuation without tokens to predict has
             -inf.
         """
@@ -61,7 +61,7 @@ class Scorer:
         return scores
 
     def _mean_log_probabilities(self, tokens: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """float32 `[batch]`, over the tokens where the mask is 1, which never is at the first."""
+        """Returns float32 `[batch]`: means over tokens where the mask is 1; the first has 0."""
         hidden_states = self._lm.backbone({"token_ids": tokens[:, :-1]}, training=False)
         logits = self._lm.backbone.token_embedding(hidden_states, reverse=True)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from training.corpus.corpus_format import Corpus, Split
 
 ORDER = 3
-# Where no discounts can be estimated, as in a corpus so small that nothing occurs four times.
+# Where no discounts can be estimated, as in a small corpus where no n-gram occurs four times.
 _FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
 
@@ -33,16 +33,16 @@ class Unigram:
         self._probabilities = counts / counts.sum()
 
     def probabilities(self, contexts: ArrayLike, words: ArrayLike) -> np.ndarray:
-        """As `KneserNey.probabilities`."""
+        """Returns probabilities, as `KneserNey.probabilities`."""
         return self._probabilities[words]
 
 
 class KneserNey:
     """The probability of each token after up to `order - 1` others (Chen & Goodman 1998).
 
-    A level for each context length discounts its counts and gives what that frees to the level
-    below; the lowest level gives it to all tokens alike. The highest level counts how often an
-    n-gram occurs, the others how many different tokens it follows.
+    There is a level for each context length. It discounts its counts, and gives the probability
+    that this frees to the level below; the lowest level gives it to all tokens alike. The highest
+    level counts how often an n-gram occurs, the others how many different tokens it follows.
 
     Args:
         split: to count.
@@ -54,7 +54,7 @@ class KneserNey:
         levels: list of `Level`, from unigrams to n-grams of `order`.
 
     Raises:
-        ValueError: n-grams of so large a vocabulary do not fit in 64 bits.
+        ValueError: the numbers of the vocabulary's n-grams do not fit in 64 bits.
     """
 
     def __init__(self, split: Split, vocabulary_size: int, order: int = ORDER) -> None:
@@ -96,12 +96,12 @@ class Level:
     """The n-grams of one length, discounted.
 
     Args:
-        keys: uint64 `[n]`, sorted: the n-grams, each its tokens as digits.
+        keys: uint64 `[n]`, sorted: n-grams as numbers, whose digits are their tokens.
         counts: int64 `[n]`.
         vocabulary_size: the base of the digits.
 
     Attributes:
-        discounts: float64 `[3]`, what is taken from counts of 1, of 2, and of 3 and more.
+        discounts: float64 `[3]`, what is subtracted from counts of 1, of 2, and of 3 and more.
     """
 
     def __init__(self, keys: np.ndarray, counts: np.ndarray, vocabulary_size: int) -> None:
@@ -154,7 +154,7 @@ def ngram_perplexity(model: NgramModel, split: Split) -> float:
     for shard in split.shards:
         for length in range(1, min(ORDER, len(shard))):
             ngrams = np.lib.stride_tricks.sliding_window_view(shard, length + 1)
-            if length < ORDER - 1:  # only a shard's first tokens have so short a context
+            if length < ORDER - 1:  # only a shard's first tokens have a shorter context
                 ngrams = ngrams[:1]
             logarithms.append(np.log(model.probabilities(ngrams[:, :-1], ngrams[:, -1])))
     if not logarithms:
@@ -189,7 +189,7 @@ def score_corpus(corpus: Corpus, tokens: int | None = None) -> dict[str, Any]:
 
 
 def _first(split: Split, tokens: int | None) -> Split:
-    """The start of a split, in which `tokens` tokens follow another."""
+    """Returns the start of a split in which `tokens` tokens follow another token."""
     if tokens is None:
         return split
     if tokens < 1:
@@ -203,7 +203,7 @@ def _first(split: Split, tokens: int | None) -> Split:
 
 
 def _keys(shard: np.ndarray, length: int, base: int) -> np.ndarray:
-    """All n-grams of a shard, uint64 `[n]`: each its tokens as digits, the first the highest."""
+    """Returns the n-grams of a shard, uint64 `[n]`: tokens are digits, the first the highest."""
     count = max(0, len(shard) - length + 1)
     keys = np.zeros(count, np.uint64)
     for start in range(length):
@@ -215,7 +215,7 @@ def _keys(shard: np.ndarray, length: int, base: int) -> np.ndarray:
 def _look_up(
     keys: np.ndarray, values: np.ndarray, wanted: np.ndarray, default: float
 ) -> np.ndarray:
-    """The values of the wanted keys, or the default; `keys` are sorted."""
+    """Returns the values of the wanted keys, or the default; `keys` are sorted."""
     if not len(keys):
         return np.full(len(wanted), default)
     indices = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

@@ -43,8 +43,8 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
         ValueError: the path ends in another format.
     """
     check_format(path)
-    # Text stays text, a tenth of the size. Without the salt, and with the date, each file would
-    # differ.
+    # Text stays text, which makes files ten times smaller. A random salt or the date would make
+    # each file differ.
     with (
         matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "gpt1_keras"}),
         atomic_path(path) as temporary,

@@ -16,11 +16,11 @@ FILE = "predictions.jsonl"  # in the folder of a run
 def write_predictions(
     folder: str | os.PathLike[str], examples: LabelledExamples, answers: np.ndarray
 ) -> None:
-    """Writes a line for each example: its number, its label (null without one) and the answer.
+    """Writes a line for each example: its number, its label (or null) and the prediction.
 
     Args:
         folder: path; gets predictions.jsonl.
-        examples: what was asked.
+        examples: those that were predicted.
         answers: from `training.evaluation.predicting.answers_of`.
     """
     columns = (examples.indices, examples.is_labelled, examples.labels, answers)

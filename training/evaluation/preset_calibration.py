@@ -1,4 +1,4 @@
-"""Calibrates a fine-tuned preset, and keeps what that shows: figures, a picture, a temperature."""
+"""Calibrates a fine-tuned preset: writes the temperature, figures and a reliability diagram."""
 
 import os
 import pathlib
@@ -29,7 +29,7 @@ def calibrate_preset(
 
     Args:
         model: path of the preset that `training.finetune` wrote. Its temperature and its threshold
-            are replaced once all else is written; its weights stay as they are.
+            are replaced last, after all other files; its weights stay as they are.
         output: path of the folder to write to.
         asked: which examples; those without a label are left out.
         sure_precision: above 0 and below 1, or None for no threshold.
@@ -47,7 +47,7 @@ def calibrate_preset(
         DivergedError: the model's outputs are not numbers.
         OSError: nothing can be written to `output`.
     """
-    if not pathlib.Path(model, _TASK).is_file():  # so its files are not the user's to change
+    if not pathlib.Path(model, _TASK).is_file():  # a name or handle: those files are not the user's
         raise ValueError(
             f"Expected the folder of a fine-tuned model, such as RUN/best. Received: {model}."
         )
@@ -78,14 +78,14 @@ def write_calibration(folder: str | os.PathLike[str], content: Mapping[str, Any]
 
     Args:
         folder: of the run.
-        content: of `Report.as_json`, with anything beside.
+        content: what `Report.as_json` returns, and anything else.
     """
     plot_reliability(content, pathlib.Path(folder, DIAGRAM))
     write_json(pathlib.Path(folder, REPORT), content)
 
 
 def read_calibration(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Reads the figures of a run; None if it has none, as one of scores."""
+    """Reads the figures of a run; None if it has none, as where its model predicts scores."""
     path = pathlib.Path(folder, REPORT)
     return read_json(path) if path.exists() else None
 

@@ -17,7 +17,7 @@ from training.evaluation.fine_tuned_models import load_for_model, load_model
 from training.evaluation.predicting import answers_of, predict_outputs
 from training.evaluation.prediction_files import write_predictions
 
-# In these GLUE wants the names of the classes, in the others their indices.
+# GLUE expects the classes' names in these files, and their indices in the others.
 _NAMED = ("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv")
 
 
@@ -40,7 +40,7 @@ def evaluate(
 
     Raises:
         FileNotFoundError: the model, the data set or the file does not exist.
-        ValueError: an unknown data set, a model of another kind or for other classes, or labels of
+        ValueError: an unknown data set, a model of another kind or for other classes, or labels for
             which a metric is undefined.
         OSError: nothing can be written to `output`.
     """

@@ -12,7 +12,7 @@ from sklearn.calibration import calibration_curve
 
 from training.evaluation.plots import BLUE, new_figure, save
 
-_BINS = 15  # as many as Guo et al. (2017) have
+_BINS = 15  # as in Guo et al. (2017)
 
 
 def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
         labels: int `[examples]`.
 
     Returns:
-        `expected_calibration_error` of the best class, in bins of equal width; `brier_score`;
+        `expected_calibration_error` of the predicted class, in bins of equal width; `brier_score`;
         `log_loss`; and the diagram's bins that are not empty: `confidence`, `accuracy`, `count`.
     """
     confidence = probabilities.max(axis=1)
@@ -33,8 +33,8 @@ def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     counts = np.bincount(np.searchsorted(edges, confidence), minlength=_BINS)
     counts = counts[counts > 0]
     gaps = np.abs(accuracies - confidences)
-    # The mean squared distance from the right answer; of two classes, half of it. A single choice
-    # is taken for one of two.
+    # The mean squared distance from the right class; with two classes, half of that. A single
+    # choice counts as one of two.
     padded = np.pad(probabilities, ((0, 0), (0, max(0, 2 - probabilities.shape[1]))))
     classes = np.arange(padded.shape[1])
     brier_score = sklearn.metrics.brier_score_loss(labels, padded, labels=classes)
@@ -49,7 +49,7 @@ def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
 
 
 def log_loss(logits: np.ndarray, labels: np.ndarray) -> float:
-    """The mean negative log-likelihood of labels, int `[examples]`, in nats."""
+    """Returns the mean negative log-likelihood of labels, int `[examples]`, in nats."""
     of_labels = scipy.special.log_softmax(logits, axis=1)[np.arange(len(labels)), labels]
     return float(-of_labels.mean())
 

@@ -1,25 +1,25 @@
-"""Which answers a model is sure of: those that are right as often as is asked for."""
+"""The threshold of sure answers: the probability from which answers are right often enough."""
 
 import math
 
 import numpy as np
 import scipy.stats
 
-_RISK = 0.05  # that sure answers are right less often
-_PARTS = 10**6  # of 1, down to which thresholds are rounded: exports compute in float32
+_RISK = 0.05  # probability that sure answers are right less often than asked
+_PARTS = 10**6  # thresholds are rounded down to parts of 1, because exports compute in float32
 
 
 def find_threshold(probabilities: np.ndarray, labels: np.ndarray, precision: float) -> float:
-    """Returns the least probability from which on answers are right often enough.
+    """Returns the lowest threshold with enough right answers at or above it.
 
     Args:
         probabilities: float `[examples, classes]`.
         labels: int `[examples]`.
-        precision: the share of them that has to be right, which a one-sided 95 % confidence bound
-            (Clopper and Pearson) must reach.
+        precision: the share of those answers that must be right. A one-sided lower 95 % confidence
+            bound (Clopper and Pearson) must reach it.
 
     Raises:
-        ValueError: there is no such probability.
+        ValueError: there is no such threshold.
     """
     confidence, bounds = _precision_bounds(probabilities, labels)
     reached = np.flatnonzero(bounds >= precision)
@@ -35,13 +35,13 @@ def find_threshold(probabilities: np.ndarray, labels: np.ndarray, precision: flo
 def _precision_bounds(
     probabilities: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of each threshold, descending: it, and a lower bound of the precision from it on."""
+    """Returns thresholds, descending, and for each a lower bound of the precision."""
     confidence = probabilities.max(axis=1)
     is_right = probabilities.argmax(axis=1) == labels
     order = np.argsort(-confidence, kind="stable")
     confidence, right = confidence[order], np.cumsum(is_right[order])
     count = np.arange(1, len(right) + 1)
-    # Equal ones are sure together.
+    # Answers of equal probability are sure together.
     ends = np.append(np.diff(confidence) != 0, True)
     right, count = right[ends], count[ends]
     bounds = scipy.stats.beta.ppf(_RISK, np.maximum(right, 1), count - right + 1)

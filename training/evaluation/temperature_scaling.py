@@ -24,11 +24,12 @@ class Report:
 
     Attributes:
         calibration: what was found on all examples.
-        note: why there is no temperature but 1, in words; None if one was fitted.
-        before, after: as `measure` returns them. A temperature from one half of the examples is
-            measured on the other, for both halves.
-        sure: None, unless a precision was asked for: it; `answers`, how many of the `examples` are
-            sure; and `right`, how many of those are right; of `held_out` halves likewise.
+        note: why the temperature stays 1, in words; None if one was fitted.
+        before, after: what `measure` returns. For `after`, each half of the examples is measured at
+            the temperature that the other half shows.
+        sure: None if no precision was asked for. Otherwise the `precision`; the number of
+            `examples`; `answers`, how many are sure; `right`, how many of those are right; and
+            `held_out`, the last two by the threshold that the other half of the examples shows.
     """
 
     calibration: Calibration
@@ -38,7 +39,7 @@ class Report:
     sure: dict[str, Any] | None
 
     def as_json(self) -> dict[str, Any]:
-        """The content of calibration.json."""
+        """Returns the content of calibration.json."""
         named = dataclasses.asdict(self)
         return named.pop("calibration") | named
 
@@ -50,17 +51,17 @@ def calibrate(
 
     Args:
         model: with classes or choices.
-        outputs: what it predicts for examples that it has not learned from, float
+        outputs: of the model, for examples that it has not learned from: float
             `[examples, classes or choices]`.
         labels: int `[examples]`, indices of classes or choices.
-        precision: the share of sure answers that is to be right. The threshold is the lowest where
+        precision: the share of sure answers that must be right. The threshold is the lowest where
             a one-sided 95 % confidence bound (Clopper and Pearson) reaches it.
 
     Raises:
         ValueError: the answers have no probabilities, or no threshold shows that precision.
     """
     logits = np.asarray(model.task_head.logits(outputs), np.float64)
-    # The same class may always be right by chance, the same index of a choice always by design.
+    # Equal classes say nothing of the model; equal indices of choices may be by design.
     note = _lack(logits, labels, has_classes=model.class_names is not None)
     temperature = 1.0
     if note is None:
@@ -108,7 +109,7 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
 def _held_out(
     logits: np.ndarray, labels: np.ndarray, is_fitted: bool, precision: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each example's probabilities by what the other half shows, and whether it is sure."""
+    """Returns each example's probabilities, and if it is sure, by what the other half shows."""
     probabilities = np.empty_like(logits)
     is_sure = np.zeros(len(labels), bool)
     halves = np.array_split(np.random.default_rng(0).permutation(len(labels)), 2)
@@ -118,7 +119,7 @@ def _held_out(
         scaled = scipy.special.softmax(logits / temperature, axis=1)
         probabilities[asked] = scaled[asked]
         if precision is not None:
-            with contextlib.suppress(ValueError):  # half as many examples may not show it
+            with contextlib.suppress(ValueError):  # half of the examples may be too few to show it
                 threshold = find_threshold(scaled[seen], labels[seen], precision)
                 is_sure[asked] = scaled[asked].max(axis=1) >= threshold
     return probabilities, is_sure
@@ -133,7 +134,7 @@ def _is_inside(temperature: float) -> bool:
 
 
 def _lack(logits: np.ndarray, labels: np.ndarray, has_classes: bool) -> str | None:
-    """What the examples lack to fit a temperature to them, or None."""
+    """Says why no temperature can be fitted to the examples; None if one can."""
     if len(labels) < _LEAST_EXAMPLES:
         return f"too few examples: {len(labels)}; expected at least {_LEAST_EXAMPLES}."
     if has_classes and np.ptp(labels) == 0:
@@ -153,7 +154,7 @@ def _describe_bound(logits: np.ndarray, labels: np.ndarray, temperature: float) 
 
 
 def describe(content: Mapping[str, Any]) -> str:
-    """The content of calibration.json, in one line or two."""
+    """Puts the content of calibration.json into one or two lines."""
     before, after = (
         f"{100 * content[name]['expected_calibration_error']:.1f} %" for name in ("before", "after")
     )

@@ -11,10 +11,10 @@ from gpt1_keras.types import Tensor
 
 
 def flops_per_token(config: dict[str, Any], length: int) -> int:
-    """FLOPs of a training step for one token, forward and backward.
+    """Returns the FLOPs of a training step for one token, forward and backward.
 
-    Six for each weight of the blocks' matrices and of the output, and 12 layers width length for
-    attention, without credit for the half that the causal mask hides.
+    They are 6 for each weight of the matrices and of the output, and 12 * layers * width * length
+    for attention; the half that the causal mask hides counts too.
 
     Args:
         config: of a `GPT1Backbone` or an `LSTMBackbone`.
@@ -39,7 +39,7 @@ def measure_peak(dtype: str, size: int = 2048, repeats: int = 5) -> float:
     seconds = []
     for _ in range(repeats):
         started = time.perf_counter()
-        float(multiply(a))  # which waits for the device
+        float(multiply(a))  # `float` waits for the device
         seconds.append(time.perf_counter() - started)
     return 2 * size**3 / min(seconds)
 

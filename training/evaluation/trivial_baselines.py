@@ -13,23 +13,23 @@ from training.datasets.paper_datasets import MULTIPLE_CHOICE, TfdsDataset
 MAJORITY, TFIDF, OVERLAP = "majority", "tf-idf + logistic regression", "word overlap"
 _MOST_ITERATIONS = 1000  # of logistic regression
 
-_WORD = r"\w+"  # scikit-learn's own leaves out those of one letter
+_WORD = r"\w+"  # scikit-learn's default leaves out words of one character
 _words = TfidfVectorizer(token_pattern=_WORD).build_analyzer()  # lower-cased
 
 
 def baselines_of(dataset: TfdsDataset) -> dict[str, Callable[..., np.ndarray]]:
-    """Returns the baselines of a data set by name; `OVERLAP` only where texts are compared.
+    """Returns the baselines of a data set by name; `OVERLAP` only where there are several texts.
 
-    Each is a function of `(dataset, train, examples)`, a `TfdsDataset` and two `LabelledExamples`,
-    to predictions as `training.evaluation.predicting.answers_of` returns them.
+    Each takes `(dataset, train, examples)`, a `TfdsDataset` and two `LabelledExamples`, and returns
+    predictions as `training.evaluation.predicting.answers_of` does.
 
-    - `MAJORITY`: the most frequent label; of scores, their mean.
-    - `TFIDF`: logistic regression, of scores ridge regression, on the tf-idf of the words of each
-      text. Of choices, whether each is the right one; what all share, the context
-      and the question, cannot tell a linear model anything.
-    - `OVERLAP`: the share of the words of both texts that are in both (Jaccard). Of classes,
-      logistic regression on it; of scores, itself, untrained; of choices, the one that overlaps
-      most with context and question.
+    - `MAJORITY`: the most frequent label; for scores, their mean.
+    - `TFIDF`: logistic regression (for scores, ridge regression) on the tf-idf of each text's
+      words. For choices, it predicts whether a choice is right from the choice alone: context and
+      question are the same for all choices, so they tell a linear model nothing.
+    - `OVERLAP`: the share of the two texts' words that both have (Jaccard). For classes, logistic
+      regression on that share; for scores, the share scaled to their range, untrained; for choices,
+      the choice that overlaps most with context and question.
     """
     found: dict[str, Callable[..., np.ndarray]] = {MAJORITY: _majority, TFIDF: _tfidf}
     return found | {OVERLAP: _overlap} if len(dataset.fields) > 1 else found
@@ -75,12 +75,12 @@ def _overlap(
 
 
 def _pair_overlaps(examples: LabelledExamples) -> np.ndarray:
-    """float `[examples]`."""
+    """Returns float `[examples]`."""
     return np.array([_jaccard(*pair) for pair in zip(*map(_strings, examples.texts.values()))])
 
 
 def _choice_overlaps(examples: LabelledExamples) -> Iterator[float]:
-    """The overlap of every choice of every example with the rest of it."""
+    """Yields the overlap of every choice with the other texts of its example."""
     shared = [_strings(column) for name, column in examples.texts.items() if name != "choices"]
     for choices, *others in zip(examples.texts["choices"], *shared):
         for choice in _strings(choices):
@@ -93,14 +93,14 @@ def _jaccard(one: str, other: str) -> float:
 
 
 def _flat_choices(examples: LabelledExamples) -> tuple[list[str], np.ndarray]:
-    """All choices of all examples, and whether each is the right one."""
+    """Returns all choices of all examples, and whether each is the right one."""
     pairs = list(zip(examples.texts["choices"], examples.labels))
     texts = [text for choices, _ in pairs for text in _strings(choices)]
     return texts, np.concatenate([np.arange(len(choices)) == label for choices, label in pairs])
 
 
 def _best_choices(examples: LabelledExamples, scores: np.ndarray) -> np.ndarray:
-    """The index of each example's choice of the highest score, int `[examples]`."""
+    """Returns the index of each example's choice with the highest score, int `[examples]`."""
     ends = np.cumsum([len(choices) for choices in examples.texts["choices"]])
     return np.array([part.argmax() for part in np.split(scores, ends[:-1])])
 

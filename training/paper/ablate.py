@@ -2,13 +2,13 @@
 
     python -m training.paper.ablate --tasks sst2,cola --preset NAME --data-dir DIR --output DIR
 
-It fine-tunes on each data set with each seed from each start: in full, without the auxiliary loss,
-without pre-training (`--variants` picks some); with `--lstm PRESET`, from an LSTM that was
-pre-trained alike; with `--layers`, from the embeddings and the first 0, 1, ... blocks, with fresh
-weights in the others.
-Each run is a folder of DIR/runs, as `training.finetune` writes it; DIR/baselines are the trivial
-baselines on the same examples. Interrupted, the same command goes on. DIR gets the tables of
-`training.paper.report` and what it keeps, and DIR/transfer.svg.
+It fine-tunes on each data set, with each seed, in each variant: in full, without the auxiliary loss
+and without pre-training (`--variants` picks some); with `--lstm PRESET`, from an LSTM that was
+pre-trained in the same way; with `--layers`, from the embeddings and the first 0, 1, ... blocks,
+with fresh weights in the other blocks.
+Each run is a folder of DIR/runs, as `training.finetune` writes it. DIR/baselines has the trivial
+baselines on the same examples. After an interruption, the same command goes on. DIR gets the tables
+and evidence of `training.paper.report`, and with `--layers` transfer.svg.
 """
 
 import sys

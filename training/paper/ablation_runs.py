@@ -1,4 +1,4 @@
-"""The paper's ablations: which runs they take, and the plot of blocks transferred (section 5)."""
+"""The paper's ablations: their runs, and the plot of blocks transferred (section 5)."""
 
 import os
 import pathlib
@@ -71,7 +71,7 @@ def plot_transfer(
 ) -> None:
     """Plots scores against blocks transferred (figure 2, left).
 
-    There is a panel for each data set that has runs with some of the blocks.
+    Each data set that has runs with some of the blocks has a panel.
 
     Args:
         results: of the runs.

@@ -29,9 +29,9 @@ def score_baselines(
     Args:
         name: key of `training.datasets.paper_datasets.DATASETS`.
         output: path of the folder for `NAME/BASELINE/seed_N/result.json`.
-        limit_examples: how many examples to learn from, sampled by each seed; all by default, and
-            then there is one seed, as nothing else is random.
-        seeds: how many; they are 0, 1, ...
+        limit_examples: how many examples to learn from, sampled by each seed; all by default. With
+            all examples there is one seed, because nothing is random.
+        seeds: how many seeds; they are 0, 1, ...
         data: where the data sets are.
 
     Returns:
@@ -77,9 +77,9 @@ def score_baselines_of_runs(
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
 ) -> None:
-    """Scores the baselines on the examples that some fine-tunings learn from.
+    """Scores the baselines on the examples that some fine-tuning runs learn from.
 
-    What `output` holds already is not scored again.
+    Baselines that `output` holds already are not scored again.
 
     Args:
         runs: of `training.finetune` on data sets of the paper; their seeds are 0, 1, ...

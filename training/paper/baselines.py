@@ -2,11 +2,11 @@
 
     python -m training.paper.baselines --tasks sst2,mrpc --data-dir DIR --output DIR
 
-They are the most frequent label, a linear model on the words (tf-idf), and of several texts the
-share of the words that they have in common. They learn from the train split, or with
-`--limit-examples` from what `training.finetune` samples by each seed, and are scored on the
-validation split by the same metrics. `training.paper.report --runs DIR ...` puts them into the
-tables. Each result.json has its predictions beside it, predictions.jsonl.
+The baselines are the most frequent label, a linear model on the words (tf-idf), and, where an
+example has several texts, the share of words that they have in common. They learn from the train
+split; with `--limit-examples`, from the examples that `training.finetune` samples with each seed.
+They are scored on the validation split by the same metrics. `training.paper.report --runs DIR ...`
+puts them into the tables. Beside each result.json are its predictions, predictions.jsonl.
 """
 
 import dataclasses

@@ -11,7 +11,7 @@ from gpt1_keras.files import read_json
 from training.datasets.paper_datasets import find_dataset
 from training.paper.published_results import FULL
 
-# Options of `training.finetune` that runs on a data set must share for their scores to compare.
+# Options of `training.finetune` that runs on a data set must share to be comparable.
 _SHARED = (
     *("limit_examples", "epochs", "batch_size", "learning_rate"),
     *("layer_decay", "class_weight", "lora", "dropout", "dtype"),
@@ -77,7 +77,7 @@ class Results:
         return {seed: 100 * _score(result, metric) for seed, (_, result) in sorted(runs.items())}
 
     def seeds(self, variant: str, datasets: Sequence[str]) -> int:
-        """Returns the number of seeds that all the data sets have at least."""
+        """Returns the least number of seeds that a data set has."""
         return min(len(self.runs.get((variant, dataset), ())) for dataset in datasets)
 
     def median(
@@ -96,7 +96,7 @@ class Results:
     ) -> tuple[float, float] | None:
         """Returns the least and the greatest of the seeds' means over the data sets.
 
-        Of seeds that all the data sets have; None if there are fewer than two.
+        Only seeds that all the data sets have count; None if there are fewer than two.
         """
         found = [self.scores(variant, dataset, metric) for dataset in datasets]
         shared = set.intersection(*map(set, found))
@@ -104,28 +104,28 @@ class Results:
         return (min(means), max(means)) if len(means) > 1 else None
 
     def seconds(self, variants: Iterable[str], datasets: Iterable[str]) -> float:
-        """Returns what all fine-tunings of some variants on some data sets took."""
+        """Returns the seconds that all runs of some variants on some data sets took."""
         cells = itertools.product(variants, datasets)
         found = [run for cell in cells for run in self.runs.get(cell, {}).values()]
         return sum(result.get("seconds", 0.0) for _, result in found)
 
 
 def _score(result: dict[str, Any], metric: str | None) -> float:
-    """The score of a result, of baselines and of the best epoch, in any metric of its data set."""
+    """Returns a result's score in a metric of its data set; of fine-tuning, the best epoch's."""
     if metric is None or metric == result["metric"]:
         return result["score"]
     return metrics_of(result)[metric]
 
 
 def _began_from(result: dict[str, Any]) -> str:
-    """Names the model that a fine-tuning began from; weights of one name may differ."""
+    """Names the model that a run started from; a hash tells weights of one name apart."""
     if not result.get("preset_fingerprint"):
         return result["preset"] or result["config"]
     return f"{result['preset']} (weights {result['preset_fingerprint']})"
 
 
 def metrics_of(result: dict[str, Any]) -> dict[str, float]:
-    """The scores of a result in all metrics of its data set; of fine-tuning, of the best epoch."""
+    """Returns a result's score in each metric; of fine-tuning, the best epoch's."""
     if "baseline" in result:
         return result["metrics"]
     best = result["history"][result["best_epoch"] - 1]
@@ -151,9 +151,8 @@ def variant_of(result: dict[str, Any]) -> str:
     """Tells which row of table 5, or point of figure 2, a result of `training.finetune` is.
 
     Returns:
-        the name of a baseline; or
-        `"full"`, `"no auxiliary loss"`, `"no pre-training"`, `"LSTM"` or `"N blocks"`; of several
-        ablations at once, all their names.
+        The name of a baseline; or `"full"`, `"no auxiliary loss"`, `"no pre-training"`, `"LSTM"` or
+        `"N blocks"`; for several ablations at once, all their names.
     """
     if "baseline" in result:
         return result["baseline"]
@@ -174,7 +173,7 @@ def gather(
 ) -> list[tuple[pathlib.Path, dict[str, Any]]]:
     """Finds all results of `training.finetune` and `training.paper.baselines` below some folders.
 
-    Of fine-tuning, those on the paper's data sets.
+    Runs on users' files are left out.
 
     Returns:
         list of `(path, result)`.

@@ -1,4 +1,4 @@
-"""The options of grids: many fine-tunings that differ in what the paper compares."""
+"""The options of grids: many fine-tuning runs that differ in what the paper compares."""
 
 import dataclasses
 from typing import Any
@@ -28,7 +28,7 @@ class GridOptions:
     tasks: str = option("some of " + ",".join(sorted(DATASETS)))
     preset: str = option(PRESET_HELP)
     output: str = option("folder for runs/, baselines/, the tables and the plot")
-    seeds: int = option("how many", 3)
+    seeds: int = option("how many seeds", 3)
     epochs: int = option("passes over the training data", FinetuneOptions.epochs)
     batch_size: int = option("examples in an update", FinetuneOptions.batch_size)
     learning_rate: float = option("the schedule's peak", FinetuneOptions.learning_rate)
@@ -56,7 +56,7 @@ class AblationOptions:
 
     variants: str = option("some of " + ",".join(VARIANTS), ",".join(VARIANTS))
     lstm: str | None = option(
-        "folder of an LSTM's preset, pre-trained alike", None, metavar="PRESET"
+        "folder of an LSTM's preset, pre-trained in the same way", None, metavar="PRESET"
     )
     layers: bool = option("transfer the first 0, 1, ... blocks too", False)
     limit_examples: int | None = option(
@@ -80,13 +80,13 @@ class CurveOptions:
     """Which points a learning curve has.
 
     Raises:
-        ValueError: a number of labels is not one, or there is no update.
+        ValueError: `labels` has no number above 0 where it should, or `min_updates` is below 1.
     """
 
     labels: str = option(
         "numbers of labels, sampled by each seed, or all", f"100,300,1000,3000,10000,{ALL_LABELS}"
     )
-    min_updates: int = option("of each run: few labels are read in more epochs for it", 200)
+    min_updates: int = option("least updates of each run: with few labels, it has more epochs", 200)
 
     def __post_init__(self) -> None:
         check_at_least_one(self, "min_updates")

@@ -1,4 +1,4 @@
-"""Grids of fine-tunings on the paper's data sets, and running them beside the baselines."""
+"""Grids of fine-tuning runs on the paper's data sets, which run after the baselines."""
 
 import os
 import pathlib
@@ -32,8 +32,8 @@ def make_grid(
         **changes: further attributes of `FinetuneOptions`, the same for all runs.
 
     Returns:
-        dict from a run's path below `runs` to its options; the first seeds of all data sets come
-        first, so that there are tables early.
+        dict from a run's path below `runs` to its options. The first seed of all data sets comes
+        first, so that tables have figures early.
 
     Raises:
         ValueError: an unknown data set, or an option out of its range.
@@ -57,7 +57,7 @@ def run_grid(
     verbose: str | int = "auto",
     after_each: Callable[[pathlib.Path], None] = lambda run: None,
 ) -> None:
-    """Starts or resumes the runs of a grid, one after the other, after the baselines.
+    """Starts or resumes the runs of a grid, one after another, after the baselines.
 
     Args:
         grid: dict from a run's path below `runs` to its options.

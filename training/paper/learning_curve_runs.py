@@ -25,7 +25,7 @@ from training.runs.finetune_options import FinetuneOptions
 
 _TABLES = "learning_curve.md"
 _SHOWN = (FULL, "no pre-training")
-_SHARED = ("preset", "batch_size", "learning_rate")  # options of all sizes
+_SHARED = ("preset", "batch_size", "learning_rate")  # options that runs of all sizes must share
 _STYLES: dict[str, dict[str, Any]] = {
     FULL: {"color": BLUE, "marker": "o", "label": "pre-trained"},
     "no pre-training": {"color": ORANGE, "marker": "s", "label": "no pre-training"},
@@ -58,7 +58,7 @@ def learning_curve(
     folder = pathlib.Path(output)
 
     def report_run(run: pathlib.Path) -> None:
-        shutil.rmtree(run / "best", ignore_errors=True)  # lest they fill the disk
+        shutil.rmtree(run / "best", ignore_errors=True)  # presets would fill the disk
         _report(folder)
 
     run_grid(grid, folder, data, verbose, report_run)
@@ -101,10 +101,10 @@ def make_curve(
     """Makes the runs of a data set's learning curve.
 
     Args:
-        shared: what all runs share. Of a seed, few labels are among many.
+        shared: what all runs share. A seed's smaller samples are parts of its larger ones.
         dataset: key of `training.datasets.paper_datasets.DATASETS`.
-        sizes: dict from a number of labels, or None for all, to how many these are.
-        min_updates: runs on few labels have more epochs than the others, for as many updates.
+        sizes: dict from a number of labels, or None for all, to that number.
+        min_updates: of each run; runs on few labels have more epochs to reach it.
 
     Returns:
         dict from a run's path below `runs` to its options, the first seed of all sizes first.
@@ -122,7 +122,7 @@ def make_curve(
 
 
 def _sizes(dataset: str, labels: Sequence[str], data: DataOptions) -> dict[int | None, int]:
-    """The numbers of labels by what `limit_examples` asks for; those that there are not, left out.
+    """Returns numbers of labels by `limit_examples`, without those that the data set lacks.
 
     Raises:
         ValueError: the data set has fewer labels than all the numbers.
@@ -148,7 +148,7 @@ def by_size(
     """Groups results by the number of labels that they learned from, in order.
 
     Raises:
-        ValueError: as `Results`; or fine-tunings differ in more than that number and the epochs.
+        ValueError: as `Results`; or the runs' presets, batch sizes or learning rates differ.
     """
     tuned = [result for _, result in gathered if "baseline" not in result]
     for name in _SHARED:

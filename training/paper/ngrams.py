@@ -1,12 +1,12 @@
-"""Scores n-gram models on a corpus: how far counting alone gets, to compare a model with.
+"""Scores n-gram models on a corpus, to compare a model with what counting alone reaches.
 
     python -m training.paper.ngrams --corpus DIR --output FILE.json
 
-It counts the train split and scores every token of the validation split except the first of each
-shard, exactly those that `training.corpus.windows.sequential_windows` predicts; or with `--tokens`
-the first of them, as many as a run with `--validation-batches` uses. The unigram model is smoothed
-by adding one; the trigram model by interpolated modified Kneser-Ney (Chen & Goodman 1998), the best
-that counting alone is known to do. No n-gram crosses shards. It takes about 50 bytes of memory per
+It counts the train split. It scores every token of the validation split except the first of each
+shard, exactly those that `training.corpus.windows.sequential_windows` predicts; with `--tokens`,
+only the first of them, to match a run with `--validation-batches`. The unigram model is smoothed by
+adding one; the trigram model, by interpolated modified Kneser-Ney (Chen & Goodman 1998), the best
+known smoothing of counts. No n-gram crosses shards. The program takes about 50 bytes of memory per
 token.
 """
 

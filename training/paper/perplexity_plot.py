@@ -1,4 +1,4 @@
-"""The plot of a pre-training: perplexity against updates, beside models of n-grams."""
+"""The plot of a pre-training: perplexity against updates, beside n-gram models."""
 
 import os
 import pathlib
@@ -83,7 +83,7 @@ def make_figure(history: list[dict[str, Any]], baselines: dict[str, float], titl
 
 
 def _read_run(folder: pathlib.Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The history and the options of a run."""
+    """Returns the history and the options of a run."""
     path = folder / "history.json"
     if not path.is_file():
         raise FileNotFoundError(
@@ -96,13 +96,13 @@ def _read_run(folder: pathlib.Path) -> tuple[list[dict[str, Any]], dict[str, Any
 
 
 def _scored_tokens(history: list[dict[str, Any]]) -> dict[str, int]:
-    """The number of validation tokens that a run scored, if it did."""
+    """Returns the number of validation tokens that a run scored, if it scored any."""
     key = "validation_tokens"
     return {key: history[-1][key]} if key in history[-1] else {}
 
 
 def _read_ngrams(path: str | os.PathLike[str], expected: dict[str, Any]) -> dict[str, float]:
-    """The perplexities to plot as lines, by the models' names."""
+    """Returns the perplexities to plot as lines, by the models' names."""
     scores = read_json(path)
     names = {"unigram_perplexity": "unigram", "trigram_perplexity": "trigram, Kneser-Ney"}
     if not {*expected, *names} <= scores.keys():

@@ -2,9 +2,9 @@
 
     python -m training.paper.plot_pretraining --run DIR --ngrams FILE.json --output FILE.svg
 
-DIR is the folder of `training.pretrain`, finished or still running, and FILE.json what
-`training.paper.ngrams` writes. The same version of matplotlib plots the same files to the same
-bytes.
+DIR is the folder of a run of `training.pretrain`, finished or still running. FILE.json is what
+`training.paper.ngrams` writes. The same version of matplotlib makes the same bytes of the same
+files.
 """
 
 import dataclasses

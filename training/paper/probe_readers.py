@@ -16,10 +16,10 @@ class ProbeExamples:
     """What a language model chooses from.
 
     Attributes:
-        choices: for each example a list of `(prefix, continuation)`, bytes: texts of which the one
-            with the likeliest continuation is predicted; or one text, which is likely or not.
-        labels: int array `[examples]`, indices of the right choices; or 1 for texts that should be
-            likely, else 0.
+        choices: for each example a list of `(prefix, continuation)`, bytes. The text with the
+            likeliest continuation is predicted; or there is one text, which is likely or not.
+        labels: int array `[examples]`: indices of the right choices; for single texts, 1 if the
+            text should be likely, or 0.
     """
 
     choices: list[list[tuple[bytes, bytes]]]
@@ -31,12 +31,12 @@ class ProbeExamples:
 
 
 def read_cola(columns: Columns) -> ProbeExamples:
-    """Is a sentence likely?"""
+    """Asks: is a sentence likely?"""
     return ProbeExamples([[(b"", text)] for text in columns["sentence"]], columns["label"])
 
 
 def read_sst2(columns: Columns) -> ProbeExamples:
-    """Which word follows the sentence and "very"?"""
+    """Asks: which word follows the sentence and "very"?"""
     words = (b"negative", b"positive")
     return ProbeExamples(
         [[(text + b" very", word) for word in words] for text in columns["sentence"]],
@@ -45,7 +45,7 @@ def read_sst2(columns: Columns) -> ProbeExamples:
 
 
 def read_race_choices(columns: Columns) -> ProbeExamples:
-    """Which choice follows passage and question?"""
+    """Asks: which choice follows passage and question?"""
     fields = {"context": "article", "question": "questions", "choices": "options"}
     texts, labels = read_race(columns, fields)
     rows = zip(texts["context"], texts["question"], texts["choices"])
@@ -59,7 +59,7 @@ def read_race_choices(columns: Columns) -> ProbeExamples:
 
 
 def read_dprd(columns: Columns) -> ProbeExamples:
-    """After which name, in place of the pronoun's first use, does the sentence go on?"""
+    """Asks: with which name, in place of the pronoun's first use, is the rest likelier?"""
     rows = zip(columns["sentence"], columns["pronoun"], columns["candidates"])
     choices = [
         [(before + name, after) for before, name, after in resolve_pronoun(*row)] for row in rows
@@ -68,7 +68,7 @@ def read_dprd(columns: Columns) -> ProbeExamples:
 
 
 def read_wsc273(columns: Columns) -> ProbeExamples:
-    """The same, where the data set says which code points the pronoun is."""
+    """Asks what `read_dprd` asks; this data set says where the pronoun is, in code points."""
     names = [columns["option1_normalized"], columns["option2_normalized"]]
     rows = zip(columns["text"], columns["pronoun_start"], columns["pronoun_end"], *names)
     choices = []
@@ -79,7 +79,7 @@ def read_wsc273(columns: Columns) -> ProbeExamples:
     return ProbeExamples(choices, columns["label"])
 
 
-# By the name that a probe has for its reader.
+# By the names that `Probe.reader` may have.
 READERS: dict[str, Callable[[Columns], ProbeExamples]] = {
     "cola": read_cola,
     "sst2": read_sst2,

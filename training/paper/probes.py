@@ -11,8 +11,8 @@ class Probe:
         tfds_name: of the data set in TensorFlow Datasets.
         split: to score.
         reader: key of `training.paper.probe_readers.READERS`.
-        chance: the metric of guessing.
-        previous_best: the metric of the best single model before the paper.
+        chance: the score of guessing.
+        previous_best: the score of the best single model before the paper.
         metric: key of `training.evaluation.dataset_metrics.METRICS`.
         threshold_split: where the threshold for examples of one choice is selected.
     """
@@ -26,7 +26,7 @@ class Probe:
     threshold_split: str | None = None
 
 
-# The previous best are those of the paper's tables 3 and 4; of DPRD, Peng, Khashabi & Roth (2015).
+# `previous_best` is from the paper's tables 3 and 4; for DPRD, from Peng, Khashabi & Roth (2015).
 PROBES = {
     "cola": Probe(
         "glue/cola", "validation", "cola", 0.0, 0.35, "matthews", threshold_split="train"

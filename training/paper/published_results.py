@@ -19,7 +19,7 @@ _ABLATION_COLUMNS = {
     "QNLI": ("qnli",),
     "RTE": ("rte",),
 }
-# Further columns of ours, where there are results: what else fits small machines.
+# Further columns of ours, where there are results: data sets that suit small machines.
 _BESIDE_COLUMNS = (
     ("MRPC", "mrpc", "accuracy"),
     ("SNLI, slice", "snli_slice", "accuracy"),
@@ -32,8 +32,8 @@ _ABLATION = {
     "no auxiliary loss": (47.9, 92.0, 84.9, 83.2, 69.8, 81.1, 86.9, 54.4),
     "LSTM": (30.3, 90.5, 83.2, 71.8, 68.1, 73.7, 81.1, 54.6),
 }
-# Small models of others: Turc et al. (2019), of 4 and 11 million parameters, as
-# github.com/google-research/bert reports them, by GLUE's server, each data set at its best rate.
+# Small models of others: Turc et al. (2019), of 4 and 11 million parameters. GLUE's server scored
+# them, each data set at its best learning rate; github.com/google-research/bert has the scores.
 _SMALL_MODEL_SCORES = (
     *(("cola", "matthews"), ("sst2", "accuracy"), ("mrpc", "f1"), ("mrpc", "accuracy")),
     *(("stsb", "pearson"), ("qqp", "f1")),
@@ -53,7 +53,7 @@ class Column:
     """A data set in a table.
 
     Attributes:
-        name: the paper's name of it.
+        name: the paper's name of the data set.
         datasets: keys of `training.datasets.paper_datasets.DATASETS`; the column is their mean.
         metric: key of `training.evaluation.dataset_metrics.METRICS`.
         published: dict from row to score in percent.

@@ -1,4 +1,4 @@
-"""What is written of many runs: the paper's tables, and evidence by which others can check them."""
+"""Reports of many runs: the paper's tables, and evidence by which others can check them."""
 
 import csv
 import io
@@ -17,10 +17,10 @@ _SCORES, _PREDICTIONS = "scores.csv", "predictions"
 
 
 def report(folders: Iterable[str | os.PathLike[str]], output: str | os.PathLike[str]) -> str:
-    """Writes all tables that we have a result for.
+    """Writes the paper's tables for which there are results.
 
     Args:
-        folders: paths, below which results are.
+        folders: paths of folders with results, also in subfolders.
         output: path of the folder to write to.
 
     Returns:
@@ -47,7 +47,7 @@ def report(folders: Iterable[str | os.PathLike[str]], output: str | os.PathLike[
 
 
 def write_evidence(several: Sequence[Results], folder: str | os.PathLike[str]) -> None:
-    """Writes scores.csv and predictions/TASK.csv: all scores, and the answers of one seed.
+    """Writes scores.csv and predictions/TASK.csv: all scores, and the predictions of one seed.
 
     Args:
         several: one for each number of labels, or a single one.
@@ -76,9 +76,9 @@ def _write_scores(several: Sequence[Results], folder: str | os.PathLike[str]) ->
 def _write_answers(several: Sequence[Results], folder: str | os.PathLike[str]) -> None:
     """Writes predictions/TASK.csv: a line for each example of the validation split.
 
-    Its columns are the example's number and label, and the answers of each variant's lowest seed,
-    named after the variant, the number of labels that it learned from, and the seed. Runs without
-    predictions.jsonl are left out.
+    Its columns are the example's number, its label, and the predictions of each variant's lowest
+    seed. These columns are named after the variant, the number of labels that it learned from, and
+    the seed. Runs without predictions.jsonl are left out.
 
     Args:
         several: one for each number of labels, or a single one.
@@ -111,7 +111,7 @@ def _write_answers(several: Sequence[Results], folder: str | os.PathLike[str]) -
 
 
 def _short(value: Any) -> Any:
-    """A label or an answer; scores to five digits, more than any correlation is shown with."""
+    """Returns a label or a prediction; scores have 5 decimals, more than any correlation shown."""
     return round(value, 5) if isinstance(value, float) else value
 
 

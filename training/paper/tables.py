@@ -25,11 +25,11 @@ class Row:
         name: its label.
         color: in the plot; published rows are paler.
         scores: for each column a score, in percent, or None.
-        seeds: of our rows, how many seeds each score is the median of; else None.
-        extremes: of our rows, the least and the greatest score of the seeds; None where there are
-            not several.
-        is_compared: whether the paper's average is over what this row has too; others' models and
-            baselines stand beside.
+        seeds: in our rows, the number of seeds that each score is the median of; elsewhere None.
+        extremes: in our rows, the seeds' least and greatest score, or None for a single seed;
+            elsewhere None.
+        is_compared: whether the average is over columns that this row must have; it is False for
+            others' models and for baselines.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Row:
 
 
 def columns_of(table: Table, results: Results) -> list[Column]:
-    """Returns the paper's columns, and those beside of which there is a result."""
+    """Returns the paper's columns, and those of `table.beside` that have a result."""
     datasets = {dataset for _, dataset in results.runs}
     return [*table.columns, *(each for each in table.beside if datasets.issuperset(each.datasets))]
 
@@ -77,7 +77,7 @@ def fill(table: Table, results: Results) -> tuple[list[str], list[Row]]:
     for variant, published in zip(table.variants, table.published[-len(table.variants) :]):
         name = OURS if table.variants == (FULL,) else f"{OURS}, {variant}"
         rows.append(_row(name, colors[published], variant, columns, results))
-    full = rows[-len(table.variants)]  # which is there, whatever it has
+    full = rows[-len(table.variants)]  # this row stays, even without a score
     rows = [row for row in rows if row is full or row.seeds is None or any(row.seeds)]
     compared = [row for row in rows if row.is_compared]
     shared = [i for i in range(len(names)) if all(row.scores[i] is not None for row in compared)]
@@ -95,7 +95,7 @@ def _row(
     results: Results,
     is_compared: bool = True,
 ) -> Row:
-    """A row of ours."""
+    """Returns a row of ours."""
     return Row(
         name,
         color,
@@ -107,7 +107,7 @@ def _row(
 
 
 def _with_average(row: Row, columns: Sequence[int]) -> Row:
-    """The row, before it the average over some columns, if it has them all."""
+    """Returns the row with its average over some columns in front, if it has all of them."""
     scores = [score for i in columns if (score := row.scores[i]) is not None]
     average = statistics.mean(scores) if len(scores) == len(columns) else None
     seeds = row.seeds and [min(row.seeds[i] for i in columns), *row.seeds]
@@ -131,7 +131,7 @@ def as_markdown(title: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 def note_runs(table: Table, results: Results) -> str:
-    """Says which columns are of runs on some of the examples alone, and what all runs took."""
+    """Says which columns are of runs on a part of the examples, and how long all runs took."""
     columns = columns_of(table, results)
     limits = {
         column.name: f"{column.name} on {results.limits[dataset]:,}"
@@ -159,7 +159,7 @@ def show(score: float | None, extremes: tuple[float, float] | None) -> str:
 
 
 def describe_seeds(counts: Iterable[int]) -> str:
-    """Returns how many seeds medians are of, and what stands beside them."""
+    """Says how many seeds the medians are of, and what the figures beside them are."""
     found = {count for count in counts if count} or {0}
     if found == {1}:
         return "1 seed"
@@ -168,7 +168,7 @@ def describe_seeds(counts: Iterable[int]) -> str:
 
 
 def describe_duration(seconds: float) -> str:
-    """Returns seconds as hours, or minutes if they are few."""
+    """Returns seconds as hours, or as minutes below one hour."""
     return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"
 
 
@@ -190,8 +190,8 @@ def plot_table(
 ) -> None:
     """Plots the columns of a table that have a score of ours, a panel for each.
 
-    A row of the table is a bar in each panel, with the range of its seeds. Published rows are in
-    pale colours, ours of the same kind in full, and baselines in grey.
+    A row of the table is a bar in each panel, with the range of its seeds. Published rows have pale
+    colours, our rows of the same kind full ones, and baselines are grey.
     """
     ours = [row for row in rows if row.seeds and row.is_compared]
     shown = [i for i in range(len(columns)) if any(row.scores[i] is not None for row in ours)]

@@ -3,12 +3,12 @@
     python -m training.paper.zero_shot --preset gpt1_tiny_books --data-dir DIR --output DIR
     python -m training.paper.zero_shot --run RUN --data-dir DIR --output DIR
 
-Each probe asks which text the model finds likelier. DIR/result.json has the scores, and each as a
-share of the way from guessing (0) to the best single model before the paper (1). RUN is a finished
-pre-training with snapshots (`training.pretrain --snapshot-every N`); several, in order, are runs of
-which each went on from the one before. All snapshots are scored, and DIR/zero_shot.svg plots the
-shares against passes over the corpus, as the paper's figure 2 does against updates; `--beside` adds
-another run, such as the LSTM's, dashed. Interrupted, the same command goes on.
+Each probe asks which text the model finds likelier. DIR/result.json has the scores, also on a scale
+from guessing (0) to the best single model before the paper (1). RUN is a finished pre-training with
+snapshots (`training.pretrain --snapshot-every N`). Where runs went on from one another, give all of
+them, in order. All snapshots are scored. DIR/zero_shot.svg plots the scaled scores against passes
+over the corpus, as the paper's figure 2 does against updates; `--beside` adds another run, such as
+the LSTM's, dashed. After an interruption, the same command goes on.
 """
 
 import dataclasses
@@ -24,12 +24,12 @@ from training.paper.probes import PROBES, find_probe
 @dataclasses.dataclass(frozen=True)
 class _Options:
     output: str = option("folder for result.json, and zero_shot.svg of a run")
-    preset: str | None = option(f"{PRESET_HELP}; or else", None)
+    preset: str | None = option(f"{PRESET_HELP}; or give --run", None)
     run: tuple[str, ...] = option(
-        "folders of a pre-training with snapshots, and of runs that it went on from, first", ()
+        "folder of a pre-training with snapshots; before it, those of the runs it went on from", ()
     )
     beside: str | None = option("result.json of another run, to plot dashed", None, metavar="FILE")
-    probes: str = option("of " + ", ".join(PROBES), "cola,sst2,race_middle,dprd")
+    probes: str = option("some of " + ", ".join(PROBES), "cola,sst2,race_middle,dprd")
     limit: int | None = option("use this many examples of each probe (default: all)", None)
 
     def __post_init__(self) -> None:

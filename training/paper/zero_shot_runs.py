@@ -22,7 +22,7 @@ from training.runs.earlier_run import shared_steps
 
 _SNAPSHOT = re.compile(r"(\d{8})\.weights\.h5")
 
-# Of `(prefix, continuation)` pairs their scores, as `Scorer`.
+# From `(prefix, continuation)` pairs to their scores, as `Scorer` returns them.
 _Score = Callable[[list[tuple[bytes, bytes]]], np.ndarray]
 
 
@@ -38,8 +38,8 @@ def zero_shot(
     Args:
         preset: name of a preset that ships, or path of a language model's preset.
         names: keys of `training.paper.probes.PROBES`.
-        output: path of the file of scores; it is written after each probe, and those that it has
-            are not run again.
+        output: path of the file of scores. It is written after each probe; probes that it holds are
+            not run again.
         data: where the data sets are.
         limit: how many examples of each probe to use; all by default.
 
@@ -77,8 +77,8 @@ def zero_shot_series(
 
     Args:
         runs: path of the run's folder; or, where runs went on from one another, of each, in order.
-            Of all but the last, only the snapshots before the rate decays count, as the next run
-            went on from there.
+            All snapshots of the last run count; of the others, those up to where the next run went
+            on.
         names: keys of `training.paper.probes.PROBES`.
         output: path of the file of scores, from which an interrupted series resumes.
         data: where the data sets are.
@@ -121,7 +121,7 @@ def zero_shot_series(
 
 
 def plot_series(results: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None:
-    """Plots the relative scores against passes over the corpus, a panel for each probe.
+    """Plots the scaled scores against passes over the corpus, a panel for each probe.
 
     Args:
         results: from `zero_shot_series`, the first solid, the second dashed.
@@ -172,7 +172,7 @@ def run_probe(
         limit: how many examples to use, from the first; all by default.
 
     Returns:
-        dict of `score`; `relative`, its share of the way from chance (0) to the previous best (1);
+        dict of `score`; `relative`, the score on a scale from chance (0) to the previous best (1);
         and `questions`, the number of examples.
     """
     examples = _load(probe, probe.split, data).first(limit)
@@ -193,7 +193,7 @@ def run_probe(
 def best_threshold(scores: np.ndarray, labels: np.ndarray, metric: Metric) -> float:
     """Finds the percentile of the scores that is the best threshold for predicting 1.
 
-    A reconstruction: the paper does not say how it chose.
+    The paper does not say how it chose its threshold.
 
     Args:
         scores: float array `[texts]`.
@@ -211,14 +211,14 @@ def _load(probe: Probe, split: str, data: DataOptions) -> ProbeExamples:
 
 
 def _score_choices(scorer: _Score, examples: ProbeExamples) -> list[np.ndarray]:
-    """The scores of each example's choices."""
+    """Returns the scores of each example's choices."""
     counts = [len(choices) for choices in examples.choices]
     scores = scorer([pair for choices in examples.choices for pair in choices])
     return np.split(scores, np.cumsum(counts)[:-1])
 
 
 def _find_snapshots(runs: Sequence[pathlib.Path]) -> dict[int, pathlib.Path]:
-    """The files of weights of a pre-training by step, the final ones last."""
+    """Returns a pre-training's files of weights by step, the final ones last."""
     *earlier_runs, last_run = runs
     last = _read_number(last_run, "steps")
     found: dict[int, pathlib.Path] = {}
@@ -238,13 +238,13 @@ def _snapshots(run: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
 
 
 def _passes_per_update(run: pathlib.Path) -> float:
-    """How much of its corpus a finished pre-training reads in an update."""
+    """Returns the share of its corpus that a finished pre-training reads in an update."""
     window, windows = _read_number(run, "sequence_length"), _read_number(run, "batch_size")
     return window * windows / _read_number(run, "train_tokens")
 
 
 def _read_number(run: pathlib.Path, name: str) -> int:
-    """A number in the result of a finished pre-training."""
+    """Reads a number from the result of a finished pre-training."""
     path = run / "result.json"
     if not path.is_file():
         raise FileNotFoundError(f"{run} is not a finished pre-training: it has no result.json.")
@@ -255,7 +255,7 @@ def _read_number(run: pathlib.Path, name: str) -> int:
 
 
 def _find_probes(names: Sequence[str], data: DataOptions) -> dict[str, Probe]:
-    """The probes by name, once the data sets of all of them are known to be there."""
+    """Returns the probes by name. Raises FileNotFoundError if a data set is missing."""
     probes = {name: find_probe(name) for name in names}
     for probe in probes.values():
         prepared_builder(probe.tfds_name, data)
@@ -265,7 +265,7 @@ def _find_probes(names: Sequence[str], data: DataOptions) -> dict[str, Probe]:
 def _read_result(
     path: pathlib.Path, asked: dict[str, Any], fresh: dict[str, Any]
 ) -> dict[str, Any]:
-    """A result that has begun, or a new one."""
+    """Reads a result that has begun, or makes a new one."""
     if not path.is_file():
         return {**asked, "gpt1_keras": gpt1_keras.__version__, **fresh}
     result = read_json(path)

@@ -67,11 +67,11 @@ class Checkpoints:
         self._delete(self._steps()[: -self.keep])
 
     def newest(self, at_most: int = sys.maxsize) -> int:
-        """Returns the updates of the newest checkpoint of at most as many; 0 if there is none."""
+        """Returns the updates of the newest checkpoint up to `at_most`; 0 if there is none."""
         return max((step for step in self._steps() if step <= at_most), default=0)
 
     def restore(self, model: keras.Model, at_most: int = sys.maxsize) -> int:
-        """Loads the newest checkpoint, of at most as many updates, into a compiled model.
+        """Loads the newest checkpoint of at most `at_most` updates into a compiled model.
 
         Returns:
             Its number of updates; 0 if there is no checkpoint.
@@ -109,9 +109,9 @@ class Checkpoints:
         return header["step"]
 
     def clear(self) -> None:
-        """Deletes all checkpoints but the one that is kept for good."""
+        """Deletes all checkpoints except the one that is kept for good."""
         self._delete(self._steps())
-        with contextlib.suppress(OSError):  # it is not empty, or not there
+        with contextlib.suppress(OSError):  # the folder is not empty, or missing
             self.folder.rmdir()
 
     def _delete(self, steps: list[int]) -> None:
@@ -123,7 +123,7 @@ class Checkpoints:
         return self.folder / f"step-{step:08d}.npz"
 
     def _steps(self) -> list[int]:
-        """The updates of all checkpoints, in order."""
+        """Returns the updates of all checkpoints, in order."""
         matches = (_NAME.fullmatch(path.name) for path in self.folder.glob("*.npz"))
         return sorted(int(match[1]) for match in matches if match)
 

@@ -17,14 +17,14 @@ _SECONDS_THAT_PAY = 300.0
 
 
 class CompilationTrial(keras.callbacks.Callback):
-    """Trains a few steps in the graph and a few in XLA, and goes on in the faster.
+    """Trains a few steps in the graph and a few in XLA, and goes on with the faster.
 
-    They are steps of the training itself: each takes the batch and the state that it would have
-    taken anyway, and differs only in what computes it. A run gives the same object to each of its
-    `fit`s. Its model is compiled with `jit_compile=False`.
+    These are steps of the training itself: their batches and their state are the same, only what
+    computes them differs. A run gives the same object to each of its `fit`s. Its model is compiled
+    with `jit_compile=False`.
 
     Args:
-        steps: how many the run has left.
+        steps: number of steps that the run has left.
     """
 
     def __init__(self, steps: int) -> None:
@@ -69,20 +69,20 @@ class CompilationTrial(keras.callbacks.Callback):
             _say(f"in the graph: {figures}")
 
     def _typical(self, jit_compile: bool) -> float:
-        """Seconds of a step once the first ones are over."""
+        """Returns the median seconds of a step after the first ones."""
         return statistics.median(self._seconds[jit_compile][_WARMUP_STEPS:])
 
     def _use(self, jit_compile: bool) -> None:
-        """Has `fit` take its next step so; the step itself keeps no state."""
+        """Makes `fit` take its next steps in XLA or not; the step function itself has no state."""
         self.model.jit_compile = jit_compile
         self.model.make_train_function(force=True)
 
 
 def can_try(strategy: str) -> bool:
-    """Whether a run can measure: on TensorFlow, on CPUs, and in one process.
+    """Returns whether a run can measure: on TensorFlow, on CPUs, and in one process.
 
-    On accelerators XLA wins, as Keras's `"auto"` has it. Workers could come to different choices,
-    after which each would wait for ever for the others' gradients.
+    On accelerators XLA is faster, and Keras's `"auto"` chooses it. Several workers could make
+    different choices; then each would wait for ever for the others' gradients.
     """
     if strategy == MULTI_WORKER or keras.backend.backend() != "tensorflow":
         return False

@@ -1,4 +1,4 @@
-"""Going on from an earlier pre-training at a constant rate, from before its rate decayed."""
+"""Goes on from an earlier pre-training, from its weights before the rate decayed."""
 
 import dataclasses
 import os
@@ -11,7 +11,7 @@ from gpt1_keras.files import read_json
 from training.runs.checkpoints import Checkpoints
 from training.runs.run_folder import changed_options
 
-_OF_THE_END = ("steps", "decay_steps")  # options that do not change updates before the decay
+_OF_THE_END = ("steps", "decay_steps")  # options that change no update before the decay
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +20,7 @@ class EarlierRun:
 
     Attributes:
         step: updates at the constant rate, after which the next run goes on.
-        history: the earlier run's entries up to there.
+        history: the earlier run's entries up to `step`.
         checkpoints: of the earlier run.
     """
 
@@ -38,7 +38,7 @@ class EarlierRun:
 
 
 def shared_steps(folder: str | os.PathLike[str], options: dict[str, Any]) -> int:
-    """Returns the updates before either rate decays, of an earlier run and of one that goes on.
+    """Returns the number of updates before the rate of either run decays.
 
     Args:
         folder: path of the earlier run.
@@ -46,8 +46,8 @@ def shared_steps(folder: str | os.PathLike[str], options: dict[str, Any]) -> int
 
     Raises:
         FileNotFoundError: there is no earlier run.
-        ValueError: one of the two runs is on the cosine, whose rate depends on where it ends; or
-            they differ in more than where they end.
+        ValueError: one of the two runs has the cosine schedule, whose rate depends on the number
+            of updates; or they differ in options besides `steps` and `decay_steps`.
     """
     path = pathlib.Path(folder, "options.json")
     if not path.is_file():
@@ -73,7 +73,7 @@ def find_earlier_run(folder: str | os.PathLike[str], options: dict[str, Any]) ->
 
     Raises:
         FileNotFoundError, ValueError: as `shared_steps`.
-        ValueError: the earlier run has left no weights of before both decays.
+        ValueError: the earlier run has no checkpoint from before both decays.
     """
     folder = pathlib.Path(folder)
     last = shared_steps(folder, options)

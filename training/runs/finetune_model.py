@@ -20,8 +20,8 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamp
     Args:
         options: name a preset to fine-tune, or a configuration to start afresh.
         dataset: what the model is for.
-        train: the training examples: their classes, and texts to learn a tokenizer from if there is
-            none.
+        train: the training examples; they give the classes, and the texts to learn a tokenizer
+            from if there is none.
 
     Returns:
         `GPT1TextClassifier`, `GPT1TextSimilarity` or `GPT1MultipleChoice`.
@@ -34,7 +34,7 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamp
         tokenizer = load_tokenizer(options.preset, options.normalization)
         backbone = _load_backbone(options, options.preset)
     else:
-        assert options.config is not None  # where there is no preset; see `FinetuneOptions`
+        assert options.config is not None  # `FinetuneOptions` has checked that
         tokenizer = _fresh_tokenizer(options, train)
         backbone = build_backbone(
             options.config,
@@ -57,7 +57,7 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamp
 
 
 def _load_backbone(options: FinetuneOptions, name: str) -> CausalBackbone:
-    """The preset's backbone, with as much of its weights as is transferred (section 5)."""
+    """Returns the preset's backbone with those of its weights that are transferred (section 5)."""
     given = {"dropout": options.dropout, "dtype": options.dtype}
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     preset = os.fspath(find_preset(name))
@@ -75,7 +75,7 @@ def _load_backbone(options: FinetuneOptions, name: str) -> CausalBackbone:
 
 
 def _fresh_tokenizer(options: FinetuneOptions, train: LabelledExamples) -> gpt1_keras.GPT1Tokenizer:
-    """The tokenizer of a folder, or one learned from the training texts."""
+    """Loads a tokenizer, or learns one from the training texts."""
     if options.tokenizer is not None:
         return load_tokenizer(options.tokenizer, options.normalization)
     texts = (

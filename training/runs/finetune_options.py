@@ -17,13 +17,17 @@ class FinetuneOptions:
     """What determines a run; a run resumes only under the same options.
 
     Raises:
-        ValueError: an unknown data set or configuration, not exactly one of `task` and files or of
+        ValueError: an unknown data set or configuration, both or none of `task` and files or of
             `preset` and `config`, or a number out of its range.
     """
 
-    task: str | None = option(f"one of {', '.join(sorted(DATASETS))}; or else", None)
-    train: str | None = option("your own .csv, .tsv or .jsonl, and", None, metavar="FILE")
-    validation: str | None = option("another, to choose the best epoch by", None, metavar="FILE")
+    task: str | None = option(
+        f"one of {', '.join(sorted(DATASETS))}; or give --train and --validation", None
+    )
+    train: str | None = option("your own .csv, .tsv or .jsonl to learn from", None, metavar="FILE")
+    validation: str | None = option(
+        "your own file to choose the best epoch on", None, metavar="FILE"
+    )
     preset: str | None = option(PRESET_HELP, None, group=_START)
     transfer: str = option(
         "with --preset: all; none, for fresh weights; or N, for embeddings and the first N blocks",
@@ -40,8 +44,8 @@ class FinetuneOptions:
         "with --config, without --tokenizer: merges to learn", 8000, group=_START
     )
     normalization: str | None = option(
-        "how text becomes words, bert or original (default: as the preset or --tokenizer says, "
-        "else bert)",
+        "how text becomes words, bert or original (default: that of the preset or --tokenizer; "
+        "bert for a new tokenizer)",
         None,
         group=_START,
     )
@@ -50,15 +54,15 @@ class FinetuneOptions:
     learning_rate: float = option("the schedule's peak", 6.25e-5)
     lm_coefficient: float = option("lambda, the weight of L1", 0.5)
     layer_decay: float | None = option(
-        "factor of the rate for each step from the head down to the embeddings (default: 1)", None
+        "factor of the rate for each layer from the head down to the embeddings (default: 1)", None
     )
     class_weight: str | None = option(
-        "of the loss; balanced: classes weigh the same, however frequent (default: examples do)",
+        "balanced: all classes weigh the same in the loss (default: all examples do)",
         None,
     )
     lora: int | None = option(
-        "with --preset: train adapters of this rank (LoRA) and the head alone; the saved model has "
-        "them merged into its weights",
+        "with --preset: train only adapters of this rank (LoRA) and the head; the saved model has "
+        "the adapters merged into its weights",
         None,
         metavar="RANK",
     )
@@ -111,5 +115,5 @@ class FinetuneOptions:
 
     @property
     def initial_weights(self) -> str | None:
-        """The preset whose weights the model begins with, if any."""
+        """The preset whose weights the model starts with, if any."""
         return None if self.transfer == "none" else self.preset

@@ -1,4 +1,4 @@
-"""Fine-tunes a model on labelled data, and keeps that of the epoch with the best score."""
+"""Fine-tunes a model on labelled data, and keeps the weights of the epoch with the best score."""
 
 import os
 import time
@@ -72,7 +72,7 @@ def finetune(
 
     started = time.monotonic()
     lengths = count_tokens(train, model.preprocessor)
-    validation_order = prediction_order(model, validation)  # before training, where it may fail
+    validation_order = prediction_order(model, validation)  # before training, because it may fail
     steps = -(-len(train) // options.batch_size)
     model.compile(
         finetuning_optimizer(
@@ -88,7 +88,7 @@ def finetune(
             break
         order = batch_order(lengths, options.batch_size, options.seed, epoch)
         order = order[step - epoch * steps :]
-        if order:  # else the run was cut off between the epoch's end and its score
+        if order:  # empty if the run was cut off between the epoch's end and its score
             model.fit(
                 make_batches(train, order),
                 epochs=epoch + 1,
@@ -129,7 +129,7 @@ def finetune(
 
 
 def find_dataset_of(options: FinetuneOptions) -> Dataset:
-    """Returns the data set that a run learns from: that of `task`, or the user's files."""
+    """Returns the data set that a run learns from: what `task` names, or the user's files."""
     if options.task is not None:
         return find_dataset(options.task)
     assert options.train is not None and options.validation is not None
@@ -142,7 +142,7 @@ def _check_examples(
     train: LabelledExamples,
     validation: LabelledExamples,
 ) -> None:
-    """Raises ValueError for what would fail after an epoch; warns of what teaches nothing."""
+    """Raises ValueError for data that would fail after an epoch; warns of labels all alike."""
     if not len(train):
         raise ValueError(f"The training data of {options.task or options.train} has no label.")
     what = f"The validation data of {options.task or options.validation}"
@@ -155,7 +155,7 @@ def _check_examples(
 def _has_stopped_improving(
     history: list[dict[str, Any]], metric: str, patience: int | None
 ) -> bool:
-    """Whether that many epochs have passed without a better score than before them."""
+    """Returns whether the last `patience` epochs have no better score than those before."""
     if patience is None or len(history) <= patience:
         return False
     scores = [epoch[metric] for epoch in history]
@@ -163,9 +163,9 @@ def _has_stopped_improving(
 
 
 def _saver(run: Run, model: Task, step: int) -> Callable[..., None]:
-    """A callback that saves a checkpoint after a batch, if the last one was some time ago.
+    """Returns a callback that saves a checkpoint after a batch, at most every two minutes.
 
-    Steps are batches: in float16, the optimizer does not count those whose gradients overflow.
+    Steps count batches: in float16, the optimizer does not count those whose gradients overflow.
     """
     saved = time.monotonic()
 
@@ -187,9 +187,9 @@ def _finish_epoch(
     validation: LabelledExamples,
     seconds: float,
 ) -> None:
-    """Saves a checkpoint, the model if it is the best so far, calibrated, and last the scores.
+    """Saves a checkpoint; calibrates and saves the model if it is the best so far; adds scores.
 
-    So wherever this is cut off, a resumed run scores the epoch again.
+    The scores come last, so a run that is cut off here scores the epoch again.
     """
     run.checkpoints.save(model, step)
     metric, value = next(iter(scores.items()))

@@ -42,7 +42,7 @@ def compress_preset(preset: str | os.PathLike[str], output: str | os.PathLike[st
 def _compress(source: pathlib.Path) -> memoryview:
     """Returns a file of weights with floats as float16 and arrays with checksums.
 
-    In memory, as HDF5 would crash the process where the disk is full.
+    The file is made in memory, because HDF5 crashes the process when the disk is full.
     """
     compressed = io.BytesIO()
     with h5py.File(source) as old, h5py.File(compressed, "w") as new:

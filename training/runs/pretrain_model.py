@@ -13,7 +13,7 @@ from gpt1_keras.presets import build_backbone, load_tokenizer
 from training.runs.pretrain_options import PretrainOptions
 from training.runs.run_folder import changed_options
 
-_FREE_ARGUMENTS = ("name", "dtype", "dropout")  # of a backbone, on which no weight depends
+_FREE_ARGUMENTS = ("name", "dtype", "dropout")  # of a backbone; no weight depends on them
 
 
 def build_model(
@@ -30,7 +30,7 @@ def build_model(
         options: of the run.
         vocabulary_size: of the corpus.
         jit_compile: as in `keras.Model.compile`.
-        initial: what `options.initial_weights` holds.
+        initial: the backbone of `options.initial_weights`.
 
     Raises:
         ValueError: `initial` has another configuration.
@@ -70,8 +70,8 @@ def make_preset(
 ) -> GPT1CausalLM:
     """Returns the model to keep: trained weights with the corpus's tokenizer. Needs TensorFlow.
 
-    Fine-tuning finds the dropout that the run had: a model that was trained without has learned
-    features that dropout destroys (docs/results.md).
+    The preset keeps the run's dropout for fine-tuning: a model that was pre-trained without dropout
+    has learned features that dropout destroys (docs/results.md).
 
     Args:
         backbone: trained.

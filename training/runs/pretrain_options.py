@@ -20,44 +20,44 @@ class PretrainOptions:
     """What determines a run; a run resumes only under the same options.
 
     Raises:
-        ValueError: an unknown configuration or dtype, or a number out of its range; or positions to
-            begin as zeros where the configuration has none, or a preset brings its own.
+        ValueError: an unknown configuration or dtype, or a number out of its range; or zeros as
+            initial positions where the configuration has none, or a preset has trained ones.
     """
 
     config: str = option(f"the backbone: one of {', '.join(CONFIGURATIONS)}")
-    steps: int = option("updates in all")
+    steps: int = option("updates of the whole run")
     batch_size: int = option("windows in an update, on all replicas", 64)
     sequence_length: int | None = option("tokens in a window (default: the model's context)", None)
     learning_rate: float = option("the schedule's peak", 2.5e-4)
     warmup_steps: int = option("updates to warm up over", 2000)
     decay_steps: int | None = option(
-        "keep the rate constant after the warm-up, and decay it to 0 linearly over the last "
-        "updates, this many (default: the paper's cosine over all)",
+        "keep the rate constant after the warm-up, and decay it linearly to 0 over this many "
+        "updates at the end (default: the paper's cosine over all)",
         None,
     )
     clip_norm: float | None = option("global norm to clip gradients to (default: none)", None)
     dropout: float | None = option(
-        "while pre-training (default: that of the initial weights, or else of the configuration)",
+        "while pre-training (default: as the initial weights or the configuration have it)",
         None,
     )
     initial_weights: str | None = option(
-        "to go on from those of a preset, which has this configuration and the corpus's tokenizer "
+        "go on from the weights of a preset with this configuration and the corpus's tokenizer "
         "(default: random weights)",
         None,
         metavar="PRESET",
     )
     initial_positions: str = option(
-        "position embeddings before the first update: random, as all other weights, or zeros (what "
-        "they do is in docs/pretraining.md)",
+        "position embeddings before the first update: random, as all other weights, or zeros (see "
+        "docs/pretraining.md)",
         "random",
     )
     repeat_share: float = option(
-        "share of the windows in which a passage is repeated further on; a model that has learned "
-        "to predict words then learns to copy (docs/pretraining.md)",
+        "share of the windows in which a passage is repeated further on, from which a model that "
+        "predicts words already learns to copy (docs/pretraining.md)",
         0.0,
     )
     dtype: str = option(f"one of {', '.join(DTYPES)}", "float32")
-    accumulation_steps: int = option("slices of a batch", 1)
+    accumulation_steps: int = option("slices of a batch whose gradients are added", 1)
     seed: int = option("of weights, windows and dropout", 0)
 
     def __post_init__(self) -> None:
@@ -106,25 +106,25 @@ class PretrainOptions:
 
     @property
     def decay_start(self) -> int | None:
-        """The update from which the rate decays after a constant one, if it does."""
+        """The update from which the rate decays, if it is constant before; or None."""
         return None if self.decay_steps is None else self.steps - self.decay_steps
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointSchedule:
-    """When to save and to validate: it does not change the model that results.
+    """When to save and to validate; the model does not depend on it.
 
     Raises:
-        ValueError: a number below 1, or snapshots where there is no checkpoint.
+        ValueError: a number below 1, or snapshots at steps without a checkpoint.
     """
 
-    checkpoint_every: int = option("updates", 500, group=_SCHEDULE)
+    checkpoint_every: int = option("updates between checkpoints", 500, group=_SCHEDULE)
     keep: int = option("checkpoints to keep", 3, group=_SCHEDULE)
     snapshot_every: int | None = option(
         "updates between weights that are kept for good (default: none)", None, group=_SCHEDULE
     )
     validation_batches: int | None = option(
-        "to validate on each time (default: all)", None, group=_SCHEDULE
+        "batches to validate on at each checkpoint (default: all)", None, group=_SCHEDULE
     )
 
     def __post_init__(self) -> None:

@@ -44,17 +44,17 @@ def pretrain(
         output: path of the run's folder.
         strategy: one of `STRATEGIES`.
         jit_compile: as in `keras.Model.compile`; or `"measured"`, for a `CompilationTrial` where
-            there can be one, and else `"auto"`.
-        checkpoint_schedule: when to save and validate; see its defaults.
-        resume_from: path of an earlier run's folder, to go on from its weights of before the decay;
-            both runs have `decay_steps`.
+            one is possible, and `"auto"` elsewhere.
+        checkpoint_schedule: when to save and validate; by default `CheckpointSchedule()`.
+        resume_from: path of an earlier run's folder; this run goes on from its weights before the
+            decay. Both runs have `decay_steps`.
         verbose: progress bars, as in `keras.Model.fit`.
 
     Returns:
         The content of `result.json`.
 
     Raises:
-        FileNotFoundError: the corpus, the run to resume from, or the preset to begin with does not
+        FileNotFoundError: the corpus, the run to resume from, or the preset to start from does not
             exist.
         ValueError: `output` holds a run with other options or on another corpus, or a damaged
             checkpoint; or it lies within the corpus; or the run to resume from does not fit, see
@@ -86,17 +86,17 @@ def pretrain(
         jit_compile = False if is_tried else "auto"
     with distribution.scope() if distribution else contextlib.nullcontext():
         model = build_model(options, data.vocabulary_size, jit_compile, initial)
-        del initial  # whose weights need not stay in memory
+        del initial  # its weights need not stay in memory
         step = run.checkpoints.restore(model)
         if step:
-            earlier = None  # from which this run has gone on already
+            earlier = None  # this run has gone on from it already
         elif earlier:
             step = earlier.restore(model)
     if is_chief:
         run.start()
         if earlier:
             run.go_on_after(earlier.history)
-            run.checkpoints.save(model, step)  # else a run that only decays would leave none
+            run.checkpoints.save(model, step)  # otherwise a run that only decays would leave none
     run.history = [entry for entry in run.history if entry["step"] <= step]
     validation, plotted = Validation(model, data, options, distribution), time.monotonic()
     peak = measure_peak("float32" if options.dtype == "float32" else options.dtype[6:])
@@ -105,7 +105,7 @@ def pretrain(
     callbacks = [CompilationTrial(options.steps - step)] if is_tried else []
     every, snapshot_every = checkpoint_schedule.checkpoint_every, checkpoint_schedule.snapshot_every
     while step < options.steps:
-        # Also where the rate starts to decay, as a later run goes on from there.
+        # A checkpoint also where the decay starts: a later run may go on from there.
         end = decay_start if decay_start is not None and step < decay_start else options.steps
         steps = min(every - step % every, end - step)
         started = time.monotonic()
@@ -155,7 +155,7 @@ def pretrain(
 
 
 def _line(entry: dict[str, Any]) -> str:
-    """An entry of the history for people to read."""
+    """Formats an entry of the history for people."""
     parts = [
         f"step {entry['step']}: loss {entry['loss']:.4f}",
         f"perplexity {np.exp(entry['loss']):.2f}",

@@ -13,14 +13,14 @@ from training.evaluation.plots import save
 from training.runs.pretrain_options import PretrainOptions
 from training.runs.run_folder import Run
 
-if TYPE_CHECKING:  # which may be missing, on another backend
+if TYPE_CHECKING:  # TensorFlow may be missing on another backend
     import tensorflow as tf
 
-_CONTEXT_WINDOWS = 64  # that the use of the context is measured on
+_CONTEXT_WINDOWS = 64  # on which the use of the context is measured
 
 
 class Validation:
-    """Scores a model on a corpus's validation split; nothing where there is none.
+    """Scores a model on a corpus's validation split; returns nothing where there is none.
 
     Args:
         model: compiled.
@@ -45,7 +45,7 @@ class Validation:
             self._context_use = ContextUse(model, windows) if len(windows) else None
 
     def scores(self, limit: int | None = None) -> dict[str, Any]:
-        """Returns loss and perplexity of the split, or of its first batches."""
+        """Returns loss and perplexity of the split, or of its first `limit` batches."""
         if self._split is None:
             return {}
         arguments = self._split, self._length, self._batch_size
@@ -59,12 +59,12 @@ class Validation:
         }
 
     def context_use(self) -> dict[str, Any]:
-        """Returns what `ContextUse.measure` does; without windows of the split, nothing."""
+        """Returns what `ContextUse.measure` does; an empty dict if the split has no window."""
         return {"context_use": self._context_use.measure()} if self._context_use else {}
 
 
 def plot_context_use(run: Run) -> None:
-    """Plots the use of the context over a run, if it was measured."""
+    """Plots how the use of the context changed over a run, if it was measured."""
     entries = [entry for entry in run.history if "context_use" in entry]
     if entries:
         save(plot_series(entries, run.options["config"]), run.folder / "context_use.svg")

@@ -25,7 +25,7 @@ def write_run_card(
     Args:
         run: with its history.
         options: of the run.
-        facts: what `result.json` will hold beside options and history.
+        facts: what `result.json` will hold besides options and history.
         licence: of the preset that the run started from, as
             `gpt1_keras.presets.card.licence_of` returns it.
     """
@@ -33,7 +33,7 @@ def write_run_card(
         name = options.task
         source = f"{', '.join(find_dataset(name).tfds_names)} of TensorFlow Datasets"
     else:
-        # Names alone: the paths of a machine are nobody else's.
+        # Names alone: a card must not show the folders of a user's machine.
         train, validation = (pathlib.Path(path).name for path in _files(options))
         name, source = pathlib.Path(train).stem, f"{train}, validated on {validation}"
     data = {
@@ -66,7 +66,7 @@ def write_run_card(
 
 
 def _base(preset: str | None) -> str | None:
-    """How others know the preset: by its name or handle, or as the folder that it was."""
+    """Returns what others know the preset by: its name, its handle, or its folder's name."""
     if preset is None or is_handle(preset) or preset in PRETRAINED:
         return preset
     return pathlib.Path(preset).absolute().name

@@ -1,4 +1,4 @@
-"""What tells a run from others: its options, and the weights that it begins with."""
+"""What identifies a run: its options, and the weights that it starts from."""
 
 import dataclasses
 import hashlib
@@ -30,9 +30,9 @@ def _fingerprint(preset: str) -> str:
 
 
 def facts_of(options: FinetuneOptions | PretrainOptions) -> dict[str, Any]:
-    """Returns what a run's folder keeps: the options, and which weights it begins with, if any.
+    """Returns what a run's folder keeps: the options, and a hash of the weights it starts from.
 
-    So no run goes on from other weights of the same name, and no table mixes the two.
+    So no run goes on with other weights of the same name, and no table mixes the two.
 
     Raises:
         FileNotFoundError: the preset that holds the weights does not exist.

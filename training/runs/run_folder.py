@@ -76,14 +76,14 @@ class Run:
             remove_leftovers(folder)
 
     def start(self) -> None:
-        """Writes the options, once all that they ask for is known to be there.
+        """Writes the options. Call it when all that they name has been found.
 
-        From now on the folder takes no others.
+        From then on, a run with other options cannot use the folder.
         """
         write_json(self.folder / "options.json", self.options)
 
     def go_on_after(self, history: list[dict[str, Any]]) -> None:
-        """Begins with the history of an earlier run."""
+        """Starts with the history of an earlier run."""
         self.history = history
         write_json(self.folder / "history.json", self.history)
 
@@ -101,10 +101,10 @@ class Run:
         backbone.save_weights(self.folder / "snapshots" / f"{step:08d}.weights.h5")
 
     def save_preset(self, task: Task, name: str) -> None:
-        """Writes a task as a preset, which replaces that of the same name.
+        """Writes a task as a preset; an earlier preset of the same name is replaced.
 
         Raises:
-            OSError: it cannot be written, as when the disk is full. The earlier one stays.
+            OSError: it cannot be written, as when the disk is full; an earlier one then stays.
         """
         with atomic_path(self.folder / name) as temporary:
             task.save_to_preset(temporary)
@@ -136,7 +136,7 @@ class Run:
 
 
 def preset_folders(*presets: str | None) -> list[str]:
-    """Those of some presets that are a user's folders; others ship, or are downloaded elsewhere."""
+    """Returns the presets that are a user's folders; the others ship or are downloaded."""
     named = [preset for preset in presets if preset is not None]
     return [preset for preset in named if preset not in PRETRAINED and not is_handle(preset)]
 
@@ -144,7 +144,7 @@ def preset_folders(*presets: str | None) -> list[str]:
 def changed_options(
     before: dict[str, Any], now: dict[str, Any], besides: Collection[str] = ()
 ) -> str:
-    """Says which options, besides some, a run had otherwise; empty if none."""
+    """Says which options changed, except `besides`; empty if none did."""
     return ", ".join(
         f"{name} was {before.get(name)}, not {value}"
         for name, value in now.items()

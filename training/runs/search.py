@@ -1,7 +1,7 @@
 """A search for the hyper-parameters of a fine-tuning, by its scores on the validation split.
 
-Optuna suggests what to try (by its tree-structured Parzen estimator). It keeps nothing: a trial's
-suggestion is a function of the trials before it, which the run's folder holds.
+Optuna suggests what to try, by its tree-structured Parzen estimator. It stores nothing: what it
+suggests for a trial is a function of the trials before, which the run's folder holds.
 """
 
 import dataclasses
@@ -25,9 +25,9 @@ from training.runs.run_facts import facts_of
 from training.runs.run_folder import Run, preset_folders
 from training.runs.search_report import write_report
 
-_RATE_FACTOR = 8.0  # the least and the greatest rate are this far from the given one
+_RATE_FACTOR = 8.0  # the search goes from the given rate divided by this to the rate times this
 _LEAST_LAYER_DECAY = 0.5
-_WORST_SCORE = -1.0  # of any metric: what a trial counts as that has diverged
+_WORST_SCORE = -1.0  # of any metric: the score of a trial that has diverged
 
 
 def search(
@@ -39,17 +39,17 @@ def search(
 ) -> dict[str, Any]:
     """Starts or resumes a search.
 
-    The first trial is of the options as they are given. Each further one varies the learning rate
-    (up to 8 times lower or higher), the epochs (up to those given), lambda (from 0 to 1) and, of a
-    backbone of blocks, the layer-wise decay (from 0.5 to 1).
+    The first trial has the options as given. Each further trial varies the learning rate (up to 8
+    times lower or higher), the epochs (up to the given number), lambda (from 0 to 1) and, if the
+    backbone has blocks, the layer-wise decay (from 0.5 to 1).
 
     Args:
         options: of all trials; a trial changes only what is searched.
-        output: path of the folder. It gets a run of each trial and seed in `trials/`; search.md,
-            the table of all trials; search.svg; and `best`, the best trial's preset: that of the
-            seed whose score is the median, which flatters no more than the trial's own.
-        trials: how many in all; a finished search goes on with more.
-        seeds: of each trial, whose median score counts: `options.seed` and those after it.
+        output: path of the folder. It gets `trials/`, with a run for each trial and seed;
+            search.md, the table of all trials; search.svg; and `best`, the best trial's preset,
+            from the seed with the median score, so that no lucky seed flatters it.
+        trials: how many in all; a finished search goes on with a larger number.
+        seeds: how many for each trial, from `options.seed` on; their median score counts.
         data: where the data sets are.
 
     Returns:
@@ -94,7 +94,7 @@ def search(
 
 
 class _Space:
-    """What is searched, and what to try next."""
+    """The hyper-parameters that are searched, and what to try next."""
 
     def __init__(self, options: FinetuneOptions) -> None:
         try:
@@ -133,7 +133,7 @@ class _Space:
         """Returns what to try in a trial, after those in the history."""
         if not number:
             return self._given
-        # A sampler has a state, so each trial has one of its own.
+        # A sampler has a state, so each trial gets its own.
         sampler = self._optuna.samplers.TPESampler(seed=self._seed + number)
         study = self._optuna.create_study(direction="maximize", sampler=sampler)
         for entry in history:
@@ -148,7 +148,7 @@ class _Space:
 
 
 def _has_blocks(options: FinetuneOptions) -> bool:
-    """Whether the backbone has blocks, whose rates can differ."""
+    """Returns whether the backbone has blocks, whose rates can differ."""
     if options.preset is None:
         assert options.config is not None  # see `FinetuneOptions`
         return backbone_class(options.config) is GPT1Backbone
@@ -176,7 +176,7 @@ def _finish(run: Run, options: FinetuneOptions, seeds: int) -> dict[str, Any]:
 
 
 def _best(run: Run) -> int | None:
-    """The index of the trial of the highest median, the first of equals; None if all diverged."""
+    """Returns the index of the trial with the highest median; None if all have diverged."""
     medians = [entry["median"] for entry in run.history]
     return max(
         (index for index, median in enumerate(medians) if median is not None),
@@ -186,7 +186,7 @@ def _best(run: Run) -> int | None:
 
 
 def _keep_best_presets(run: Run) -> None:
-    """Deletes the presets of all trials but the best, lest they fill the disk."""
+    """Deletes the presets of all trials except the best, so that they do not fill the disk."""
     for number in range(len(run.history)):
         if number != _best(run):
             for preset in _folder(run, number).glob("seed_*/best"):

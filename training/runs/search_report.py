@@ -18,7 +18,7 @@ def write_report(run: Run, names: Sequence[str]) -> None:
 
     Args:
         run: the search's, with at least one trial.
-        names: what is searched.
+        names: names of what is searched.
     """
     write_text(run.folder / "search.md", as_markdown(run.history, names))
     plot(run.history, names, run.folder / "search.svg")

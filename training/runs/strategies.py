@@ -6,7 +6,7 @@ import keras
 
 from training.runs.pretrain_options import STRATEGIES
 
-if TYPE_CHECKING:  # which may be missing, on another backend
+if TYPE_CHECKING:  # TensorFlow may be missing on another backend
     import tensorflow as tf
 
 
