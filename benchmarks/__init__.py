@@ -1,1 +1,1 @@
-"""Measurements beside peers, each a program that prints one report."""
+"""Measurements beside peers; each is a program that prints one report."""

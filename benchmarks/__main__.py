@@ -1,13 +1,14 @@
-"""Runs the benchmarks, one after the other, and writes what they find into docs/benchmarks.
+"""Runs the benchmarks, one after another, and writes what they find into docs/benchmarks.
 
-    python -m benchmarks                     # all: hours
-    python -m benchmarks costs --rounds 2    # one, with options of its own
+    python -m benchmarks                     # all; takes hours
+    python -m benchmarks costs --rounds 2    # one, with its own options
 
-Each prints a line for each figure. What was found on a machine is in a page of its own, named after
-its processor and flags, with a picture. A program whose data is missing is left out, and so is what
-the machine cannot compute, with a line that says so. Nothing else may run.
+Each benchmark prints a line for each figure. Each machine has its own page, named after its
+processor and flags, with a picture. A benchmark whose data is missing is left out, and so is what
+the machine cannot compute; a line says so. Nothing else may run on the machine.
 
-Not among them: half an hour of faults (`benchmarks.soak`), and arithmetic (`benchmarks.scale`).
+Two programs are separate: half an hour of faults (`benchmarks.soak`), and the costs of pre-training
+on GPUs by arithmetic (`benchmarks.scale`).
 """
 
 import argparse
@@ -61,7 +62,7 @@ def _parser():
 
 
 def _write(name, report, folder):
-    """Puts a report into the machine's page, and plots the picture again if it shows the report."""
+    """Puts a report into the machine's page, and redraws the picture if it shows the report."""
     path = folder / f"{page_name(machine())}.md"
     reports = read_page(path)
     reports[name] = report

@@ -1,13 +1,13 @@
-"""What an answer costs, against the text's length and the batch's size, beside peers and the limit.
+"""The time of an answer by length of text and size of batch, beside peers and the limit.
 
     python -m benchmarks.costs
     python -m benchmarks.costs --before DIR    # and beside exports that another commit wrote
 
-Classifiers of random weights answer texts of whole words, from strings to scores: our exports in
-TensorFlow's C++ runtime, and Hugging Face's model in torch, ONNX Runtime and OpenVINO. They answer
-alternately, each in a process of its own; the machine must be idle. The limit is the time that the
-least products take at the speed of the fastest product, measured in each round. What is in the
-folder `--exports` already is used as it is.
+Classifiers with random weights answer texts of whole words, from strings to scores: our exports in
+TensorFlow's C++ runtime, and Hugging Face's model in torch, ONNX Runtime and OpenVINO. They take
+turns, each in its own process; the machine must be idle. The limit is the time that the necessary
+matrix products take at the speed of the fastest product, measured in each round. Exports that the
+folder `--exports` holds already are not made again.
 """
 
 import contextlib
@@ -70,7 +70,7 @@ def main():
 
 
 def answer(turns, name, batches, rounds, seconds, **setting):
-    """In each turn, a worker answers one of the batches for some time; its fact is the median."""
+    """Answers one of the batches for some time in each turn; reports the median time."""
     answer_batch = load_classifier(name, **setting)
     for batch in batches * rounds:
         turns.begin()
@@ -83,7 +83,7 @@ def answer(turns, name, batches, rounds, seconds, **setting):
 
 
 def _measure(workers, batches, options):
-    """The milliseconds of each batch by label, and the fastest product's GFLOP/s."""
+    """Returns the milliseconds of each batch by label, and the fastest product's GFLOP/s."""
     rounds = 1 + options.rounds
     job = {"batches": batches, "rounds": rounds, "seconds": options.seconds}
     speeds, seconds = [], []

@@ -2,9 +2,9 @@
 
     python -m benchmarks.finetuning --preset gpt1_tiny_books
 
-The same weights, sentences and batch size, in processes of their own that train some batches each
-alternately, with L3 and with L2 alone. Each has its own way to batch: `training.finetune` sorts
-sentences of similar length into batches and tokenizes in the loop; the Trainer takes them at
+Both have the same weights, sentences and batch size. They run in two processes that take turns of
+some batches, with L3 and with L2 alone. Each batches in its own way: `training.finetune` puts
+sentences of similar length into a batch and tokenizes in the loop; the Trainer takes sentences at
 random, tokenized beforehand, and pads each batch to its longest (`DataCollatorWithPadding`). The
 machine must be idle, as for `benchmarks.training_step`.
 """
@@ -49,7 +49,7 @@ def main():
 
 
 def _prepare(preset, data_dir, folder):
-    """Writes the classifier for both, and the data as ids; returns the batches of an epoch."""
+    """Writes the classifier for both, and the data as ids; returns an epoch's number of batches."""
     import gpt1_keras
     from training.datasets.data_options import DataOptions
     from training.datasets.labelled_examples import load_examples
@@ -72,7 +72,7 @@ def _prepare(preset, data_dir, folder):
 
 
 def _measure(objective, folder, options):
-    """Seconds of each turn, and the share of padding in the tokens, by peer."""
+    """Returns the seconds of each turn, and the share of padding in the tokens, by peer."""
     setting = {"folder": folder, "data_dir": str(options.data_dir), "batches": options.batches}
     setting |= {"count": 1 + options.turns, "coefficient": OBJECTIVES[objective]}
     with contextlib.ExitStack() as stack:

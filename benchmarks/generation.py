@@ -2,9 +2,9 @@
 
     python -m benchmarks.generation
 
-Both continue the same prompts, alternately, and have to write the same tokens. Hugging Face's port
-of GPT-1 keeps no keys and values, so it reads the whole text again for every token, whatever
-`use_cache` says; ours caches them. The machine must be idle, as for `benchmarks.training_step`.
+Both continue the same prompts, alternately, and must write the same tokens. Hugging Face's port of
+GPT-1 keeps no keys and values, even with `use_cache`, so it reads the whole text again for every
+token; ours caches them. The machine must be idle, as for `benchmarks.training_step`.
 """
 
 import statistics
@@ -69,7 +69,7 @@ def main():
 
 
 def _turn(generate, prompts):
-    """A turn that returns the seconds of a call, and the tokens."""
+    """Makes a turn that returns the seconds of a call, and the tokens."""
 
     def turn():
         started = time.perf_counter()
@@ -81,7 +81,7 @@ def _turn(generate, prompts):
 
 def _random_backbone(size):
     backbone = gpt1_keras.GPT1Backbone(**size)
-    # Freshly initialised, it would only repeat the last token.
+    # With initial weights, it would only repeat the last token.
     random = np.random.default_rng(0)
     for variable in backbone.weights:
         variable.assign(variable + random.normal(0.0, 0.05, variable.shape))

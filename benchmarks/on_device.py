@@ -4,11 +4,11 @@
     python -m benchmarks.on_device --size tiny --words 20
 
 The same weights answer the same validation texts, one at a time on one thread, tokenization
-included: our .tflite files in each quantization, TensorFlow with our SavedModel, and Hugging Face's
-torch model, ONNX Runtime and ExecuTorch (XNNPACK) with dynamic int8; the last three tokenize
-outside, with Hugging Face's `tokenizers`. They work alternately, so a busy machine slows all alike;
-the machine should be idle all the same. Without `--model`, weights are random: only sizes, times
-and agreement then mean something.
+included. Measured are our .tflite files in each quantization, TensorFlow with our SavedModel, and
+Hugging Face's torch model, ONNX Runtime and ExecuTorch (XNNPACK) with dynamic int8; the last three
+tokenize outside the model, with Hugging Face's `tokenizers`. They take turns, so a busy machine
+slows all of them equally; still, the machine should be idle. Without `--model`, weights are random:
+then only sizes, times and agreement mean something.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ _QUANTIZATIONS = {  # of our files for LiteRT
 }
 _TORCH = ("torch", "transformers")
 _ONNX = (*_TORCH, "onnx", "onnxruntime", "onnxscript")
-# All run anywhere, as float32 does: their 8-bit products need no instructions of their own.
+# All run on any processor, so their precision is float32: their int8 needs no special instructions.
 PEERS = {
     SAVED_MODEL: Peer("TensorFlow, SavedModel, float32", "ours", "float32"),
     "hugging_face": Peer("Hugging Face torch, dynamic int8", "hugging_face", "float32", _TORCH),
@@ -95,7 +95,7 @@ def main():
 
 
 def answer(turns, name, folder, block):
-    """In each turn, a worker answers a block of texts; it returns the file's size and classes."""
+    """Answers a block of texts in each turn; returns the file's size and the classes."""
     folder, peer = pathlib.Path(folder), PEERS[name]
     job = json.loads((folder / JOB_FILE).read_text())
     score, size = run(peer.module, "device_classifier", _QUANTIZATIONS.get(name, name), folder, job)
@@ -109,7 +109,7 @@ def answer(turns, name, folder, block):
 
 
 def _measure(folder, names, count, block):
-    """Each peer's milliseconds a text and its summary, by name."""
+    """Returns each peer's milliseconds per text and its summary, by name."""
     with contextlib.ExitStack() as stack:
         workers = {}
         for name in names:
@@ -130,7 +130,7 @@ def _measure(folder, names, count, block):
 
 
 def _load_model(options, task, examples):
-    """The classifier to measure, whose sequence length cuts no text where that is possible."""
+    """Returns the classifier to measure; if possible, its sequence length cuts no text."""
     import gpt1_keras
 
     fields = tuple(task.fields)
@@ -151,13 +151,13 @@ def _load_model(options, task, examples):
 
 
 def _of_words(examples, count):
-    """The examples of `count` words, of all fields together."""
+    """Returns the examples with `count` words in all fields together."""
     counts = sum(np.array([len(text.split()) for text in t]) for t in examples.texts.values())
     return examples.take(np.flatnonzero(counts == count))
 
 
 def _prepare(model, examples, folder, names):
-    """Writes all that the peers of these names need into a folder."""
+    """Writes what the named peers need into a folder."""
     import keras
 
     import gpt1_keras
@@ -170,7 +170,7 @@ def _prepare(model, examples, folder, names):
         [text.decode("utf-8", "replace") for text in row]
         for row in zip(*(examples.texts[field] for field in preprocessor.fields))
     ]
-    # A byte more than the longest has, so that none looks as if it were cut.
+    # One byte more than the longest text, so that no text counts as cut.
     max_bytes = 1 + max(len(text.encode()) for row in texts for text in row)
     length = preprocessor.sequence_length
     if SAVED_MODEL in names:

@@ -1,13 +1,13 @@
-"""What a server still answers at twice its capacity: goodput, refusals, latencies.
+"""How a server answers at twice its capacity: goodput, refusals, latencies.
 
     python -m benchmarks.overload
 
-First the capacity: answers a second to 32 clients, each of which asks again once it is answered.
-Then requests arrive at that rate and at twice that rate, whether earlier ones are answered or not,
-as those of many independent clients do. Goodput is what is answered within the time that a client
-waits; the queue of `serving.server` is bounded (`--max_queued_requests`). The clients use the
-server's cores, and at twice the capacity twice as much of them; with --apart, each side has half of
-the cores. The machine must be idle.
+First it measures the capacity: answers per second to 32 clients, each of which asks again after an
+answer. Then requests arrive at that rate and at twice that rate, whether earlier ones are answered
+or not, like those of many independent clients. Goodput is the number of answers per second within
+the time that a client waits; the queue of `serving.server` is bounded (`--max_queued_requests`).
+Clients share the server's cores; with --apart, each side has half of the cores. The machine must be
+idle.
 """
 
 import collections
@@ -46,7 +46,7 @@ def main():
 
 
 def _measure(path, options):
-    """The rows of the table."""
+    """Returns the rows of the table."""
     rows = []
     with contextlib.ExitStack() as stack:
         with _on(0) if options.apart else contextlib.nullcontext():
@@ -71,7 +71,7 @@ def _measure(path, options):
 
 @contextlib.contextmanager
 def _on(half):
-    """Threads and processes that are started meanwhile are on half of the cores: 0 or 1."""
+    """Runs what starts in this context, threads or processes, on half of the cores: 0 or 1."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[half::2])
     try:
@@ -101,7 +101,7 @@ def _arrivals(load, rate, options):
     arrive(ask, rate, options.seconds)
     if counts["failed"]:
         raise SystemExit(f"{counts['failed']} requests failed")
-    # Those that were still waiting when the last one arrived were answered afterwards.
+    # Requests that were waiting when the last one arrived were answered afterwards.
     spent = max(options.seconds, time.perf_counter() - begin)
     refused, late = str(counts["refused"]), str(counts["late"])
     return counts["answered"] / spent, refused, late, *percentiles(latencies, 99)

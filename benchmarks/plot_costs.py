@@ -1,7 +1,7 @@
-"""Plots what an answer costs each peer, against length, batch and clients, beside the limit.
+"""Plots each peer's time of an answer by length, batch and clients, beside the limit.
 
-`python -m benchmarks` calls it after `benchmarks.costs` and `benchmarks.serving`, whose tables it
-reads.
+`python -m benchmarks` calls it after `benchmarks.costs` and `benchmarks.serving`; it reads their
+tables.
 """
 
 from matplotlib.ticker import FixedLocator, LogFormatter, NullLocator, ScalarFormatter
@@ -19,8 +19,7 @@ def plot_costs(machine, reports, path):
 
     Args:
         machine: its name, for the title.
-        reports: what the programs printed, by program; of `costs`, and of `serving` if it is
-            there.
+        reports: what the programs printed, by program: `costs`, and `serving` if it has run.
         path: of the picture, .svg or .png.
     """
     [rows] = tables_of(reports["costs"])
@@ -60,7 +59,7 @@ def plot_costs(machine, reports, path):
 
 
 def _curves(rows, x_of):
-    """Points of each name, from rows of `benchmarks.costs`."""
+    """Returns the points of each name, from rows of `benchmarks.costs`."""
     curves = {}
     for labels, figures in rows:
         x = x_of(*map(int, labels))
@@ -71,7 +70,7 @@ def _curves(rows, x_of):
 
 
 def _served(report):
-    """As `_curves`, milliseconds a request, of the servers of what `costs` measures."""
+    """Returns points as `_curves` does: milliseconds per request of the classifiers' servers."""
     rows = next((rows for rows in tables_of(report) if any(LIMIT in each for each, _ in rows)), [])
     curves = {}
     for (clients, name), figures in rows:
@@ -82,11 +81,11 @@ def _served(report):
 
 
 def _is_plotted(name):
-    """Whether it is a classifier in a precision, not another commit's, over REST or unmerged."""
+    """Returns False for other commits, for REST and for exports that do not merge requests."""
     return name.count(", ") == 1
 
 
 def _engine(name):
-    """Who answers, and the precision: of "OpenVINO, int8 (NNCF)", OpenVINO and int8."""
+    """Splits a name: of "OpenVINO, int8 (NNCF)" it returns "OpenVINO" and "int8"."""
     engine, precision = name.split(", ")
     return engine, precision.split()[0]

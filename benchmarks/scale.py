@@ -1,9 +1,9 @@
-"""What the paper's pre-training would take on GPUs, by arithmetic: docs/scale.md's table.
+"""Estimates the time and price of the paper's pre-training on GPUs: docs/scale.md's table.
 
     python -m benchmarks.scale --share 0.4 --euros 2.5
 
-An update takes its FLOPs at a share of the GPUs' peak, and then the sum of the gradients over all
-GPUs, which a ring passes around twice.
+The time of an update is its FLOPs at a share of the GPUs' peak, plus the time to sum the gradients
+over all GPUs, which a ring passes around twice.
 """
 
 import argparse
@@ -23,11 +23,11 @@ class Machines:
     """The GPUs.
 
     Attributes:
-        peak: dense FLOPs a second of a GPU.
-        share: of the peak that a training step reaches.
-        node_bandwidth: bytes a second between the GPUs of a node of 8.
-        network_bandwidth: bytes a second between nodes.
-        euros: for a GPU hour.
+        peak: dense FLOPs per second of a GPU.
+        share: share of the peak that a training step reaches.
+        node_bandwidth: bytes per second between the GPUs of a node of 8.
+        network_bandwidth: bytes per second between nodes.
+        euros: price of a GPU hour.
     """
 
     peak: float = 989e12
@@ -37,7 +37,7 @@ class Machines:
     euros: float = 2.5
 
     def step_seconds(self, gpus, windows):
-        """The seconds of an update on a batch of `windows` windows."""
+        """Returns the seconds of an update on a batch of `windows` windows."""
         flops = windows * LENGTH * flops_per_token(SIZES["paper"], LENGTH)
         bandwidth = self.node_bandwidth if gpus <= 8 else self.network_bandwidth
         passed_on = 2 * (gpus - 1) / gpus * 4 * PARAMETERS  # gradients are float32
@@ -45,7 +45,7 @@ class Machines:
 
 
 def estimate(machines, tokens):
-    """Rows of the table: GPUs, windows per update, updates, ms per update, hours, euros."""
+    """Returns the table's rows: GPUs, windows per update, updates, ms per update, hours, euros."""
     rows = []
     for gpus, windows in ((1, WINDOWS), (8, WINDOWS), (64, WINDOWS), (64, 8 * WINDOWS)):
         updates = -(-tokens // (windows * LENGTH))

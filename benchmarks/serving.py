@@ -2,13 +2,13 @@
 
     python -m benchmarks.serving
 
-Classifiers of random weights are exported in each precision, with batching in the graph, and in
-float32 without; what is in the folder `--exports` already is served as it is. Requests of one text
-each, sentences of SST-2 and passages of RACE, mixed, go to all servers alternately, from 1, 8 and
-32 clients: to ours over gRPC, and to the first over REST too; to the peers, which are the same
-model in torch and in others' runtimes, behind FastAPI. One text of 20 words is answered without a
-server: in TensorFlow's C++ runtime, and by the peers' runtimes in this process. The machine must be
-idle.
+Classifiers with random weights are exported in each precision, with batching in the graph, and in
+float32 without it; exports that the folder `--exports` holds already are not made again. Each
+request has one text, a sentence of SST-2 or a passage of RACE. All servers get the requests, in
+turns, from 1, 8 and 32 clients. Ours answer over gRPC, the first also over REST; the peers, the
+same model in torch and in other runtimes, answer behind FastAPI. One text of 20 words is also
+answered without a server: in TensorFlow's C++ runtime, and in the peers' runtimes in this process.
+The machine must be idle.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from benchmarks.peers.classifiers import CLASSIFIERS, load_classifier, make_clas
 from benchmarks.peers.hugging_face import load_tokenizer
 
 _WORDS = 20
-_CALIBRATION_TEXTS = 64  # from those that are not sent
+_CALIBRATION_TEXTS = 64  # taken from the texts that are not sent
 
 
 def main():
@@ -64,7 +64,7 @@ def main():
 
 
 def _limit(texts, options):
-    """Requests a second of which the least products take all of the machine."""
+    """Returns the requests per second whose necessary products alone take the whole machine."""
     tokens = map(len, load_tokenizer(options.tokenizer)(texts)["input_ids"])
     size = SIZES[options.size]
     most = size["max_sequence_length"]
@@ -73,14 +73,14 @@ def _limit(texts, options):
 
 
 def _one_text(names, setting, texts, options):
-    """The table of the latency of one text, which is answered by all alternately."""
+    """Returns the table of the latency of one text, which all answer in turns."""
     text = next(text for text in texts if len(text.split()) == _WORDS)
     turns = {
         CLASSIFIERS[name].label: timed(load_classifier(name, **setting), [text])
         for name in names
-        if not name.startswith("hugging_face")  # whose threads wait for each other, beside others'
+        if not name.startswith("hugging_face")  # other threads slow its own
     }
-    # The first calls are slower: what is new to the runtime is compiled.
+    # The first calls are slower: the runtime compiles what is new to it.
     found = alternate(turns, options.repetitions, warmup=3, rest=REST)
     medians = {label: statistics.median(seconds) for label, seconds in found.items()}
     first = next(iter(medians))
@@ -112,10 +112,10 @@ def _start(stack, names, paths, setting, texts):
 
 
 def _warm_up(servers, num_texts, options):
-    """Lets servers compile what is new to them; takes out those that answer nothing.
+    """Lets servers compile what is new to them; removes those that answer nothing.
 
     Returns:
-        A line on each of these.
+        A line on each server that was removed.
     """
     lines = []
     for label, (load, _) in list(servers.items()):
@@ -127,7 +127,7 @@ def _warm_up(servers, num_texts, options):
 
 
 def _requests(servers, num_texts, options, limit):
-    """The table of requests a second of all servers."""
+    """Returns the table of requests per second of all servers."""
     rows, first = [], next(iter(servers))
     for concurrency in options.clients:
 

@@ -2,12 +2,12 @@
 
     python -m benchmarks.short_texts
 
-Ours is a SavedModel from strings to ids for each normalization, run in TensorFlow's C++ runtime, by
-its threads or in the thread that asks (an inter-op parallelism of -1). All read texts of 18 to 22
-words alternately; figures are percentiles over texts and rounds. An empty graph shows what a run
-costs that computes nothing. The peers are Hugging Face's `tokenizers` for `bert`, and the Python
-pipeline for `original`, which remembers the words that it has seen. In bulk, two threads read books
-in batches of 1,024 lines, or one for the pipeline, since it is all Python.
+For each normalization, ours is a SavedModel from strings to ids. It runs in TensorFlow's C++
+runtime, in the runtime's threads or in the caller's (an inter-op parallelism of -1). All read texts
+of 18 to 22 words in turns; figures are percentiles over texts and rounds. An empty graph shows the
+time of a run that computes nothing. The peers are Hugging Face's `tokenizers` for `bert`, and the
+Python pipeline for `original`, which remembers the words that it has seen. In bulk, two threads
+read books in batches of 1,024 lines; the pipeline has one thread, because it is all Python.
 """
 
 import functools
@@ -67,7 +67,7 @@ def main():
 
 
 def _one_by_one(encoders, batches, rounds):
-    """The seconds of each batch in each round, lists by encoder; each batch goes to all in turn."""
+    """Returns lists of each batch's seconds in each round, by encoder, which take turns."""
     seconds = {name: [] for name in encoders}
     for number in range(1 + rounds):
         for batch in batches:
@@ -78,21 +78,21 @@ def _one_by_one(encoders, batches, rounds):
 
 
 def _in_bulk(encoders, books):
-    """Turns in which each encoder reads all books."""
+    """Makes turns in which each encoder reads all books."""
     batches = [tuple(books[at : at + _BATCH]) for at in range(0, len(books), _BATCH)]
 
     def read(encode, threads):
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(encode, batches))
 
-    return {  # the pipeline would only wait for itself
+    return {  # two threads of the pipeline would only wait for each other
         name: timed(read, encode, 1 if name == _PIPELINE else _THREADS)
         for name, encode in encoders.items()
     }
 
 
 def _saved_models(files_folder, folder):
-    """Writes the SavedModels: their paths by name."""
+    """Writes the SavedModels; returns their paths by name."""
     paths = {}
     for normalization in NORMALIZATIONS:
         files = tokenizer_files(files_folder)
@@ -105,7 +105,7 @@ def _saved_models(files_folder, folder):
 
 
 def _save(path, encode):
-    """Writes a SavedModel of a function from strings `[n]` to what is `[n, None]`."""
+    """Writes a SavedModel of a function from strings `[n]` to a ragged tensor `[n, None]`."""
     module = tf.Module()
     module.encode = encode
 
@@ -118,7 +118,7 @@ def _save(path, encode):
 
 
 def _sessions(paths):
-    """Functions that run the SavedModels on batches, by name."""
+    """Returns functions that run the SavedModels on batches, by name."""
     runtime = Runtime(Path(tf.__file__).parent)
     return {
         name + where: _run(runtime, path, config)
@@ -138,7 +138,7 @@ def _run(runtime, path, config):
 
 @functools.cache
 def _proto(texts):
-    """A batch of texts, as a serialized TensorProto."""
+    """Serializes a batch of texts as a TensorProto."""
     return tf.make_tensor_proto(texts).SerializeToString()
 
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks.tokenizer
 
-`bert` is beside Hugging Face's `tokenizers`; `original`, beside the Python pipeline, which is ftfy,
-text_standardize, spaCy 2.0's rules and byte-pair encoding, and remembers the words that it has
-seen. Ours and the peer read the same batches of paragraphs of books alternately; figures are
-medians over the rounds. `benchmarks.short_texts` measures the C++ runtime.
+The peer of `bert` is Hugging Face's `tokenizers`. The peer of `original` is the Python pipeline:
+ftfy, text_standardize, spaCy 2.0's rules and byte-pair encoding; it remembers the words that it has
+seen. Ours and the peer read the same batches of paragraphs of books, in turns; figures are medians
+over the rounds. `benchmarks.short_texts` measures the C++ runtime.
 """
 
 import itertools
@@ -41,7 +41,7 @@ def main():
 
 
 def _encoders(folder):
-    """Functions that encode a list of texts, by normalization: ours, and the peer."""
+    """Returns functions that encode a list of texts, by normalization: ours, and the peer's."""
     import tensorflow as tf
 
     import gpt1_keras
@@ -70,7 +70,7 @@ def _batches(lines, size):
 
 
 def _measure(encoders, batches, rounds):
-    """The cells of a row."""
+    """Returns the cells of a row."""
 
     def encode_all(encode):
         for batch in batches:

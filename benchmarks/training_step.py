@@ -1,13 +1,13 @@
-"""The pre-training step beside Hugging Face's, KerasHub's and a plain one.
+"""The time of a pre-training step beside Hugging Face's, KerasHub's and plain Keras's.
 
     python -m benchmarks.training_step
     python -m benchmarks.training_step --before DIR    # and beside another commit's
 
-Ours and one peer at a time train in processes of their own, a step each alternately, and before
-each step the frameworks' fastest matrix products are measured. So where the machine's speed
-changes, as that of shared machines does, it changes for all. The medians of the steps after a
-warm-up are given, and of the ratios of neighbouring steps. The machine must be idle: a busy core
-slows torch's threads, which wait for each other, out of all proportion.
+Ours and one peer at a time train in two processes, which take single steps in turns; before each
+pair of steps, the frameworks' fastest matrix products are measured. So a change in the machine's
+speed, as on shared machines, affects all of them. Figures are medians over the steps after a
+warm-up, and medians of the ratios of neighbouring steps. The machine must be idle: torch's threads
+wait for each other, so one busy core slows all of them.
 """
 
 import argparse
@@ -48,14 +48,14 @@ PEERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Ours and a peer on one shape of batch.
+    """The measurements of ours and a peer with one shape of batch.
 
     Attributes:
         batch, length: ints.
         peers: ours and the other.
-        seconds: of their steps, two lists.
-        products: GFLOP/s of the fastest matrix product next to each of these steps, a list.
-        memory: of both, dicts of bytes.
+        seconds: two lists, of the seconds of their steps.
+        products: list of the fastest matrix product's GFLOP/s beside each of these steps.
+        memory: two dicts of bytes.
     """
 
     batch: int
@@ -66,11 +66,11 @@ class Pair:
     memory: tuple
 
     def speedup(self):
-        """How many times as fast ours is."""
+        """Returns how many times as fast ours is."""
         return speedup(*self.seconds)
 
     def shares(self, config):
-        """The share of the matrix product that each reaches, two floats."""
+        """Returns the share of the fastest product's speed that each reaches, two floats."""
         from training.evaluation.throughput import flops_per_token
 
         flops = self.batch * self.length * flops_per_token(config, self.length)
@@ -82,7 +82,7 @@ class Pair:
 
 def main():
     program = Program("training_step", __doc__, "--size")
-    # On a CPU, Keras's default is the graph, and XLA's steps would take an hour more.
+    # On a CPU, Keras's default is the graph; measuring XLA too would take an hour more.
     add_peers(program, PEERS, [name for name, peer in PEERS.items() if peer.mode != "XLA"])
     program.add("--batches", nargs="+", type=_batch, default=[(8, 128), (4, 512)], metavar="NxM",
                 help="batch and length of each (default: 8x128 4x512)")  # fmt: skip
@@ -97,7 +97,7 @@ def main():
             heading = f"{shape[0]} x {shape[1]}, {ours.label} beside {other.label}"
             try:
                 pairs.append(_train(shape, (ours, other), options))
-            except RuntimeError as error:  # a long run goes on without it
+            except RuntimeError as error:  # a long run goes on without this pair
                 failed.append(f"{heading}: {error}")
                 print(failed[-1], file=sys.stderr, flush=True)
             else:
@@ -123,7 +123,7 @@ def _batch(text):
 
 
 def _pairs(peers, before):
-    """Each of ours with those of the same precision; the plain one in the same mode, too."""
+    """Yields each of ours with the peers of its precision; plain Keras also has its mode."""
     for ours in (peer for peer in peers if peer.module == "ours"):
         if before:
             yield ours, dataclasses.replace(ours, label=f"{_BEFORE}, {ours.mode}")
@@ -158,7 +158,7 @@ def _train(shape, peers, options):
 
 
 def _steps_table(pairs, size):
-    """A row for each peer, of all its pairs."""
+    """Returns the table with a row for each peer, over all its pairs."""
     found = {}
     for pair in pairs:
         figures = zip(pair.peers, pair.seconds, pair.shares(size), pair.memory)

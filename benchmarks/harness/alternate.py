@@ -1,6 +1,6 @@
-"""Turns: two or more things are timed alternately, so a machine's changing speed affects all alike.
+"""Turns: things are timed alternately, so that a machine's changing speed affects all equally.
 
-The figures that count are medians over the rounds, and medians of the ratios of neighbouring turns.
+Results are medians over the rounds, and medians of the ratios of neighbouring turns.
 """
 
 import statistics
@@ -10,12 +10,12 @@ REST = 0.3  # seconds between turns, because threads spin for a while after thei
 
 
 def alternate(turns, rounds, warmup=1, rest=0.0):
-    """Calls functions one after the other, in each of the rounds.
+    """Calls functions one after another, in each of the rounds.
 
     Args:
         turns: functions without arguments, by name.
         rounds: int, how often each is called.
-        warmup: rounds before these, whose results are left out.
+        warmup: int, earlier rounds whose results are left out.
         rest: seconds to wait before each call.
 
     Returns:
@@ -30,7 +30,7 @@ def alternate(turns, rounds, warmup=1, rest=0.0):
 
 
 def timed(function, *arguments):
-    """A turn that calls a function; it returns the seconds that the call took."""
+    """Makes a turn that calls a function and returns the seconds that the call took."""
 
     def turn():
         started = time.perf_counter()
@@ -41,5 +41,5 @@ def timed(function, *arguments):
 
 
 def speedup(ours, others):
-    """How many times as fast ours is: the median ratio of neighbouring turns' seconds."""
+    """Returns how many times as fast ours is: the median ratio of neighbouring turns' seconds."""
     return statistics.median(other / our for our, other in zip(ours, others, strict=True))

@@ -1,4 +1,4 @@
-"""What both share that fine-tune in turns."""
+"""Settings and turns of the two sides that fine-tune alternately."""
 
 BATCH_SIZE = 32
 LEARNING_RATE = 6.25e-5
@@ -8,12 +8,12 @@ IDS_FILE, PRESET, HUGGING_FACE = "ids.npz", "preset", "hugging_face"  # what is 
 
 
 class BatchTurns:
-    """Makes a turn of every few batches.
+    """Makes a turn of every `batches` batches.
 
     Args:
         turns: `Turns`.
-        count: of turns.
-        batches: of a turn.
+        count: number of turns.
+        batches: batches in a turn.
     """
 
     def __init__(self, turns, count, batches):

@@ -1,13 +1,13 @@
-"""The limit of a machine: the least products of an answer, at the speed of the fastest product."""
+"""The limit of a machine: the necessary products of an answer at the fastest product's speed."""
 
 LIMIT = "limit, float32"  # its name in tables
 
 
 def least_flops(size, tokens):
-    """FLOPs of the products that a classifier cannot do without, for a text of `tokens` tokens.
+    """Returns the FLOPs of the products that a classifier needs for a text of `tokens` tokens.
 
-    Of the last block, tokens before the last need keys and values alone; a token attends to itself
-    and those before it. All else (normalisation, softmax, GELU, the head) counts as nothing.
+    In the last block, tokens before the last need only keys and values. A token attends to itself
+    and to those before it. Normalisation, softmax, GELU and the head are not counted.
 
     Args:
         size: dict like those in `SIZES`.

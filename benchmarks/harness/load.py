@@ -1,4 +1,4 @@
-"""Loads on a server: clients that ask again once they are answered, and requests at a rate."""
+"""Loads on a server: clients that ask again after each answer, and requests at a rate."""
 
 import dataclasses
 import http.client
@@ -18,7 +18,7 @@ _MAX_CLIENTS = 1024
 
 
 class GrpcLoad:
-    """Predicts one text a request over gRPC.
+    """Predicts over gRPC, one text in each request.
 
     Args:
         port: of the server on this machine.
@@ -36,17 +36,17 @@ class GrpcLoad:
             self._requests.append(request)
 
     def client(self):
-        """A function that sends one of the texts, by its index."""
+        """Returns a function that sends one of the texts, by its index."""
         return lambda index: self._stub.Predict(self._requests[index], timeout=_TIMEOUT)
 
 
 class HttpLoad:
-    """Posts one JSON document a request, over a connection that each client keeps.
+    """Posts one JSON document in each request, over a connection that each client keeps.
 
     Args:
         port: of the server on this machine.
         path: where to post to.
-        documents: list of what JSON can hold.
+        documents: list of JSON values.
     """
 
     def __init__(self, port, path, documents):
@@ -54,7 +54,7 @@ class HttpLoad:
         self._bodies = [json.dumps(document).encode() for document in documents]
 
     def client(self):
-        """A function that sends one of the documents, by its index."""
+        """Returns a function that sends one of the documents, by its index."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT)
         headers = {"Content-Type": "application/json"}
 
@@ -73,7 +73,7 @@ class Measurement:
     """What a load saw.
 
     Attributes:
-        latencies: list of seconds, of the requests that were answered.
+        latencies: list of the seconds of each request that was answered.
         errors: list of str.
         seconds: how long it took in all.
     """
@@ -93,7 +93,7 @@ def measure(load, num_texts, concurrency, seconds=None, requests=None):
 
     Args:
         load: `GrpcLoad` or `HttpLoad`.
-        num_texts: how many texts it has; they are sent one after the other, again and again.
+        num_texts: how many texts it has; they are sent one after another, again and again.
         concurrency: the number of clients.
         seconds: float, after which no client sends another request; or
         requests: int, the number of requests.
@@ -132,8 +132,8 @@ def arrive(ask, rate, seconds):
 
     Args:
         ask: function of a request's number and of the time when it is due; raises nothing.
-        rate: requests a second.
-        seconds: for how long. Those that are sent by then are waited for.
+        rate: requests per second.
+        seconds: for how long; it then waits for the requests that are still open.
 
     Returns:
         The seconds until the last was sent.
@@ -148,7 +148,7 @@ def arrive(ask, rate, seconds):
 
 
 def percentiles(latencies, *ranks):
-    """Percentiles of seconds in milliseconds, as cells of a table; empty ones of no latency."""
+    """Returns percentiles in milliseconds, as cells of a table; empty cells if there are none."""
     if not len(latencies):
         return [""] * len(ranks)
     return [f"{1e3 * value:.0f}" for value in np.percentile(latencies, ranks)]

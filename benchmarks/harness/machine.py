@@ -1,4 +1,4 @@
-"""The machine that is measured on, in words, and what it can compute."""
+"""The machine that benchmarks run on, in words, and what it can compute."""
 
 import importlib.metadata
 import importlib.util
@@ -11,7 +11,7 @@ _PACKAGES = (
     *("tensorflow", "keras", "keras-hub", "torch", "transformers", "tokenizers"),
     *("onnxruntime", "openvino"),
 )
-# What decides how fast a processor multiplies: x86's names, and then ARM's.
+# Flags that decide how fast a processor multiplies: x86's, and then ARM's.
 _MULTIPLIERS = (
     *("avx2", "fma", "avx512f", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8"),
     *("asimd", "asimddp", "i8mm", "bf16", "sve"),
@@ -23,31 +23,31 @@ _INSTRUCTIONS = {
 
 
 def cores():
-    """The CPU cores that this process may use."""
+    """Returns the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def flags():
-    """Those of the processor's flags, as the kernel names them, that decide how it multiplies."""
+    """Returns the processor's flags that decide how it multiplies, as the kernel names them."""
     found = set((_of_processor("flags") or _of_processor("Features")).split())
     return [flag for flag in _MULTIPLIERS if flag in found]
 
 
 def machine():
-    """The processor, its cores and its flags, in words."""
-    name = _of_processor("model name") or platform.machine()  # ARM kernels do not name it
+    """Returns the processor, its cores and its flags, in words."""
+    name = _of_processor("model name") or platform.machine()  # on ARM, the kernel gives no name
     return f"{name}, {cores()} cores, {' '.join(flags())}"
 
 
 def describe():
-    """One line: the machine, and the versions of what is measured."""
+    """Returns one line: the machine, and the versions of what is measured."""
     found = [name for name in _PACKAGES if importlib.util.find_spec(name.replace("-", "_"))]
     versions = [f"{name} {importlib.metadata.version(name)}" for name in found]
     return f"{machine()}; {_commit()}Python {platform.python_version()}, " + ", ".join(versions)
 
 
 def why_not(precision):
-    """Why this machine is not measured in a precision, `float32`, `bfloat16` or `int8`, or None."""
+    """Says why a precision (float32, bfloat16, int8) is not measured here, or returns None."""
     needed = _INSTRUCTIONS.get(precision, ())
     if needed and not set(needed) & set(flags()):
         return f"this processor has no instructions for it: none of {', '.join(needed)}"
@@ -55,9 +55,9 @@ def why_not(precision):
 
 
 def _commit():
-    """The commit that is measured, with a comma; empty where this is no git repository.
+    """Returns the measured commit and a comma; an empty string outside a git repository.
 
-    It ends with `-dirty` where files have changed since.
+    The commit ends with `-dirty` if files have changed since.
     """
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     folder = pathlib.Path(__file__).parent
@@ -69,7 +69,7 @@ def _commit():
 
 
 def _of_processor(key):
-    """What /proc/cpuinfo says of the first processor; empty if nothing."""
+    """Returns a value of the first processor in /proc/cpuinfo; an empty string if it has none."""
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     found = (line.partition(":")[2].strip() for line in lines if line.startswith(key))
     return next(found, "")

@@ -1,4 +1,4 @@
-"""The fastest matrix product of either framework, which other figures are measured against."""
+"""The fastest matrix product of TensorFlow or torch, to compare other figures with."""
 
 import contextlib
 import statistics
@@ -13,7 +13,7 @@ FRAMEWORKS = ("tensorflow", "torch")
 
 
 def multiply(turns, framework, dtype, size, rounds):
-    """In each turn, a worker multiplies every shape once; its fact is the most GFLOP/s."""
+    """Multiplies every shape once in each turn; reports the highest GFLOP/s."""
     make, product = {"tensorflow": _tensorflow, "torch": _torch}[framework](dtype)
     factors = [(make((m, k)), make((k, n))) for m, k, n in _shapes(SIZES[size])]
     for _ in range(rounds):
@@ -22,7 +22,7 @@ def multiply(turns, framework, dtype, size, rounds):
 
 
 def product_workers(stack, dtype, size, rounds):
-    """Workers of both frameworks, by name, which end with an `ExitStack`."""
+    """Starts workers of both frameworks, by name; they end with an `ExitStack`."""
     function = "harness.matrix_product:multiply"
     return {
         name: stack.enter_context(
@@ -33,7 +33,7 @@ def product_workers(stack, dtype, size, rounds):
 
 
 def fastest_product(dtype, size, rounds=3):
-    """GFLOP/s of the faster framework, the median of the rounds after one."""
+    """Returns the GFLOP/s of the faster framework: the median of the rounds after a first one."""
     with contextlib.ExitStack() as stack:
         workers = product_workers(stack, dtype, size, 1 + rounds)
         turns = {name: worker.turn for name, worker in workers.items()}
@@ -41,13 +41,13 @@ def fastest_product(dtype, size, rounds=3):
 
 
 def fastest_of(results):
-    """GFLOP/s of the faster framework in each round, a list, of results of `alternate`."""
+    """Returns the faster framework's GFLOP/s in each round, from results of `alternate`."""
     rounds = zip(*(results[name] for name in FRAMEWORKS))
     return [max(facts["gigaflops"] for facts in of_round) for of_round in rounds]
 
 
 def _shapes(size):
-    """Products (m, k) x (k, n) of the model's forward pass, and a square one."""
+    """Returns shapes (m, k, n) of products: those of the model's forward pass, and a square."""
     tokens = 4 * size["max_sequence_length"]
     width, wide, vocabulary = size["hidden_dim"], size["intermediate_dim"], size["vocabulary_size"]
     return [
@@ -74,7 +74,7 @@ def _torch(dtype):
 
 
 def _speed(product, a, b):
-    """GFLOP/s."""
+    """Returns the GFLOP/s of one product."""
     started = time.perf_counter()
     product(a, b)
     return 2e-9 * a.shape[0] * a.shape[1] * b.shape[1] / (time.perf_counter() - started)

@@ -1,10 +1,10 @@
-"""The models that are measured: their sizes, and classifiers and exports of random weights."""
+"""The models that are measured: their sizes, and classifiers and exports with random weights."""
 
 import pathlib
 
 LABELS = ["negative", "positive"]
-# Written out, so that a process without TensorFlow can read them: gpt1_paper, gpt1_tiny and
-# gpt1_micro, with vocabularies of their own.
+# gpt1_paper, gpt1_tiny and gpt1_micro, each with its own vocabulary; written out, so that a process
+# without TensorFlow can read them.
 SIZES = {
     "paper": {
         "vocabulary_size": 40481,
@@ -31,7 +31,7 @@ SIZES = {
         "max_sequence_length": 128,
     },
 }
-# Exports by what is special about them. All merge requests in the graph, but for the last.
+# Arguments of exports, by name. All exports except the last merge requests in the graph.
 EXPORTS = {
     "float32": {},
     "bfloat16": {"dtype": "bfloat16"},
@@ -41,18 +41,18 @@ EXPORTS = {
 
 
 def tokenizer_files(folder):
-    """The paths of the original vocabulary and merges in a folder."""
+    """Returns the paths of the original vocabulary and merges in a folder."""
     return f"{folder}/encoder_bpe_40000.json", f"{folder}/vocab_40000.bpe"
 
 
 def random_classifier(size, tokenizer, class_names=LABELS, **preprocessing):
-    """A classifier of random weights.
+    """Makes a classifier with random weights.
 
     Args:
         size: a name in `SIZES`; the vocabulary is the tokenizer's.
-        tokenizer: folder of both files of the original.
+        tokenizer: folder of the original vocabulary and merges.
         class_names: list of str.
-        **preprocessing: arguments of its preprocessor.
+        **preprocessing: arguments of the classifier's preprocessor.
     """
     import keras
 
@@ -72,9 +72,9 @@ def export_missing(names, size, tokenizer, folder, calibration=()):
     """Writes the exports that a folder does not hold yet.
 
     Args:
-        names: of `EXPORTS`.
+        names: keys of `EXPORTS`.
         size, tokenizer: as in `random_classifier`.
-        folder: of the exports.
+        folder: folder of the exports.
         calibration: list of str, for int8.
 
     Returns:

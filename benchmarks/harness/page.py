@@ -1,4 +1,4 @@
-"""A machine's page: what each benchmark printed on it, in docs/benchmarks."""
+"""A machine's page in docs/benchmarks: what each benchmark printed there."""
 
 import pathlib
 import re
@@ -12,12 +12,12 @@ _INTRODUCTION = (
 
 
 def page_name(machine):
-    """The name of a machine's page, without `.md`."""
+    """Returns the name of a machine's page, without `.md`."""
     return re.sub(r"\W+", "_", machine.lower()).strip("_")
 
 
 def read_page(path):
-    """The reports of a page, by program; none if there is no page."""
+    """Returns the reports of a page, by program; an empty dict if there is no page."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     found = (each.partition("\n") for each in re.split(r"^## ", text, flags=re.M)[1:])
     return {program: report.strip() for program, _, report in found}
@@ -32,9 +32,9 @@ def write_page(path, machine, reports):
 
 
 def tables_of(report):
-    """The Markdown tables of a report, each a list of rows: `(labels, {column: figure})`.
+    """Returns the Markdown tables of a report, each a list of rows: `(labels, {column: figure})`.
 
-    Columns that are aligned to the right are figures, as `benchmarks.harness.program.table` has it.
+    Columns that are aligned to the right are figures; see `benchmarks.harness.program.table`.
     """
     tables = []
     for block in re.findall(r"(?:^\|.*\n?)+", report, flags=re.M):

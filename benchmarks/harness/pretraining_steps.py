@@ -1,4 +1,4 @@
-"""What the peers share that take steps of pre-training in turns."""
+"""What the peers share that take pre-training steps in turns."""
 
 import pathlib
 
@@ -10,7 +10,7 @@ CLIP_NORM = 1.0
 
 
 def random_ids(size, batch, length, steps):
-    """Token ids, int32 `[steps, batch, length]`."""
+    """Returns random token ids, int32 `[steps, batch, length]`."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -19,14 +19,14 @@ def random_ids(size, batch, length, steps):
 
 
 def peak_memory():
-    """Bytes. (`resource` would count what the process that started this one had then.)"""
+    """Returns bytes. (`resource` would also count the memory of the parent process.)"""
     status = pathlib.Path("/proc/self/status").read_text()
     kilobytes = next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1]
     return int(kilobytes) * 1024
 
 
 def use_precision(precision):
-    """Sets Keras's policy."""
+    """Sets Keras's dtype policy."""
     import keras
 
     keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bfloat16" else precision)
@@ -47,7 +47,7 @@ def compile_stock(model, mode, **kwargs):
 
 
 def fit_in_turns(turns, model, ids, padding_mask=False):
-    """Trains on ids `[steps, batch, length + 1]`, a step a turn; its fact is the loss."""
+    """Trains on ids `[steps, batch, length + 1]`, one step in each turn; reports the loss."""
     import keras
     import numpy as np
     import tensorflow as tf

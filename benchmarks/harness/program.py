@@ -9,7 +9,7 @@ import sys
 from benchmarks.harness.machine import describe
 from benchmarks.harness.measured_models import SIZES
 
-LEFT_OUT = 77  # exit status of a program that lacks its data, as Automake has it
+LEFT_OUT = 77  # exit status of a program that lacks its data, as in Automake
 _DATA = pathlib.Path(os.environ.get("GPT1_KERAS_SHARED", "../shared"), "data")
 _FOLDERS = {
     "--tokenizer": ("gpt1_bpe", "folder of encoder_bpe_40000.json and vocab_40000.bpe"),
@@ -24,8 +24,8 @@ class Program:
     Args:
         name: str.
         description: the module's docstring, of which `--help` prints the first line.
-        *shared: the options that it shares with others: --tokenizer, --data-dir, --books (by
-            default in `$GPT1_KERAS_SHARED/data`), --size, --exports.
+        *shared: options that several benchmarks have: --tokenizer, --data-dir, --books (by default
+            in `$GPT1_KERAS_SHARED/data`), --size, --exports.
     """
 
     def __init__(self, name, description, *shared):
@@ -44,11 +44,11 @@ class Program:
             self.add("--exports", default="build/benchmarks", help=what)
 
     def add(self, *flags, **settings):
-        """Adds an option of its own, as `ArgumentParser.add_argument`."""
+        """Adds another option, as `ArgumentParser.add_argument` does."""
         return self._parser.add_argument(*flags, **settings)
 
     def parse(self):
-        """The options. Where a folder of data is missing, it ends with status `LEFT_OUT`."""
+        """Returns the options. Ends with status `LEFT_OUT` if a folder of data is missing."""
         options = self._parser.parse_args()
         for flag in self._folders:
             folder = getattr(options, flag.removeprefix("--").replace("-", "_"))
@@ -58,19 +58,19 @@ class Program:
         return options
 
     def report(self, facts, *parts):
-        """Prints the machine, facts, the command, and then tables and notes."""
+        """Prints the machine, facts and the command, then tables and notes."""
         command = shlex.join(["python", "-m", f"benchmarks.{self._name}", *sys.argv[1:]])
         print("\n\n".join([f"{describe()}. {facts} `{command}`", *filter(None, parts)]))
 
 
 def table(header, rows, labels=1):
-    """A Markdown table of cells as strings, with aligned columns.
+    """Formats cells, which are strings, as a Markdown table with aligned columns.
 
     Args:
         header: the columns' names.
-        rows: lists of as many cells.
-        labels: how many of the first columns say what the figures in the others are of. Those are
-            aligned to the right, which tells `tables_of` that they are figures.
+        rows: lists with a cell for each column.
+        labels: how many of the first columns are labels. The other columns are figures; they are
+            aligned to the right, by which `tables_of` knows them.
     """
     widths = [max(3, *map(len, column)) for column in zip(header, *rows, strict=True)]
     rule = ["-" * width for width in widths[:labels]]

@@ -14,7 +14,7 @@ from benchmarks.harness.worker import Worker
 
 @contextlib.contextmanager
 def serve_export(path, *flags, log=None):
-    """Serves the export at a base path in a process, which logs to a file.
+    """Serves the export at a base path in another process, which logs to a file.
 
     Yields:
         `(pid, port, rest_port)`.
@@ -35,18 +35,18 @@ def serve_export(path, *flags, log=None):
 
 @contextlib.contextmanager
 def serve_peer(peer, **setting):
-    """Serves a peer of `benchmarks.peers.classifiers`, with its setting; yields `(pid, port)`."""
+    """Serves a classifier of a peer; yields `(pid, port)`."""
     port = _free_port()
     with Worker("peers.fastapi_app:serve", peer=peer, port=port, **setting) as worker:
         while not _answers(port):
             if not worker.is_running():
-                worker.summary()  # raises what it printed
+                worker.summary()  # raises an error with what it printed
             time.sleep(0.2)
         yield worker.pid, port
 
 
 def megabytes(pid):
-    """The resident memory of a process."""
+    """Returns the resident memory of a process, in MB."""
     return psutil.Process(pid).memory_info().rss / 2**20
 
 

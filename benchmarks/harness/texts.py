@@ -6,7 +6,7 @@ import re
 
 
 def book_paragraphs(folder):
-    """All paragraphs of the books in a folder and its subfolders."""
+    """Yields all paragraphs of the books in a folder and its subfolders."""
     for path in sorted(pathlib.Path(folder).rglob("*.txt")):
         for line in path.read_text(encoding="utf-8").split("\n"):
             if line.strip():
@@ -14,7 +14,7 @@ def book_paragraphs(folder):
 
 
 def data_set_texts(name, data_dir):
-    """All texts of all splits of a data set of TensorFlow Datasets."""
+    """Yields all texts of all splits of a data set of TensorFlow Datasets."""
     import numpy as np
     import tensorflow as tf
     import tensorflow_datasets as tfds
@@ -28,7 +28,7 @@ def data_set_texts(name, data_dir):
 
 
 def mixed_texts(data_dir, count=1000):
-    """Sentences of SST-2 and passages of RACE-middle in equal shares, mixed; a list."""
+    """Returns a shuffled list of sentences of SST-2 and as many passages of RACE-middle."""
     import tensorflow_datasets as tfds
 
     def first(name, split, field):
@@ -41,7 +41,7 @@ def mixed_texts(data_dir, count=1000):
 
 
 class WholeWords:
-    """Random texts of words that are one token each.
+    """Random texts of words; each word is one token.
 
     Args:
         tokenizer: Hugging Face's tokenizer of the original vocabulary.
@@ -55,5 +55,5 @@ class WholeWords:
         self._random = random.Random(0)
 
     def text(self, tokens):
-        """A text of `tokens` tokens."""
+        """Returns a text of `tokens` tokens."""
         return " ".join(self._random.choices(self._words, k=tokens))

@@ -2,11 +2,12 @@
 
     python -m benchmarks.harness.worker MODULE:FUNCTION [CHECKOUT]
 
-It calls a function of a module of `benchmarks` with `Turns` and with the arguments that come as a
-line of JSON. Before each turn it waits for a line on its standard input; after it, it answers with
-a line of JSON on its standard output. After the last turn comes one more line, the facts that the
-function returns, its summary; then it waits to be stopped, as a process that ends takes time from
-those that still work. With a checkout of another commit, `gpt1_keras` is that one's.
+The process reads arguments as a line of JSON from its standard input, and calls a function of a
+module of `benchmarks` with `Turns` and these arguments. Before each turn it waits for a line on its
+standard input; after the turn it writes a line of JSON to its standard output. After the last turn
+it writes one more line, the summary: the dict that the function returns. Then it waits to be
+stopped, because a process that ends takes time from those that still work. CHECKOUT is a checkout
+of another commit, whose `gpt1_keras` is then used.
 """
 
 import contextlib
@@ -20,10 +21,10 @@ import time
 
 
 class Turns:
-    """The side of the process that works.
+    """Turns, as the working process sees them.
 
     Args:
-        answers: text file that the answers are written to.
+        answers: text file to write the lines of JSON to.
     """
 
     def __init__(self, answers):
@@ -35,28 +36,28 @@ class Turns:
         self._started = time.perf_counter()
 
     def end(self, **facts):
-        """Answers with the facts and the seconds that the turn took."""
+        """Reports the facts and the seconds that the turn took."""
         self.tell(seconds=time.perf_counter() - self._started, **facts)
 
     def tell(self, **facts):
-        """Answers with a line of JSON."""
+        """Writes facts as a line of JSON."""
         print(json.dumps(facts), file=self._answers, flush=True)
 
 
 class Worker:
-    """The side of the process that hands out the turns; a context, which ends the process.
+    """A working process, as the process that gives it turns sees it; a context, which ends it.
 
     Args:
         function: `module:function`, of `benchmarks`.
         checkout: folder of another commit's `gpt1_keras`, or None.
-        environment: dict of str, variables of the process besides this one's.
-        **arguments: of the function, which JSON can hold.
+        environment: dict of str, environment variables besides those of this process.
+        **arguments: arguments of the function, JSON values.
 
     Attributes:
-        pid: of the process.
+        pid: id of the process.
 
     Raises:
-        RuntimeError: from `turn` and `summary`, if the process has died; with what it printed.
+        RuntimeError: from `turn` and `summary`, if the process has died; with its output.
     """
 
     def __init__(self, function, checkout=None, environment=None, **arguments):
@@ -87,7 +88,7 @@ class Worker:
         return self.summary()
 
     def summary(self):
-        """What the process reports after its last turn, a dict."""
+        """Returns what the process reports after its last turn, a dict."""
         line = self._process.stdout.readline()
         if not line:
             self._process.wait()
@@ -98,7 +99,7 @@ class Worker:
         return json.loads(line)
 
     def is_running(self):
-        """Whether the process has not ended."""
+        """Returns whether the process has not ended."""
         return self._process.poll() is None
 
     def _write(self, line):
@@ -111,7 +112,7 @@ def main():
     module, _, function = sys.argv[1].partition(":")
     sys.path[:0] = sys.argv[2:]  # `benchmarks` itself is imported already
     turns = Turns(sys.stdout)
-    with contextlib.redirect_stdout(sys.stderr):  # what libraries print is no answer
+    with contextlib.redirect_stdout(sys.stderr):  # lines of libraries would mix with ours
         work = getattr(importlib.import_module(f"benchmarks.{module}"), function)
         summary = work(turns, **json.loads(sys.stdin.readline()))
     turns.tell(**(summary or {}))

@@ -1,7 +1,7 @@
 """The classifiers that `benchmarks.costs` and `benchmarks.serving` compare.
 
-All have random weights and the same size; peers have Hugging Face's fast tokenizer outside of the
-model. A classifier's name is the peer's module and the precision; of ours, the name in `EXPORTS`.
+All have random weights and the same size; peers have Hugging Face's fast tokenizer outside the
+model. A classifier's name is the peer's module and its precision; ours have a name in `EXPORTS`.
 """
 
 from benchmarks.harness.measured_models import export_missing
@@ -32,13 +32,13 @@ def make_classifiers(names, size, tokenizer, folder, calibration):
     """Makes the exports and the peers' files that a folder does not hold yet.
 
     Args:
-        names: of `CLASSIFIERS`.
+        names: keys of `CLASSIFIERS`.
         size, tokenizer, folder: as in `export_missing`.
-        calibration: list of str, for 8 bits.
+        calibration: list of str, for int8.
 
     Returns:
-        `(paths, setting)`: the exports' base paths by name, and what `load_classifier` takes
-        besides a name, which JSON can hold.
+        `(paths, setting)`: the exports' base paths by name, and the arguments of
+        `load_classifier` besides the name, as JSON values.
     """
     setting = {"size": size, "tokenizer": str(tokenizer), "folder": str(folder)}
     exports = {name: name.removeprefix("ours-") for name in names if name in OURS}
@@ -57,6 +57,6 @@ def make(turns, name, **setting):
 
 
 def load_classifier(name, **setting):
-    """A function from texts to their scores, float `[texts, classes]`, an array or a tensor."""
+    """Returns a function from texts to scores, float `[texts, classes]`: an array or a tensor."""
     module, _, variant = name.partition("-")
     return run(module, "classifier", variant, **setting)

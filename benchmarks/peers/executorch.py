@@ -1,10 +1,10 @@
-"""Hugging Face's model in ExecuTorch, by XNNPACK's quantizer and partitioner, as it documents."""
+"""Hugging Face's model in ExecuTorch, with XNNPACK's quantizer and partitioner, as documented."""
 
 from benchmarks.peers.hugging_face import device_model, outside_tokenizer
 
 
 def device_classifier(variant, folder, job):
-    """With dynamic int8."""
+    """Makes a classifier with dynamic int8."""
     import torch
     from executorch.extension.pybindings.portable_lib import _unsafe_reset_threadpool
     from executorch.runtime import Runtime

@@ -1,4 +1,4 @@
-"""A peer of served exports, behind a plain FastAPI endpoint.
+"""Serves a peer's classifier behind a plain FastAPI endpoint, to compare with our server.
 
 It answers POST /predict {"texts": [...]} with labels and scores, and GET / once it is ready.
 """

@@ -19,11 +19,11 @@ from benchmarks.harness.finetuning_batches import (
 from benchmarks.harness.machine import cores
 from benchmarks.harness.measured_models import LABELS, SIZES, tokenizer_files
 
-HEAD_FILE = "head.npz"  # of a classifier that is measured as on a device
+HEAD_FILE = "head.npz"  # of a classifier that `benchmarks.on_device` measures
 
 
 def model_config(size, **settings):
-    """`OpenAIGPTConfig` of one of `SIZES`."""
+    """Makes the `OpenAIGPTConfig` of a value of `SIZES`."""
     from transformers import OpenAIGPTConfig
 
     return OpenAIGPTConfig(
@@ -37,7 +37,7 @@ def model_config(size, **settings):
 
 
 def load_tokenizer(folder):
-    """The tokenizer class of the original files, with a padding token."""
+    """Loads the original files into transformers' tokenizer, and gives it a padding token."""
     from transformers import OpenAIGPTTokenizer
 
     tokenizer = OpenAIGPTTokenizer(*tokenizer_files(folder))
@@ -46,7 +46,7 @@ def load_tokenizer(folder):
 
 
 def fast_tokenizer(folder):
-    """The Rust tokenizer of `tokenizers`, of the original files."""
+    """Loads the original files into the Rust tokenizer of `tokenizers`."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
     from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
@@ -88,7 +88,7 @@ def train(turns, precision, mode, size, batch, length, steps):
 
 
 def fine_tune(turns, folder, data_dir, count, batches, coefficient):
-    """As the Trainer does; returns the share of padding."""
+    """Fine-tunes with the Trainer; returns the share of padding."""
     import torch
     from transformers import (
         OpenAIGPTForSequenceClassification,
@@ -111,7 +111,7 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
     tokens = padded = 0
 
     def collate(batch):
-        """As `DataCollatorWithPadding`, without a tokenizer."""
+        """Pads as `DataCollatorWithPadding` does, without a tokenizer."""
         nonlocal tokens, padded
         lengths = torch.tensor([len(example["ids"]) for example in batch])
         ids = [torch.tensor(example["ids"], dtype=torch.int64) for example in batch]
@@ -123,7 +123,7 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
         return {"input_ids": ids, "attention_mask": mask.long(), "labels": labels}
 
     class L3Trainer(Trainer):
-        """Adds lambda L1, of the mean over sequences of the mean over their tokens."""
+        """Adds lambda L1; L1 is the mean over sequences of the mean over their tokens."""
 
         def compute_loss(self, model, inputs, return_outputs=False, **kwargs):
             if not coefficient:
@@ -174,7 +174,7 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
 
 
 def classifier(precision, size, tokenizer, **setting):
-    """In eager torch."""
+    """Makes a classifier in eager torch."""
     import torch
     from transformers import OpenAIGPTForSequenceClassification
 
@@ -199,7 +199,7 @@ def classifier(precision, size, tokenizer, **setting):
 
 
 def device_classifier(variant, folder, job):
-    """By torch's dynamic quantization."""
+    """Makes a classifier with torch's dynamic quantization."""
     import torch
 
     torch.set_num_threads(1)
@@ -217,9 +217,9 @@ def device_classifier(variant, folder, job):
 
 
 def device_model(folder):
-    """The decoder with the classifier's head: ids `[1, length]` to logits.
+    """Loads the backbone with the classifier's head: from ids `[1, length]` to logits.
 
-    GPT-1's Conv1D are turned into Linear, which quantizers know.
+    Conv1D layers become Linear layers, which quantizers know.
     """
     import torch
     from transformers import OpenAIGPTModel
@@ -251,7 +251,7 @@ def device_model(folder):
 
 
 def outside_tokenizer(folder, job):
-    """A function from texts to framed ids, by `tokenizers`, and the bytes of its file."""
+    """Returns a function from texts to framed ids, by `tokenizers`, and the size of its file."""
     from tokenizers import Tokenizer
 
     path = folder / HUGGING_FACE / "tokenizer.json"

@@ -19,7 +19,7 @@ def train(turns, precision, mode, size, batch, length, steps):
     model = keras_hub.models.GPT2CausalLM(
         keras_hub.models.GPT2Backbone(**SIZES[size], dropout=0.1), preprocessor=None
     )
-    compile_stock(model, mode, weighted_metrics=None)  # its metric would cost it time
+    compile_stock(model, mode, weighted_metrics=None)  # its metric would take time
     ids = random_ids(size, batch, length + 1, steps)
     fit_in_turns(turns, model, ids, padding_mask=True)
     return {"import_memory": import_memory, "peak_memory": peak_memory()}

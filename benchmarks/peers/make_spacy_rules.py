@@ -1,4 +1,4 @@
-"""Writes spacy_rules.json, the rules of spaCy 2.0.18 as the Python pipeline needs them.
+"""Writes spacy_rules.json: spaCy 2.0.18's rules for the Python pipeline.
 
     python -m benchmarks.peers.make_spacy_rules WHEELS
 

@@ -1,4 +1,4 @@
-"""Hugging Face's model in ONNX Runtime: in float32, and by its dynamic quantization in int8."""
+"""Hugging Face's model in ONNX Runtime: in float32, and in int8 by dynamic quantization."""
 
 import pathlib
 
@@ -15,7 +15,7 @@ from benchmarks.peers.hugging_face import (
 
 
 def classifier(precision, size, tokenizer, folder, calibration=()):
-    """With a scale a column in int8. What is in the folder already is not made again."""
+    """Makes a classifier; int8 has a scale for each column. Files in the folder are used again."""
     import onnxruntime
 
     path = float_model(size, tokenizer, folder)
@@ -28,9 +28,9 @@ def classifier(precision, size, tokenizer, folder, calibration=()):
 
 
 def float_model(size, tokenizer, folder):
-    """The path of a classifier of random weights as ONNX, from ids to logits at each position.
+    """Returns the path of a classifier as ONNX, from ids to logits at each position.
 
-    An index to choose a position would fix the batch's size.
+    Its weights are random. It has all positions, because choosing one would fix the batch's size.
     """
     path = pathlib.Path(folder, "peers", "float32.onnx")
     if path.exists():
@@ -64,7 +64,7 @@ def float_model(size, tokenizer, folder):
 
 
 def scores_by(run, size, tokenizer):
-    """A function from texts to scores, by one from ids to the logits at each position."""
+    """Returns a function from texts to scores; `run` is from ids to logits at each position."""
     tokenizer = load_tokenizer(tokenizer)
 
     def scores_of(texts):
@@ -77,7 +77,7 @@ def scores_by(run, size, tokenizer):
 
 
 def padded_ids(tokenizer, texts, size):
-    """Ids, padded, int64 `[texts, tokens]`, and the index of each text's last token."""
+    """Returns padded ids, int64 `[texts, tokens]`, and the index of each text's last token."""
     max_length = SIZES[size]["max_sequence_length"]
     rows = tokenizer(texts, truncation=True, max_length=max_length)["input_ids"]
     longest = max(map(len, rows))
@@ -86,7 +86,7 @@ def padded_ids(tokenizer, texts, size):
 
 
 def device_classifier(variant, folder, job):
-    """By one thread, with a scale for each matrix."""
+    """Makes a classifier that uses one thread; int8 has a scale for each matrix."""
     import onnxruntime
 
     path = folder / "model.int8.onnx"
@@ -112,7 +112,7 @@ def _device_model(folder, job):
     shapes = ({1: torch.export.Dim("length", min=2, max=job["sequence_length"])},)
     program = torch.onnx.export(device_model(folder), (ids,), dynamic_shapes=shapes, dynamo=True)
     proto = program.model_proto
-    del proto.graph.value_info[:]  # shapes that quantization changes, and would trip over
+    del proto.graph.value_info[:]  # quantization changes these shapes
     onnx.save(proto, folder / "model.onnx")
     return folder / "model.onnx"
 

@@ -1,4 +1,4 @@
-"""Hugging Face's model in OpenVINO: in float32, and calibrated by NNCF in int8."""
+"""Hugging Face's model in OpenVINO: in float32, and in int8, calibrated by NNCF."""
 
 import threading
 
@@ -7,7 +7,7 @@ from benchmarks.peers.onnxruntime import float_model, padded_ids, scores_by
 
 
 def classifier(precision, size, tokenizer, folder, calibration=()):
-    """From the same ONNX file as ONNX Runtime's."""
+    """Makes a classifier of the ONNX file that ONNX Runtime reads too."""
     import openvino
 
     path = float_model(size, tokenizer, folder)
@@ -15,12 +15,12 @@ def classifier(precision, size, tokenizer, folder, calibration=()):
     if precision == "int8":
         path = _quantized(path, size, tokenizer, calibration)
     else:
-        settings["INFERENCE_PRECISION_HINT"] = "f32"  # it would use bfloat16 where it can
+        settings["INFERENCE_PRECISION_HINT"] = "f32"  # otherwise it uses bfloat16 where it can
     request = openvino.compile_model(path, "CPU", settings).create_infer_request()
     lock = threading.Lock()
 
     def run(ids):
-        with lock:  # two threads at once can lock each other out; and it computes one at a time
+        with lock:  # two threads at once can deadlock; requests run one at a time anyway
             return request.infer([ids])[0]
 
     return scores_by(run, size, tokenizer)

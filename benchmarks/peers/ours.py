@@ -14,7 +14,7 @@ from benchmarks.harness.finetuning_batches import (
 )
 from benchmarks.harness.measured_models import SIZES
 
-SAVED_MODEL = "saved_model"  # the export that is measured as on a device
+SAVED_MODEL = "saved_model"  # the export that `benchmarks.on_device` measures
 
 
 def train(turns, precision, mode, size, batch, length, steps):
@@ -37,7 +37,7 @@ def train(turns, precision, mode, size, batch, length, steps):
 
 
 def fine_tune(turns, folder, data_dir, count, batches, coefficient):
-    """As `training.finetune` trains; returns the share of padding."""
+    """Fine-tunes as `training.finetune` does; returns the share of padding."""
     import keras
     import tensorflow as tf
 
@@ -73,7 +73,7 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
 
 
 def classifier(export, folder, **setting):
-    """By an export in TensorFlow's C++ runtime."""
+    """Loads an export into TensorFlow's C++ runtime."""
     import tensorflow as tf
 
     from serving.export_names import DEFAULT_SIGNATURE
@@ -84,7 +84,7 @@ def classifier(export, folder, **setting):
 
 
 def device_classifier(quantization, folder, job):
-    """By a file for devices in LiteRT; or by an export, where the quantization is its folder."""
+    """Loads a file for devices into LiteRT; or the export, if `quantization` is `SAVED_MODEL`."""
     if quantization == SAVED_MODEL:
         return _saved_model(folder, job)
     from ai_edge_litert.interpreter import Interpreter

@@ -1,7 +1,7 @@
-"""GPT-1 as one writes it with Keras' own layers, to measure the library's against.
+"""GPT-1 from Keras's own layers, to compare the library's model with.
 
-The same model, logits included: a test compares what it computes. It is meant to stay
-plain, however the library's changes.
+It is the same model, logits included: a test compares what both compute. It stays plain, also when
+the library's model changes.
 """
 
 import keras
@@ -18,7 +18,7 @@ from benchmarks.harness.pretraining_steps import (
 
 
 def train(turns, precision, mode, size, batch, length, steps):
-    """Pre-trains it on random ids."""
+    """Pre-trains the plain model on random ids."""
     import_memory = peak_memory()
     use_precision(precision)
     model = plain_gpt1(**SIZES[size])

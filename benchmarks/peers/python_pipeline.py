@@ -1,8 +1,8 @@
 """The original normalisation in Python: ftfy, text_standardize, spaCy 2.0's rules, lower case.
 
-It is what text_utils.py of openai/finetune-transformer-lm runs, and what the graph is compared
-with. spaCy 2.0 does not run on today's Python, so its tokenizer is written anew here, after
-tokenizer.pyx of its version 2.0.18; its rules are its own, in spacy_rules.json. Needs ftfy.
+text_utils.py of openai/finetune-transformer-lm runs the same, and tests compare the graph with this
+pipeline. spaCy 2.0 does not run on today's Python, so this file has its tokenizer again, after
+tokenizer.pyx of version 2.0.18; spacy_rules.json has spaCy's own rules. Needs ftfy.
 """
 
 import json
@@ -18,7 +18,7 @@ from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 
 RULES_FILE = pathlib.Path(__file__).with_name("spacy_rules.json")
 _REPLACED = {"—": "-", "–": "-", "―": "-", "…": "...", "´": "'"}
-# In the original, `\\+` stands in a string that is not raw, and so means no backslashes.
+# In the original, `\\+` stands in a string that is not raw, so it matches no backslashes.
 _PUNCTUATION = re.compile(r"(-+|~+|!+|\"+|;+|\?+|\++|,+|\)+|\(+|\+|\/+|\*+|\[+|\]+|}+|{+|\|+|_+)")
 
 
@@ -38,15 +38,15 @@ class SpacyTokenizer:
         self._exceptions = {**curly, **rules["exceptions"]}
 
     def __call__(self, text):
-        """The tokens of a text, a list of str; other white space than single spaces is a token."""
+        """Returns a list of str: tokens, also white space other than single spaces."""
         tokens = []
         for space, chunk in re.findall(r"(\s+)|(\S+)", text):
-            # A blank goes with the token before it.
+            # A space belongs to the token before it.
             tokens += self.split(chunk) or [space.removeprefix(" " if tokens else "")]
         return [token for token in tokens if token]
 
     def split(self, chunk):
-        """The tokens of a string without white space."""
+        """Returns the tokens of a string without white space."""
         before, after = [], []
         size = 0
         while chunk and len(chunk) != size and chunk not in self._exceptions:
@@ -93,14 +93,14 @@ class PythonPipeline:
     def __init__(self, repair=ftfy.fix_text):
         self._repair = repair
         self._tokenizer = SpacyTokenizer()
-        self._words = {}  # spaCy, too, remembers what it has split
+        self._words = {}  # spaCy remembers what it has split, too
 
     def __call__(self, text):
-        """The words of a text, a list of str; a line's end is the word `"\\n"`."""
+        """Returns the words of a text, a list of str; a line end is the word `"\\n"`."""
         words = []
         for chunk in text_standardize(self._repair(text)).split(" "):
             if chunk not in self._words:
-                # The token that spaCy makes of a line's end, "\n ", becomes one in the end.
+                # spaCy makes the token "\n " of a line end, which in the end becomes the word "\n".
                 tokens = [chunk] if chunk == "\n" else self._tokenizer.split(chunk)
                 self._words[chunk] = [token.lower() for token in tokens]
             words += self._words[chunk]
@@ -123,7 +123,7 @@ class PipelineTokenizer:
         self._ids = {}
 
     def __call__(self, text):
-        """The ids of a text, a list of int."""
+        """Returns the ids of a text, a list of int."""
         ids = []
         for word in self._words(text):
             if word not in self._ids:
@@ -133,7 +133,7 @@ class PipelineTokenizer:
 
 
 def text_standardize(text):
-    """GPT-1's own clean-up of a text, as in text_utils.py."""
+    """Cleans a text up as GPT-1's text_utils.py does."""
     for character, replacement in _REPLACED.items():
         text = text.replace(character, replacement)
     text = _PUNCTUATION.sub(r" \1 ", text)

@@ -1,17 +1,17 @@
-"""A server at twice its capacity for half an hour, while all goes wrong that can.
+"""A server at twice its capacity for half an hour, under faults of all kinds.
 
     python -m benchmarks.soak
 
-Two classifiers that differ, fine-tuned from the preset gpt1_tiny_books, are the versions of one
-model under `serving.server`, a process of its own. Requests of all kinds arrive at twice the rate
-that it answers, over gRPC and REST, some of them malformed, oversized or abandoned half-way.
-Meanwhile versions are swapped, copied slowly, broken and deleted, and copies end where the disk is
-full: at a limit on the size of files. Each answer is compared with what the version that answered
-must say, computed by the model in Keras. All traffic stays on loopback.
+Two different classifiers, fine-tuned from the preset gpt1_tiny_books, are the versions of one model
+under `serving.server`, in a process of its own. Requests of all kinds arrive over gRPC and REST, at
+twice the rate that the server can answer; some are malformed, oversized or abandoned half-way.
+Meanwhile versions are swapped, copied slowly, broken and deleted, and a limit on the size of files
+stops copies as a full disk does. Each answer is compared with that of the same version's model in
+Keras. All traffic stays on loopback.
 
-It ends with status 1 if an answer was wrong, if a request ended in a way that it must not, if a
-version did not become what it should be, or if threads, descriptors or memory stay above the level
-at the start.
+The program ends with status 1 if an answer was wrong, if a request ended in a way that is not
+allowed, if a version did not reach the state that it should, or if threads, descriptors or memory
+stay above their level at the start.
 """
 
 import array
@@ -36,10 +36,10 @@ from benchmarks.soak.request_mix import LABELS, TEXTS, Answers, Mix
 from serving.export import export
 
 _CLIENTS = 32
-_PATIENCE = 10.0  # seconds after which a client that had no turn does not send its request
+_PATIENCE = 10.0  # seconds after which a waiting client does not send its request any more
 _BURST = 5  # times the capacity, before the start
-_SETTLED = 10.0  # seconds after which the server has closed what clients left
-_SAMPLES = 5.0  # seconds from one to the next
+_SETTLED = 10.0  # seconds in which the server closes connections that clients have left
+_SAMPLES = 5.0  # seconds between samples
 _MORE_MEMORY = 1.1  # times the memory at the start
 _MORE_THREADS = 16
 
@@ -56,7 +56,7 @@ def main():
 
 
 def _exports(folder):
-    """Fine-tunes and exports two classifiers; returns their folders, and their scores of TEXTS."""
+    """Fine-tunes and exports two classifiers; returns their folders, and their scores for TEXTS."""
     paths, scores = [], []
     for labels in (LABELS, LABELS[::-1]):
         keras.utils.set_random_seed(0)
@@ -74,7 +74,7 @@ def _exports(folder):
 
 
 class _Answered:
-    """Those requests of a mix that get an answer."""
+    """A load of the requests in a mix that get an answer."""
 
     def __init__(self, mix):
         self._mix = mix
@@ -90,7 +90,7 @@ class _Answered:
 
 
 class _Tally:
-    """How requests ended, and how long those took that were answered."""
+    """Counts how requests ended, and keeps the latencies of those that were answered."""
 
     def __init__(self, mix):
         self._mix = mix
@@ -115,7 +115,7 @@ class _Tally:
 
 
 def _soak(folder, exports, scores, seconds):
-    """Returns facts, tables, and whether the server did all that it should."""
+    """Runs the load and the faults; returns what `_report` does."""
     base, monitoring = f"{folder}/model", pathlib.Path(f"{folder}/monitoring")
     monitoring.write_text('prometheus_config { enable: true path: "/metrics" }')
     shutil.copytree(exports[1], f"{base}/1")
@@ -130,7 +130,7 @@ def _soak(folder, exports, scores, seconds):
         load = _Answered(mix)
         measure(load, len(load.numbers), _CLIENTS, requests=len(load.numbers))  # warms up
         capacity = measure(load, len(load.numbers), _CLIENTS, seconds=15.0).rate
-        # What the server allocates once, it has then: gRPC's threads, and memory for all of them.
+        # After this, the server has what it allocates once: gRPC's threads, and their memory.
         arrive(lambda number, _: load.ask(number), _BURST * capacity, 15.0)
         for _ in range(2):
             faults.swap()
@@ -155,12 +155,12 @@ def _soak(folder, exports, scores, seconds):
 
 
 def _sample(server):
-    """Memory in MB, threads and file descriptors of a process."""
+    """Returns a process's memory in MB, and its numbers of threads and file descriptors."""
     return server.memory_info().rss / 2**20, server.num_threads(), server.num_fds()
 
 
 def _watch(server, samples, ended):
-    """Appends a sample every few seconds."""
+    """Appends a sample every `_SAMPLES` seconds."""
     while not ended.wait(_SAMPLES):
         samples.append(_sample(server))
 
@@ -205,7 +205,7 @@ def _report(capacity, spent, tally, expected, samples, faults, tracebacks):
 
 
 def _row(kind, outcomes, wrong, unexpected, latencies):
-    """A row of the table of requests."""
+    """Returns a row of the table of requests."""
     ended = ", ".join(f"{name} {count:,}" for name, count in outcomes.most_common())
     sent = outcomes.total() + wrong
     times = percentiles(latencies, 50, 99)

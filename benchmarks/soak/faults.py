@@ -1,4 +1,4 @@
-"""Versions that are swapped, copied slowly, broken and deleted, and a disk that fills."""
+"""Faults in a model's folder: versions swapped, copied slowly, broken or deleted; a full disk."""
 
 import collections
 import os
@@ -16,23 +16,23 @@ from tensorflow_serving.apis.model_service_pb2_grpc import ModelServiceStub
 _GRAPH = "saved_model.pb"
 _DATA = "variables/variables.data-00000-of-00001"
 _KEPT = 2  # good versions on disk
-_PATIENCE = 300.0  # seconds until the server, busy as it is, has seen what has changed
+_PATIENCE = 300.0  # seconds that the busy server may take to see a change
 
 
 class Faults:
-    """What goes wrong in a model's folder, one thing after another.
+    """Causes faults in a model's folder, one after another.
 
-    Version n is a copy of one of two exports, in turn.
+    Versions are copies of the two exports, in turn.
 
     Args:
         exports: folders of two versions.
         base: the model's folder.
         port: the server's gRPC port.
-        right: `Answers`, which are told what each version is.
+        right: `Answers`, which learn of which export each version is a copy.
 
     Attributes:
         counts: how often each fault was caused.
-        failures: list of str, what the server did not do in time.
+        failures: list of str: what the server did not do in time.
     """
 
     def __init__(self, exports, base, port, right):
@@ -48,7 +48,7 @@ class Faults:
         self.failures = []
 
     def run(self):
-        """Causes all faults in turns until `stop` is called."""
+        """Causes all faults in random order, again and again, until `stop` is called."""
         faults = {
             "swapped": self.swap,
             "copied slowly": self._copy_slowly,
@@ -69,11 +69,11 @@ class Faults:
                 self.counts[name] += 1
 
     def stop(self):
-        """Ends `run` after the fault that is being caused."""
+        """Ends `run` after the present fault."""
         self._stopping.set()
 
     def swap(self):
-        """A new version appears whole, and takes over."""
+        """Adds a whole new version, which takes over."""
         number, beside = self._copy()
         self._right.exports[number] = number % 2
         beside.rename(self._base / str(number))
@@ -81,7 +81,7 @@ class Faults:
         self._keep(number)
 
     def _copy_slowly(self):
-        """The graph comes first, the variables seconds later, and the weights piece by piece."""
+        """Copies a version slowly: the graph first, variables last and in parts."""
         number = self._next()
         source, target = self._export(number), self._base / str(number)
         files = [file.relative_to(source) for file in source.rglob("*") if file.is_file()]
@@ -100,7 +100,7 @@ class Faults:
         self._keep(number)
 
     def _break(self):
-        """A version appears with half a file. It is then mended, or deleted."""
+        """Adds a version with half a file, which is later mended or deleted."""
         number, beside = self._copy()
         file = self._random.choice((_GRAPH, _DATA))
         os.truncate(beside / file, (beside / file).stat().st_size // 2)
@@ -109,7 +109,7 @@ class Faults:
         self._mend_or_delete(number)
 
     def _break_served(self):
-        """The files of the version that is served are cut off; later another one takes over."""
+        """Cuts the files of the served version in half; later another version takes over."""
         for file in (_GRAPH, _DATA):
             path = self._base / str(self._good[-1]) / file
             os.truncate(path, path.stat().st_size // 2)
@@ -119,7 +119,7 @@ class Faults:
         shutil.rmtree(self._base / str(broken))
 
     def _delete(self):
-        """The version that is served is deleted, and the one before takes over."""
+        """Deletes the served version; the one before it takes over."""
         if len(self._good) < _KEPT:
             self.swap()
         deleted = self._good.pop()
@@ -128,7 +128,7 @@ class Faults:
         self._expect(deleted, "END")
 
     def _fill_disk(self):
-        """There is no room for all of a new version. Then there is, or it is deleted."""
+        """Copies a version without room for all of it; it is later completed or deleted."""
         number = self._next()
         target = self._base / str(number)
         half = (self._export(number) / _DATA).stat().st_size // 2
@@ -160,20 +160,20 @@ class Faults:
         return self._exports[number % 2]
 
     def _copy(self):
-        """Copies an export to where no version is; returns its number and its folder."""
+        """Copies an export beside the versions; returns its number and its folder."""
         number = self._next()
         beside = self._base / f"{number}.new"
         shutil.copytree(self._export(number), beside)
         return number, beside
 
     def _keep(self, number):
-        """Deletes the oldest version, now that there is another one."""
+        """Notes a good version, and deletes the oldest if there are more than `_KEPT`."""
         self._good.append(number)
         while len(self._good) > _KEPT:
             shutil.rmtree(self._base / str(self._good.pop(0)))
 
     def _clear(self):
-        """Deletes what a fault left that did not go as it should, so that the next one can."""
+        """Deletes what a failed fault left, so that the next one can run."""
         for child in self._base.iterdir():
             if child.name not in map(str, self._good):
                 shutil.rmtree(child) if child.is_dir() else child.unlink()

@@ -1,4 +1,4 @@
-"""The requests of a soak, good, malformed, oversized and abandoned, and what must come back."""
+"""The soak's requests (good, malformed, oversized, abandoned) and the allowed outcomes."""
 
 import http.client
 import json
@@ -29,7 +29,7 @@ TEXTS = [
     "he closed the door behind him, and nobody ever saw him again. " * 8,
 ]
 _TIMEOUT = 30.0  # seconds
-_IDLE = 10.0  # seconds after which a connection is not used again: the server closes idle ones
+_IDLE = 10.0  # seconds after which an idle connection is not used again: the server closes it
 _MODEL = "/v1/models/model"
 _TOO_LONG = 17 * 2**20
 _REFUSED = {"INVALID_ARGUMENT", "FAILED_PRECONDITION", "NOT_FOUND", "400", "404"}
@@ -42,13 +42,13 @@ _CALLS = {
 
 
 class Answers:
-    """What each version must say.
+    """The right answers of each version.
 
     Args:
         scores: for each export, float `[len(TEXTS), len(LABELS)]`.
 
     Attributes:
-        exports: index of the export that a version is a copy of, by its number.
+        exports: dict from a version's number to the index of the export that it is a copy of.
     """
 
     def __init__(self, scores):
@@ -77,8 +77,8 @@ class Mix:
         answers: `Answers`.
 
     Attributes:
-        kinds: of each request, in the order in which they are sent again and again, its kind.
-        expected: by kind, the outcomes that are no fault.
+        kinds: the kind of each request, in the order in which they are sent, again and again.
+        expected: dict from kind to the allowed outcomes.
     """
 
     def __init__(self, port, rest_port, answers):
@@ -89,7 +89,7 @@ class Mix:
         self._latest = 1
         self._own = threading.local()
         busy, rest_busy, gone = {"OK", "RESOURCE_EXHAUSTED"}, {"OK", "429"}, {"left"}
-        # How many of each there are, and what may come back.
+        # By kind: what sends a request, how many there are, and the allowed outcomes.
         table = {
             "gRPC Predict": (self._predict, 60, busy),
             "gRPC Classify": (self._classify, 30, busy),
@@ -118,7 +118,7 @@ class Mix:
         random.Random(0).shuffle(self.kinds)
 
     def client(self):
-        """A function that sends a request, by its number, and returns how it ended."""
+        """Returns a function that sends a request, by its number, and returns its outcome."""
         return self.ask
 
     def ask(self, number):
@@ -246,7 +246,7 @@ class Mix:
     def _reset(self, content, port=None):
         with self._sent(content, port) as connected:
             time.sleep(random.uniform(0.0, 0.05))
-            # A closed socket that does not linger is reset.
+            # Closing a socket that does not linger resets the connection.
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return "left"
 
@@ -275,7 +275,7 @@ class Mix:
         return "OK" if response.status == 200 else str(response.status), content
 
     def _connection(self):
-        """This thread's connection to the server."""
+        """Returns this thread's connection to the server."""
         own, now = self._own, time.monotonic()
         if not hasattr(own, "connection"):
             own.connection = http.client.HTTPConnection(
@@ -288,7 +288,7 @@ class Mix:
 
 
 def _rows(number):
-    """Which of the texts a request asks about: one, or all."""
+    """Returns the indices of the texts that a request has: one, or all."""
     chosen = number // 7 % (len(TEXTS) + 1)
     return [chosen] if chosen < len(TEXTS) else list(range(len(TEXTS)))
 
@@ -298,5 +298,5 @@ def _head(length):
 
 
 def _status_of(connected):
-    """The status of a reply."""
+    """Returns the status of a reply."""
     return connected.makefile("rb").readline().split()[1].decode()
