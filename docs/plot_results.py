@@ -19,7 +19,7 @@ PERPLEXITY = {
     "GPT-1, 2.8 passes": (52.3, BLUE),
 }
 SIDES = {"pre-trained on books": BLUE, "bag of words": GREY, "from random weights": ORANGE}
-ACCURACY = {  # of SST-2, by labelled sentences; of each side
+ACCURACY = {  # of SST-2, by labelled sentences, with and without pre-training
     "100": (56.7, 55.2, 52.5),
     "1,000": (67.7, 66.5, 58.0),
     "10,000": (81.1, 79.1, 74.5),

@@ -19,7 +19,7 @@ TEXT = (
     "The rooms were cold and the breakfast dull, but the staff were kind and the view was lovely."
 )
 MARGIN = 12
-# Of each picture: colours, width, and pixels for each unit of width.
+# For each picture: colours, width, and pixels per unit of width.
 PICTURES = {"light": ("light", 800, 1.5), "dark": ("dark", 800, 1.5), "phone": ("light", 360, 2)}
 
 
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _answer(page: Page) -> FloatRect:
-    """Where the answer with its explanation is."""
+    """Returns the box of the answer with its explanation."""
     first = page.locator("#headline").bounding_box()
     last = page.locator(".legend").last.bounding_box()
     assert first and last
@@ -59,7 +59,7 @@ def _answer(page: Page) -> FloatRect:
 
 
 def _save(picture: bytes, name: str) -> None:
-    """Writes a picture in few colours, as a page has few: the file is a third as long."""
+    """Writes a picture with few colours, which a page has; the file is a third as long."""
     image = Image.open(io.BytesIO(picture)).convert("RGB").quantize(128)
     image.save(FOLDER / f"page_{name}.png", optimize=True)
 

@@ -2,12 +2,12 @@
 
     python -m examples.quickstart                                     # the sentences that ship
     python -m examples.quickstart --task sst2 --data-dir DIR          # genuine SST-2
-    python -m examples.quickstart --serve                             # and leaves the server open
+    python -m examples.quickstart --serve                             # and keeps the server running
 
-It trains a small GPT-1 twice, from random weights and from weights pre-trained on books: the
-difference is the paper's point. It exports the latter, serves it on a free port of this machine,
-classifies three texts over gRPC, prints the answers and stops the server; with --serve only when
-it is interrupted, and until then the server has a page to try the model in a browser.
+It trains a small GPT-1 twice, from random weights and from weights that were pre-trained on books;
+the difference is the paper's point. It exports the second model, serves it on a free port of this
+machine, classifies three texts over gRPC, prints the answers and stops the server. With --serve,
+the server runs until Ctrl-C, with a page to try the model in a browser.
 """
 
 import argparse
@@ -108,7 +108,9 @@ def main() -> None:
     parser.add_argument("--data-dir", help="with --task sst2: prepared TensorFlow Datasets")
     parser.add_argument("--output", help="folder for model and export (default: temporary)")
     parser.add_argument(
-        "--serve", action="store_true", help="leave the server open, with a page to try the model"
+        "--serve",
+        action="store_true",
+        help="keep the server running, with a page to try the model",
     )
     options = parser.parse_args()
 
@@ -124,7 +126,7 @@ def main() -> None:
             f"\nValidation accuracy: {accuracy:.3f} with pre-training, {without:.3f} without, "
             "all else alike"
         )
-        # On the page, answers come with what each word has to do with them.
+        # The page also shows how much each word contributes to an answer.
         explanation = Explanation() if options.serve else None
         exported = export(classifier, f"{output}/export/{options.task}", explanation=explanation)
         print(f"Exported to {exported}")

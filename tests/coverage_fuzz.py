@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing: atheris searches each of the property-based tests for a while.
+"""Coverage-guided fuzzing: atheris searches each property-based test for some time.
 
     python -m tests.coverage_fuzz --seconds 60
 

@@ -12,7 +12,7 @@ class TextScorer(assets: AssetManager, asset: String, private val maxBytes: Int 
     private val outputs =
         listOf("scores", "num_tokens", "truncated").associateWith { model.createOutputBuffer(it, SIGNATURE) }
 
-    /** The probability of each class. Not for two threads at once. */
+    /** Returns the probability of each class. Only one thread may call it at a time. */
     fun score(input: String): FloatArray {
         val bytes = input.toByteArray() // UTF-8; the sign of Kotlin's bytes does no harm
         text.writeInt(IntArray(maxBytes) { if (it < bytes.size) bytes[it].toInt() else 0 })

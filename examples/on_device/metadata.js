@@ -5,7 +5,7 @@ const METADATA = 6;
 const [NAME, BUFFER] = [0, 1];
 const [DATA, OFFSET, SIZE] = [0, 1, 2];
 
-/** The metadata: task, labels, lengths and so on; see docs/on_device.md. */
+/** Returns the metadata: task, labels, lengths and so on; see docs/on_device.md. */
 export function readMetadata(bytes, name = 'gpt1_keras') {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const u32 = (at) => view.getUint32(at, true);

@@ -3,8 +3,8 @@
  *     cc score.c -o score PATH/libLiteRt.so && ./score sst2.tflite text="a joy to watch"
  *
  * The library is in Android's and iOS's packages of LiteRT, and in Python's: in the folder of
- * `ai_edge_litert`. That one comes without headers, so what is used of them is declared here; where
- * you have them, include "litert/c/litert_compiled_model.h" and its neighbours instead.
+ * `ai_edge_litert`. Python's package has no headers, so this file declares what it uses of them. If
+ * you have the headers, include "litert/c/litert_compiled_model.h" and its neighbours instead.
  */
 
 #include <stdbool.h>
@@ -79,7 +79,7 @@ static void check(LiteRtStatus status, const char* what) {
 }
 #define CHECK(call) check(call, #call)
 
-/* The number of the signature of that name. */
+/* Returns the index of the signature with that name. */
 static size_t find_signature(LiteRtModel model, const char* name, LiteRtSignature* signature) {
   size_t count;
   const char* key;
@@ -93,7 +93,7 @@ static size_t find_signature(LiteRtModel model, const char* name, LiteRtSignatur
   exit(1);
 }
 
-/* The text of the argument NAME=TEXT. */
+/* Returns the text of the argument NAME=TEXT. */
 static const char* find_text(int argc, char** argv, const char* name) {
   size_t length = strlen(name);
   for (int i = 2; i < argc; i++) {

@@ -1,4 +1,4 @@
-"""The limit that costs are compared with, beside torch's own count; and the picture."""
+"""The limit that costs are compared with equals torch's own count; and the picture."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""`python -m benchmarks` runs programs without arguments, and keeps what they print."""
+"""`python -m benchmarks` runs programs without arguments, and writes what they print."""
 
 import argparse
 import importlib

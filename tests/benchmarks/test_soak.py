@@ -1,4 +1,4 @@
-"""The soak compares answers: one that finds no wrong answer must be able to find one."""
+"""The soak's comparison of answers finds wrong ones."""
 
 import collections
 import re

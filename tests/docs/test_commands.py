@@ -1,4 +1,4 @@
-"""The pages' commands are ones that our programs take."""
+"""Our programs take the arguments of the pages' commands."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""The scores on the page follow from the kept files: from the answers, and over the seeds."""
+"""The scores on the page follow from the kept files: from predictions, and over seeds."""
 
 import csv
 import itertools

@@ -1,4 +1,4 @@
-"""What `pip install .` installs is all that the packages hold."""
+"""`pip install .` installs everything that the packages hold."""
 
 import pathlib
 import runpy

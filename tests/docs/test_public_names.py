@@ -1,4 +1,4 @@
-"""The names that other people's scripts rely on; only a major version may drop one."""
+"""The names that other people's scripts use; only a major version may remove one."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""docs/scale.md has the table that the arithmetic gives, commands that parse, and a valid job."""
+"""docs/scale.md has the program's table, commands that parse, and a valid job."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Files of labelled texts as people have them: what is taken, and what is refused by line."""
+"""Files of labelled texts as people have them: accepted, or refused with the line."""
 
 import contextlib
 import csv

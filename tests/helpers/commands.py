@@ -1,4 +1,4 @@
-"""The commands of the pages, as our programs take them."""
+"""Reads the commands of the pages, and parses them as our programs do."""
 
 import importlib
 import importlib.util
@@ -14,7 +14,7 @@ PACKAGES = ("training", "serving")
 
 
 def commands_of(page: pathlib.Path) -> Iterator[str]:
-    """The `python -m` commands of our packages in a Markdown page's code blocks."""
+    """Returns the `python -m` commands of our packages in a page's code blocks."""
     for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.M | re.S):
         for line in block.replace("\\\n", " ").splitlines():
             if re.match(rf"python -m ({'|'.join(PACKAGES)})\.", line) and "..." not in line:
@@ -22,14 +22,14 @@ def commands_of(page: pathlib.Path) -> Iterator[str]:
 
 
 def main_of(program: str) -> Program:
-    """The `main` of what `python -m program` runs."""
+    """Returns the `main` of what `python -m program` runs."""
     if importlib.util.find_spec(program).submodule_search_locations is not None:
         program += ".__main__"
     return importlib.import_module(program).main
 
 
 def parse(command: str) -> dict[str, Any]:
-    """The arguments of a command, as its program parses them, without running it.
+    """Returns a command's arguments as its program parses them, without running it.
 
     Raises:
         SystemExit: the program does not take these arguments.

@@ -1,4 +1,4 @@
-"""A pytest plugin: one of hypothesis's tests, searched by atheris, which is guided by coverage.
+"""A pytest plugin: atheris, guided by coverage, searches one of hypothesis's tests.
 
 `tests.coverage_fuzz` starts pytest with it, in a process for each test, which libFuzzer ends.
 """
@@ -11,7 +11,7 @@ import pytest
 
 from tests.coverage_fuzz import OPTIONS
 
-# For all that is imported after it, as long as the process lives.
+# It applies to everything that is imported later, until the process ends.
 atheris.instrument_imports(include=["gpt1_keras", "training", "serving"]).__enter__()
 
 

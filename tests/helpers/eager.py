@@ -1,4 +1,4 @@
-"""Training for a moment without tracing, for tests of what comes after it."""
+"""Short training without tracing, for tests of what comes after it."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Processes forked from one that has imported TensorFlow, so that they start in no time."""
+"""Processes forked from one that has imported TensorFlow, so that they start at once."""
 
 import contextlib
 import multiprocessing

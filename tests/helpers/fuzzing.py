@@ -1,6 +1,6 @@
 """Property-based tests: how long they search, and how they damage what they start from.
 
-In `make test` each looks at a few examples, the same every time. `make fuzz` looks at a hundred
+In `make test`, each test tries a few examples, the same every time. `make fuzz` tries a hundred
 times as many, which differ from run to run.
 """
 
@@ -13,13 +13,13 @@ _TIMES = int(os.environ.get("FUZZ", "1"))
 
 
 def search(examples: int) -> hypothesis.settings:
-    """How a test searches; `examples` is how many it looks at in `make test`."""
+    """Returns how a test searches; `examples` is how many it tries in `make test`."""
     return hypothesis.settings(
         max_examples=examples * _TIMES,
         derandomize=_TIMES == 1,
         database=None,
         deadline=None,
-        # An example of a preset takes half a second: better the first failure than the smallest.
+        # An example of a preset takes half a second, so show the first failure, not the smallest.
         phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
         suppress_health_check=list(hypothesis.HealthCheck),
     )
@@ -27,7 +27,7 @@ def search(examples: int) -> hypothesis.settings:
 
 @st.composite
 def damaged(draw: st.DrawFn, content: bytes) -> bytes:
-    """The content with up to three of its parts cut out, repeated, replaced or cut short."""
+    """Returns the content with up to three parts cut out, repeated, replaced or shortened."""
     for _ in range(draw(st.integers(1, 3))):
         start = draw(st.integers(0, len(content)))
         stop = draw(st.integers(start, min(len(content), start + 40)))

@@ -1,4 +1,4 @@
-"""Comparing values and gradients with torch's autograd in float64."""
+"""Compares values and gradients with torch's autograd in float64."""
 
 import keras
 import numpy as np
@@ -6,7 +6,7 @@ import torch
 
 
 def in_double(array):
-    """A leaf of torch's graph, float64, of an array of any type on any backend."""
+    """Makes a leaf of torch's graph, float64, of an array of any type on any backend."""
     return torch.tensor(np.array(keras.ops.cast(array, "float32"), np.float64), requires_grad=True)
 
 
@@ -14,6 +14,6 @@ def assert_close(found, expected, tolerance=1e-5):
     """Compares arrays, each by its largest value."""
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.shape == theirs.shape
-        # Some gradients are 0 by cancellation, of terms of about 1.
+        # Some gradients are 0 because terms of about 1 cancel.
         atol = tolerance * max(np.abs(theirs).max(), 0.1)
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=atol)

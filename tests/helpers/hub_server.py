@@ -1,6 +1,7 @@
-"""A server on loopback that speaks the part of the Hugging Face Hub's protocol that is needed here.
+"""A server on loopback that speaks a part of the Hugging Face Hub's protocol.
 
-Files of a repository, by HEAD and GET, as `huggingface_hub` asks for them; and a commit.
+It serves a repository's files by HEAD and GET, as `huggingface_hub` asks for them, and takes a
+commit.
 """
 
 import base64
@@ -18,7 +19,7 @@ import huggingface_hub.hf_api
 import pytest
 
 _COMMIT = "c0ffee" + "0" * 34
-_LARGE = (".safetensors", ".h5", ".bin")  # which the hub stores by SHA-256, on another host
+_LARGE = (".safetensors", ".h5", ".bin")  # the hub stores these by SHA-256, on another host
 
 
 class Hub(http.server.ThreadingHTTPServer):
@@ -47,7 +48,7 @@ class Hub(http.server.ThreadingHTTPServer):
         return f"hf://{name}"
 
     def asked_for(self):
-        """The names of the files that were downloaded."""
+        """Returns the names of the files that were downloaded."""
         paths = [path for method, path in self.requests if method == "GET"]
         return {path.split("/resolve/main/")[1] for path in paths if "/resolve/main/" in path}
 
@@ -148,7 +149,7 @@ def running_hub(cache):
             patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
             patch.setattr(constants, "HF_HUB_CACHE", str(cache))
             patch.setattr(huggingface_hub.hf_api.api, "endpoint", hub.url)
-            patch.setattr("time.sleep", lambda seconds: None)  # between tries
+            patch.setattr("time.sleep", lambda seconds: None)  # between retries
             yield hub
     finally:
         hub.shutdown()

@@ -16,7 +16,7 @@ LABELS = np.repeat([0, 1], 8)
 
 
 class _Losses(keras.callbacks.Callback):
-    """The loss of each update, from the mean over the epoch so far."""
+    """Records the loss of each update, from Keras's mean over the epoch so far."""
 
     def __init__(self):
         super().__init__()

@@ -2,7 +2,7 @@
 
     python tests/helpers/make_golden.py
 
-The weights are a formula, so that they need not be stored; test_golden.py has it too.
+The weights come from a formula, so they need not be stored; test_golden.py has the formula too.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Makes what `tests/gpt1_keras/presets/saved_models` holds, and what it predicts.
+"""Makes the models in `tests/gpt1_keras/presets/saved_models`, and their predictions.
 
-It was written at git revision cc02369, to prove that later code loads what earlier code saved:
+They were made at git revision cc02369, to show that later code loads what earlier code saved:
 
     git worktree add ../before cc02369
     PYTHONPATH=../before python tests/helpers/make_saved_models.py FOLDER

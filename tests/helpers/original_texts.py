@@ -1,4 +1,4 @@
-"""Texts that the `original` normalization acts on, and how far ids agree with a peer's."""
+"""Texts that the `original` normalization changes; compares ids with a peer's."""
 
 import itertools
 import random
@@ -9,7 +9,7 @@ _BATCH = 1024
 
 
 def fuzz_texts(count, seed=0):
-    """Random strings of what the rules act on, without mojibake.
+    """Makes random strings that the rules act on, without mojibake.
 
     Pieces are letters, exceptions and parts of them, punctuation, units, addresses, references to
     characters, letters with marks, other scripts, symbols and white space.
@@ -39,7 +39,7 @@ _WEIGHTS = [weight / len(pieces) for weight, pieces in _GROUPS for _ in pieces]
 
 
 def mojibake_texts(count, seed=0):
-    """Words that were read in wrong encodings, up to twice: the whole line, or each by itself.
+    """Makes words that were read in wrong encodings, up to twice: by line, or word by word.
 
     As it happens to such text, some have lost a byte to a blank or to U+FFFD.
     """

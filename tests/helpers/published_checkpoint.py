@@ -7,7 +7,7 @@ import safetensors.numpy
 
 NAME = "openai-community/openai-gpt"
 HANDLE = f"hf://{NAME}"
-# config.json of the published repository, but for its sizes.
+# config.json of the published repository, with smaller sizes.
 CONFIG = {
     "afn": "gelu",
     "architectures": ["OpenAIGPTLMHeadModel"],

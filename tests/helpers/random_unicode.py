@@ -69,7 +69,7 @@ INVALID = [
 
 
 def make_reference(vocabulary=None, merges=None):
-    """Hugging Face's tokenizer for GPT-1."""
+    """Makes Hugging Face's tokenizer for GPT-1."""
     model = models.BPE(
         vocabulary, merges, unk_token="<unk>", end_of_word_suffix="</w>", fuse_unk=False
     )
@@ -88,7 +88,7 @@ def to_text(code_points):
 
 
 def random_texts(random, lengths, allowed=CODE_POINTS):
-    """Random strings, each of up to three blocks."""
+    """Makes random strings, each of code points of up to three blocks."""
     bounds = np.searchsorted(allowed, [(low, high + 1) for low, high in BLOCKS.values()])
     bounds = bounds[bounds[:, 0] < bounds[:, 1]]
     blocks = random.integers(0, len(bounds), (len(lengths), 3))
@@ -100,7 +100,7 @@ def random_texts(random, lengths, allowed=CODE_POINTS):
 
 
 def random_bytes(random, size):
-    """Random strings of bytes: invalid between valid UTF-8, or any bytes."""
+    """Makes random byte strings: valid UTF-8 with invalid parts, or any bytes."""
     parts = INVALID + [text.encode() for text in random_texts(random, [1, 2, 3] * 10)]
     parts += [b"a", b"film", b" ", b"\xc3\xa9", b"\xe2\x82\xac", b"\xf0\x9f\x98\x80", b"\0"]
     texts = []

@@ -1,4 +1,4 @@
-"""Scores from labels and answers alone, by scikit-learn and SciPy, without our own code."""
+"""Scores from labels and predictions, by scikit-learn and SciPy, without our own code."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import sklearn.metrics
 
 
 def recompute(metric: str, labels: Sequence[float], answers: Sequence[float]) -> float:
-    """Computes a metric; a correlation with answers that are all the same counts as 0."""
+    """Computes a metric; a correlation counts as 0 if all predictions are the same."""
     if metric in ("pearson", "spearman"):
         if len(set(answers)) == 1:
             return 0.0

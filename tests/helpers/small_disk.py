@@ -1,4 +1,4 @@
-"""A file system of a few kilobytes, which really is full at times."""
+"""A small file system, which tests fill up."""
 
 import contextlib
 import pathlib
@@ -11,7 +11,7 @@ import pytest
 
 @contextlib.contextmanager
 def small_disk(folder: pathlib.Path, size: str) -> Iterator[pathlib.Path]:
-    """Mounts a file system of that size at a new folder; skips the test where nobody may."""
+    """Mounts a file system of that size at a new folder; skips the test without the right to."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
@@ -23,7 +23,7 @@ def small_disk(folder: pathlib.Path, size: str) -> Iterator[pathlib.Path]:
 
 
 def fill(folder: pathlib.Path) -> pathlib.Path:
-    """Takes all the room that is left, as another program might; returns the file that has it."""
+    """Fills the remaining space, as another program might; returns the file that fills it."""
     path = folder / "of others"
     with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
         while True:

@@ -14,7 +14,7 @@ def base_symbols(word):
 
 
 def merge_one_by_one(symbols, merges):
-    """The textbook's algorithm: joins the leftmost pair of the lowest rank until none is left."""
+    """Merges as textbooks do: joins the leftmost pair of the lowest rank until none is left."""
     ranks = {}
     for rank, merge in enumerate(merges):
         ranks.setdefault(merge, rank)
@@ -32,7 +32,7 @@ def merge_one_by_one(symbols, merges):
 
 
 def random_merges(rng, letters):
-    """Random merges, each of symbols that are letters or products of earlier merges."""
+    """Makes random merges, each of characters or of products of earlier merges."""
     inner, final = list(letters), [letter + END_OF_WORD for letter in letters]
     merges = []
     for _ in range(rng.randint(2, 20)):
@@ -47,7 +47,7 @@ def random_merges(rng, letters):
 
 
 def random_vocabulary(rng, letters, ordered):
-    """A random vocabulary whose merges are ordered, or are not."""
+    """Makes a random vocabulary; its merges are in order, or not."""
     while True:
         merges = random_merges(rng, letters)
         if not ordered and rng.random() < 0.3:

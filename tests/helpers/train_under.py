@@ -2,7 +2,7 @@
 
     python tests/helpers/train_under.py FILE one|mirrored|workers|jax [SCENARIO ...]
 
-"mirrored" takes the CPU for two devices; "workers" needs TF_CONFIG; "jax" needs Keras's JAX backend
+"mirrored" makes the CPU two devices; "workers" needs TF_CONFIG; "jax" needs Keras's JAX backend
 (see without_tensorflow.py). tests/gpt1_keras/optimization/test_training_step.py compares results.
 """
 
@@ -42,7 +42,7 @@ def make_strategy(name):
 
 
 def make_lm(strategy, optimizer, lora=False, dropout=0.0, dtype=None, **compiling):
-    """A compiled language model; its weights are the same on every backend."""
+    """Makes a compiled language model; its weights are the same on every backend."""
     keras.utils.set_random_seed(0)
     random = np.random.default_rng(1)
     with strategy.scope() if strategy else contextlib.nullcontext():
@@ -70,7 +70,7 @@ def make_lm(strategy, optimizer, lora=False, dropout=0.0, dtype=None, **compilin
 
 
 class Updates(keras.callbacks.Callback):
-    """The norms of the updates of the weights."""
+    """Records the norms of the weights' updates."""
 
     def __init__(self):
         super().__init__()
@@ -89,13 +89,13 @@ class Updates(keras.callbacks.Callback):
 
 
 def train(strategy, optimizer, callbacks=(), **options):
-    """The losses and norms of 20 updates on windows of the tokens, and an evaluation after them."""
+    """Returns losses and norms of 20 updates on windows of the tokens, and an evaluation."""
     lm = make_lm(strategy, optimizer, **options)
     windows = Windows(Split("train", (TOKENS,)), LENGTH, BATCH, seed=3)
     updates = Updates()
     history = lm.fit(
         training_batches(windows, 0, STEPS, strategy),
-        epochs=STEPS,  # of one update, whose losses Keras would else average
+        epochs=STEPS,  # of one update each, because Keras averages the losses of an epoch
         steps_per_epoch=1,
         verbose=0,
         callbacks=[updates, *callbacks],
@@ -107,13 +107,13 @@ def train(strategy, optimizer, callbacks=(), **options):
 
 
 def train_measured(strategy):
-    """Ten of the updates measure whether XLA is faster, which the others then use or not."""
+    """Measures in ten updates whether XLA is faster; the other updates use the faster."""
     compilation._SECONDS_THAT_PAY = 0.0
     return train(strategy, adam, [compilation.CompilationTrial(STEPS)], jit_compile=False)
 
 
 def train_on_an_odd_batch(strategy):
-    """Nine rows in batches of 8: the last has one row, and one of two replicas gets none."""
+    """Trains on nine rows in batches of 8: the last has one row, so one replica gets none."""
     import tensorflow as tf
 
     lm = make_lm(strategy, lambda: GPT1Adam(1e-2))
@@ -124,7 +124,7 @@ def train_on_an_odd_batch(strategy):
 
 
 def train_a_classifier(strategy):
-    """L3 on strings, through `fit` as a user calls it."""
+    """Trains with L3 on strings, through `fit` as a user calls it."""
     texts = ["a good film", "a bad film, and a dull one", "kind staff", "dull", "a lovely one"] * 3
     names = ["good", "bad", "good", "bad", "good"] * 3
     keras.utils.set_random_seed(0)
@@ -144,14 +144,14 @@ def train_a_classifier(strategy):
             if len(variable.shape) > 1:
                 variable.assign(random.normal(0.0, 0.2, variable.shape))
         classifier.compile(GPT1Adam(1e-2, global_clipnorm=1.0), jit_compile=True)
-    # Each batch has all five texts, and so all batches have one shape, for which XLA compiles.
+    # Each batch has all five texts, so all batches have one shape, and XLA compiles once.
     history = classifier.fit(texts, names, batch_size=5, epochs=3, shuffle=False, verbose=0)
     scores = classifier.evaluate(texts, names, batch_size=5, verbose=0, return_dict=True)
     return {"losses": history.history["loss"], **scores}
 
 
 def drop(strategy):
-    """The loss of an update with dropout, on rows that are all the same."""
+    """Returns the loss of an update with dropout, on rows that are all the same."""
     import tensorflow as tf
 
     lm = make_lm(strategy, lambda: keras.optimizers.SGD(0.0), dropout=0.5)
@@ -189,7 +189,7 @@ SCENARIOS = {
 
 def train_under(path, strategy_name, *scenarios):
     """Runs the scenarios in this process, which must not have used a device yet."""
-    gc.disable()  # it would look through many small objects of graphs, for nothing
+    gc.disable()  # otherwise it searches the many small objects of graphs in vain
     strategy = make_strategy(strategy_name)
     results = {}
     for name in scenarios:

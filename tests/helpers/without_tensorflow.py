@@ -12,7 +12,7 @@ import sys
 
 
 class _PathFinder(importlib.machinery.PathFinder):
-    """Finds everything that is installed, except TensorFlow."""
+    """Finds every installed module except TensorFlow."""
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):

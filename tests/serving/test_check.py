@@ -1,4 +1,4 @@
-"""The check of an export finds what TensorFlow Serving would fail at."""
+"""The check of an export finds what would fail in TensorFlow Serving."""
 
 import json
 import pathlib

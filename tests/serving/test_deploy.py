@@ -1,4 +1,4 @@
-"""The files in serving/deploy, each read by a validator of its format; no engine runs here."""
+"""The files in serving/deploy: a validator reads each; no container engine runs here."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""The program that continues texts: each sampler, both ways to give prompts, and its errors."""
+"""The program that continues texts: each sampler, both forms of prompts, and its errors."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""The query program, asking running servers over both protocols."""
+"""The query program, against running servers over both protocols."""
 
 import io
 import json

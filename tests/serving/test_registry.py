@@ -1,4 +1,4 @@
-"""A task of one's own is exported by one entry in the registry, and no other task is guessed."""
+"""A user's task is exported through one entry in the registry; no other task is guessed."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""What the tests of the corpus share: a few documents, and the tokens that they must give."""
+"""What the tests of the corpus share: a few documents, and their expected tokens."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""The program that calibrates: the preset's temperature, files, and what it refuses."""
+"""The program that calibrates: the preset's temperature, the files, and what it refuses."""
 
 import json
 

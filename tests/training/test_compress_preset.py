@@ -1,4 +1,4 @@
-"""A compressed preset: half the size, checked when it is read, and the same model."""
+"""A compressed preset: half the size, checksums, and the same model."""
 
 import h5py
 import keras

@@ -1,4 +1,4 @@
-"""The fine-tuning program on genuine data, its interruptions and its errors."""
+"""The fine-tuning program on real data, its interruptions and its errors."""
 
 import json
 import re

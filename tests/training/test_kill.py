@@ -1,4 +1,4 @@
-"""Real processes that are killed, and go on as if nothing had happened, bit for bit."""
+"""Killed processes go on as if nothing had happened, bit for bit."""
 
 import json
 import os

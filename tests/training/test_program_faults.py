@@ -1,4 +1,4 @@
-"""Bad input to the programs: found before any work, named in one line, and nothing is lost."""
+"""Bad input to programs is found before any work, named in one line, and nothing is lost."""
 
 import dataclasses
 import json

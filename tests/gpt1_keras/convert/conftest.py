@@ -1,4 +1,4 @@
-"""Random checkpoints of Hugging Face's torch model, in which nothing is trivially zero or one."""
+"""Random checkpoints of Hugging Face's torch model, without weights that are all 0 or 1."""
 
 import numpy as np
 import pytest

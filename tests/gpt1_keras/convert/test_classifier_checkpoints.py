@@ -1,4 +1,4 @@
-"""Fine-tuned `OpenAIGPTForSequenceClassification`s: their logits are those of the torch model."""
+"""Fine-tuned `OpenAIGPTForSequenceClassification`: our logits equal the torch model's."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Programs that take a preset's name take a handle, download it, and report what fails."""
+"""Programs that take a preset's name also take a handle: they download it, or name the error."""
 
 import json
 import pathlib

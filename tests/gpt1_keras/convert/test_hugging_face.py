@@ -1,4 +1,4 @@
-"""Checkpoints to and from Hugging Face's torch model, which has to give the same numbers."""
+"""Checkpoints to and from Hugging Face's torch model, which gives the same numbers."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Files of weights: written whole or not at all, and what Keras would have written."""
+"""Files of weights are written whole or not at all, and equal those that Keras writes."""
 
 import builtins
 import os

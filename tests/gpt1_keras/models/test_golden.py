@@ -1,4 +1,4 @@
-"""Our decoder reproduces numbers of Hugging Face's torch model, without torch at hand."""
+"""Our backbone gives the stored numbers of Hugging Face's torch model."""
 
 import json
 import pathlib

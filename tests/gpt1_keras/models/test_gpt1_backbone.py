@@ -1,4 +1,4 @@
-"""GPT1Backbone: its size, what each position sees, and Keras's features on it."""
+"""GPT1Backbone: its size, what each position sees, and Keras's features."""
 
 import keras
 import numpy as np

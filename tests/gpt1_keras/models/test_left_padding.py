@@ -1,4 +1,4 @@
-"""Tokens that a padding mask leaves out are as if they were not there."""
+"""Tokens that a padding mask leaves out change nothing."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""The LSTM in the decoder's stead: its recurrence, every task, presets."""
+"""The LSTM as the backbone: its recurrence, every task, presets."""
 
 import keras
 import numpy as np

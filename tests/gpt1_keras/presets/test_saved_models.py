@@ -1,4 +1,4 @@
-"""Presets and `.keras` files that earlier code saved: they load, and predict what they did."""
+"""Presets and `.keras` files that earlier code saved load, and predict the same."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Loading the task of a preset, whichever it is."""
+"""Loads the task of a preset, of any kind."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Tokenizers from the folders that they may lie in."""
+"""Tokenizers from all kinds of folders that may hold them."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Publishing presets with their cards, and loading them from where they went."""
+"""Presets are published with their cards, and load from there."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""What users of KerasHub type: it works as there, or is refused in words."""
+"""What users of KerasHub write works as in KerasHub, or is refused in words."""
 
 import keras
 import keras_hub

@@ -1,4 +1,4 @@
-"""The temperature is in a task's probabilities alone, and travels with its preset."""
+"""Only a task's probabilities use the temperature; the preset keeps it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The language model: next tokens and generation, as Hugging Face's torch model has them."""
+"""The language model: next tokens and generation equal Hugging Face's torch model's."""
 
 import keras
 import numpy as np

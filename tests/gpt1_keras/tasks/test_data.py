@@ -1,4 +1,4 @@
-"""What becomes of the data that `fit`, `evaluate` and `predict` are given."""
+"""What the tasks do with the data of `fit`, `evaluate` and `predict`."""
 
 import keras
 import pytest

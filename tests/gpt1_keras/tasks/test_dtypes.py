@@ -1,4 +1,4 @@
-"""Every dtype of Keras: predictions as in float32, to its precision; training, or a word of it."""
+"""Every dtype of Keras: predictions near float32's; training, or a clear refusal."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Padding masks and the weights of examples, as arrays that users bring."""
+"""Padding masks and weights of examples that users pass as arrays."""
 
 import numpy as np
 import pytest

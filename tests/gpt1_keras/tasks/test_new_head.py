@@ -1,4 +1,4 @@
-"""A task with a head of its own, defined outside the package: any number of tags for each text."""
+"""A task with its own head, defined outside the package: any number of tags for each text."""
 
 import json
 

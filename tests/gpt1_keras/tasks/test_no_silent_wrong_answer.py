@@ -1,4 +1,4 @@
-"""What people who know KerasHub do is answered right, or refused in words."""
+"""Calls that work in KerasHub give right results here, or are refused in words."""
 
 import shutil
 

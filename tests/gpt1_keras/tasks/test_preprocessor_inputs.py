@@ -1,4 +1,4 @@
-"""What preprocessors take: one text or many, in every form that users have them in."""
+"""What preprocessors take: one text or many, in every form that users have."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""The classifier on raw strings: it learns, takes all that `fit` may take, and names errors."""
+"""The classifier on raw strings: it learns, takes all forms of data, and names errors."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Texts in lists, for where TensorFlow is not installed, give what TensorFlow's ops give."""
+"""Lists of texts, without TensorFlow, give the same as TensorFlow's ops."""
 
 import json
 import random

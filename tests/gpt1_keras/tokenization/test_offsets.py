@@ -1,4 +1,4 @@
-"""Byte ranges of tokens: Hugging Face's offsets, and what the ranges normalise to."""
+"""Byte ranges of tokens: against Hugging Face's offsets, and by normalising the ranges."""
 
 import base64
 import contextlib

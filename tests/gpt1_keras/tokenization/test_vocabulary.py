@@ -1,4 +1,4 @@
-"""The two files of the original format: what is read, what is refused, what is written."""
+"""The two files of the original format: reading, refusing and writing."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Words that are looked up, against merging one pair at a time."""
+"""Words that are looked up whole, against merging one pair at a time."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""The client examples, which need nothing of ours, against the running server."""
+"""The client examples run without our packages against a running server."""
 
 import json
 import pathlib

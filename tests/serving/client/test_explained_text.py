@@ -1,4 +1,4 @@
-"""Explained answers as people see them: pairs, choices and text of any bytes."""
+"""Explained answers as people see them: pairs, choices, and texts of any bytes."""
 
 from serving.client.explained_text import coloured, table
 

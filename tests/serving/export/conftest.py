@@ -1,4 +1,4 @@
-"""Small models with weights far from their initial values, and one export of each."""
+"""Small models with weights far from their initial values, and an export of each."""
 
 import functools
 import pathlib

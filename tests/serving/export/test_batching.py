@@ -1,4 +1,4 @@
-"""Requests are merged inside the graph, in the C++ runtime, and get the answers that they had."""
+"""The graph merges requests in the C++ runtime, and their answers stay the same."""
 
 import concurrent.futures
 import re

@@ -1,4 +1,4 @@
-"""Exports answer in TensorFlow's C++ runtime as the model does in Keras, and load anywhere."""
+"""Exports answer in TensorFlow's C++ runtime as the Keras model does, and load anywhere."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What exports in other precisions cost is measured and written down."""
+"""The cost of exports in other precisions is measured and stored."""
 
 import functools
 import json

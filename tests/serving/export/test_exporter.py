@@ -1,4 +1,4 @@
-"""Versions count up, a failed export leaves nothing, and the command tells errors in a line."""
+"""Versions count up, a failed export leaves nothing, and errors of the program are one line."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Every task that is exported is exported with products of 8-bit numbers, too."""
+"""Every task can also be exported with 8-bit products."""
 
 import functools
 import pathlib

@@ -1,4 +1,4 @@
-"""What an export's options cost is a number, or the examples are refused."""
+"""The cost of an export's options is a number, or the examples are refused."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""What fuzzing begins with: every request that a server was once surprised by."""
+"""Where fuzzing starts: requests that once led the server into an error."""
 
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow_serving.apis.classification_pb2 import ClassificationRequest

@@ -1,4 +1,4 @@
-"""The flags of tensorflow_model_server: all are taken, and each does something or says so."""
+"""The flags of tensorflow_model_server: all are accepted; each works, or a message says so."""
 
 import dataclasses
 import pathlib

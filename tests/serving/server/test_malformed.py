@@ -1,4 +1,4 @@
-"""Malformed requests by the hundred: each is refused, and the server goes on as before."""
+"""Hundreds of malformed requests: each is refused, and the server goes on as before."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""A server that is told to stop: it takes nothing new, answers what it has, and ends in time."""
+"""A server that is told to stop takes nothing new, answers open requests, and ends in time."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Models of random weights, their .tflite files, and LiteRT's two runtimes."""
+"""Models with random weights, their .tflite files, and LiteRT's two runtimes."""
 
 import keras
 import numpy as np

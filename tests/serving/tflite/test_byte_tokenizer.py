@@ -1,4 +1,4 @@
-"""Bytes to ids in LiteRT: no difference from GPT1Tokenizer, which has none from Hugging Face's."""
+"""Bytes to ids in LiteRT: the same as GPT1Tokenizer, which equals Hugging Face's."""
 
 import unicodedata
 

@@ -1,4 +1,4 @@
-"""The corpus program: its tokens beside plain loops, its arguments, and what goes wrong."""
+"""The corpus program: its tokens against plain loops, its arguments, and its errors."""
 
 import functools
 import json

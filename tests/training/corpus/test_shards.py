@@ -1,4 +1,4 @@
-"""Documents to tokens: as whole texts would give them, however they are cut."""
+"""Documents to tokens: the same as from whole texts, wherever they are cut."""
 
 import io
 

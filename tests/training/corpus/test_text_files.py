@@ -1,4 +1,4 @@
-"""Which text files are documents, of which split, and in which group."""
+"""Which text files are documents, and their splits and groups."""
 
 import os
 import pathlib

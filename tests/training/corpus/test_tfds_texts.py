@@ -1,4 +1,4 @@
-"""Texts of data sets: genuine ones, and small ones laid out as the large ones are."""
+"""Texts of data sets: real ones, and small ones in the layout of the large ones."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Windows of a corpus: what they hold, where they lie, and who has which."""
+"""Windows of a corpus: their content, their positions, and each worker's share."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Where a corpus is made: the same bytes by any number of processes and Beam, and clean ends."""
+"""A corpus has the same bytes from any number of processes and from Beam, and ends cleanly."""
 
 import errno
 import importlib.util

@@ -1,4 +1,4 @@
-"""The use of the context, of models for which it is known."""
+"""The use of the context, for models where it is known."""
 
 import json
 

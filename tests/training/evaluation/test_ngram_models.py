@@ -1,4 +1,4 @@
-"""N-gram models: probabilities as a plain implementation has them, and exactly one in all."""
+"""N-gram models: probabilities equal a plain implementation's, and sum to one."""
 
 import collections
 import hashlib

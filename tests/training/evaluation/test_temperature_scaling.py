@@ -1,4 +1,4 @@
-"""Temperatures, errors and thresholds, beside scikit-learn's, SciPy's and definitions."""
+"""Temperatures, errors and thresholds against scikit-learn, SciPy and definitions."""
 
 import types
 

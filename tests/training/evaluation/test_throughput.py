@@ -1,4 +1,4 @@
-"""The FLOPs of a training step, by counting the matrices, and a device's peak."""
+"""The FLOPs of a training step, against a count of the matrices; and a device's peak."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The grid of ablations: what it runs, that it goes on, and what it plots."""
+"""The grid of ablations: its runs, its resumption, and its plot."""
 
 import json
 

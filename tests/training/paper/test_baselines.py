@@ -1,4 +1,4 @@
-"""Trivial baselines, against scikit-learn's own and examples whose answers are known."""
+"""Trivial baselines, against scikit-learn and examples with known labels."""
 
 import json
 

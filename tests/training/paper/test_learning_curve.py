@@ -1,4 +1,4 @@
-"""Learning curves: what they run, that they go on, what they show, and what they keep."""
+"""Learning curves: their runs, their resumption, what they show, and what they keep."""
 
 import csv
 import json

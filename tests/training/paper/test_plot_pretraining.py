@@ -1,4 +1,4 @@
-"""The plot of a pre-training: its curves, its lines, and what cannot be plotted."""
+"""The plot of a pre-training: its curves, its lines, and its errors."""
 
 import json
 

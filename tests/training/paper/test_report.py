@@ -1,4 +1,4 @@
-"""The paper's tables with our results beside."""
+"""The paper's tables with our results beside the published ones."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""The zero-shot probes, each score beside a slow and obvious reimplementation."""
+"""The zero-shot probes: each score against a slow, simple implementation."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, the last few kept, and clear about what they cannot restore."""
+"""Checkpoints: whole or missing, the last few kept, and clear errors when they do not fit."""
 
 import errno
 

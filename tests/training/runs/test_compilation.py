@@ -1,4 +1,4 @@
-"""Choosing between XLA and the graph while training: the choice, and that it changes no update."""
+"""The choice between XLA and the graph while training; it changes no update."""
 
 import types
 

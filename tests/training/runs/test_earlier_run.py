@@ -1,4 +1,4 @@
-"""Runs of a pre-training at a constant rate: each ends with a model, and the next goes on."""
+"""Pre-training runs at a constant rate: each ends with a model, and the next goes on."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""A search: what it tries, what it keeps, and that it goes on after an interruption."""
+"""A search: what it tries, what it keeps, and that it resumes after an interruption."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The custom gradients as for large tensors: against torch once more, and compiled indeed."""
+"""The custom gradients for large tensors: against torch, and really compiled."""
 
 import functools
 

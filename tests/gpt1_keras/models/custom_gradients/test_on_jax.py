@@ -1,4 +1,4 @@
-"""What needs no TensorFlow, tested where there is none."""
+"""Runs the tests of what needs no TensorFlow where TensorFlow is not installed."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Dropout's booleans: as many as asked for, independent, and the same for the same seed."""
+"""Dropout's booleans: the right share, independent, and the same for the same seed."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""The states of all tokens, and of one more of each text, are those of Keras's model."""
+"""The states of all tokens, and of one more token per text, equal those of Keras's model."""
 
 import keras
 import numpy as np

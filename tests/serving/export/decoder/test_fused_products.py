@@ -1,4 +1,4 @@
-"""In exports, oneDNN's products take along bias, GELU and residual; its own log shows it."""
+"""In exports, oneDNN fuses bias, GELU and residual into its products; its log shows it."""
 
 import os
 import platform

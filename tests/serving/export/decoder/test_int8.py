@@ -1,4 +1,4 @@
-"""Products of 8-bit numbers are those of integers; a block with them is nearly the float one."""
+"""8-bit products equal integer products; a block with them is near the float block."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Real tokens as rows: the states are those of torch and of Keras, and nothing else is computed."""
+"""Packed rows: states equal torch's and Keras's, and padding is not computed."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Exports that explain: in the C++ runtime, with all that comes with an export, and served."""
+"""Exports that explain: in the C++ runtime, with the other options, and served."""
 
 import json
 

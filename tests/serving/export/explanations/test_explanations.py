@@ -1,4 +1,4 @@
-"""Explanations equal captum's of Hugging Face's model, and the answers without each word."""
+"""Explanations equal captum's of Hugging Face's model, and answers without each word."""
 
 import captum.attr
 import numpy as np

@@ -1,4 +1,4 @@
-"""Continuations: who is computed at which step, and how tokens are chosen."""
+"""Continuations: which rows are computed at each step, and how tokens are chosen."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Overload: so many requests run, so many wait, the others are refused at once."""
+"""Overload: some requests run, some wait, and the others are refused at once."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What a few bytes may ask for is bounded before anything is expanded."""
+"""The memory that a few bytes can ask for is limited before anything is expanded."""
 
 import pytest
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""What a version's folder may hold, arrive like, and lack."""
+"""The folder of a version: what it may hold, how it may arrive, and what may be missing."""
 
 import importlib
 import os

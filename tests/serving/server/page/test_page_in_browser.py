@@ -1,4 +1,4 @@
-"""The page at `/` in headless Chromium: what people, keyboards and screen readers find there."""
+"""The page at `/` in headless Chromium, for people, keyboards and screen readers."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""How the server is reached: sockets, TLS, health, deadlines, limits, metrics."""
+"""Connections to the server: sockets, TLS, health, deadlines, limits, metrics."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Hostile input takes linear time, and what is nested too deeply is left as it is."""
+"""Hostile input takes linear time; what is nested too deeply stays as it is."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""GPT1Tokenizer with the `original` normalization: the same ids everywhere, and none by mistake."""
+"""GPT1Tokenizer with the `original` normalization: equal ids everywhere, errors for misuse."""
 
 import base64
 import itertools
