@@ -124,7 +124,7 @@ def main() -> None:
             parser.exit(1, f"error: {error}\n")
         print(
             f"\nValidation accuracy: {accuracy:.3f} with pre-training, {without:.3f} without, "
-            "all else alike"
+            "all else equal"
         )
         # The page also shows how much each word contributes to an answer.
         explanation = Explanation() if options.serve else None
