@@ -1,8 +1,8 @@
-"""Our classes in the registries of Keras and KerasHub, as soon as Keras is imported.
+"""Puts our classes into the registries of Keras and KerasHub as soon as Keras is imported.
 
-`import gpt1_keras` imports no Keras, so that programs answer `--help` at once. But
+`import gpt1_keras` does not import Keras, so that programs answer `--help` at once. But
 `keras.saving.load_model` and KerasHub's `from_preset` find a class only if its module has been
-imported. So once both Keras and this package are imported, in whatever order, all our classes are.
+imported. So all our classes are imported once both Keras and this package are, in either order.
 """
 
 import functools
@@ -16,7 +16,7 @@ _KERAS, _PACKAGE = "keras", __package__
 
 
 def register_with_keras() -> None:
-    """Imports all that this package names, now if Keras is imported, or else once it is."""
+    """Imports all that this package names: now if Keras is imported, otherwise once it is."""
     if _KERAS in sys.modules:
         _import_all()
     else:
@@ -32,10 +32,11 @@ def _import_all() -> None:
 
 
 class _Watcher:
-    """A finder of modules that watches the imports of Keras and of our own modules.
+    """A module finder that watches the imports of Keras and of our own modules.
 
-    If one of ours is what imports Keras, it is still unfinished when Keras is imported, and others
-    could not import from it. So all are imported when the outermost of these imports ends.
+    If one of our modules imports Keras, that module is still unfinished once Keras is imported, and
+    others could not import from it. So our classes are imported when the outermost of these imports
+    ends.
     """
 
     def __init__(self) -> None:
