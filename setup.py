@@ -39,7 +39,7 @@ setup(
     },
     install_requires=[
         "tensorflow>=2.21,<2.22",
-        "keras>=3.15,<3.16",  # its private hooks are overridden; see docs/architecture.md
+        "keras>=3.15,<3.16",  # private names of both: gpt1_keras/upstream.py
         "keras-nlp>=0.32,<0.33",  # the name that installs KerasHub
         "tensorflow-datasets>=4.9.10",
         "importlib_resources",  # tensorflow-datasets imports it without asking for it

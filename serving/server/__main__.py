@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from gpt1_keras.cli import UsageError, program
 from gpt1_keras.version import __version__
-from serving.server.flags import IgnoredFlags, ProcessFlags
+from serving.server.ignored_flags import IgnoredFlags, ProcessFlags
 from serving.server.options import Options
 
 

@@ -137,3 +137,13 @@ def test_int8(backbone):
     quantized = states(backbone, IDS)
     assert not np.array_equal(quantized, reference)
     np.testing.assert_allclose(quantized, reference, atol=0.15)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_quantized_layers_compute_the_same_in_training(backbone):
+    config = {**backbone.get_config(), "dropout": 0.0}
+    quantized = gpt1_keras.GPT1Backbone.from_config(config)
+    quantized.set_weights(backbone.get_weights())
+    quantized.quantize("int8")
+    found = quantized({"token_ids": IDS}, training=True)
+    np.testing.assert_allclose(found, states(quantized, IDS), atol=1e-4)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops
-from serving.tflite.convert import convert
 
 import gpt1_keras
 from gpt1_keras.models.transformer_block import TransformerBlock
 from serving.export.exporter import export
+from serving.tflite.converter import convert
 from tests.helpers.eager import eagerly
 
 LENGTH = 16

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from serving.server.__main__ import _xla, main
 from serving.server.errors import ServingError
-from serving.server.flags import IgnoredFlags, ProcessFlags
+from serving.server.ignored_flags import IgnoredFlags, ProcessFlags
 from serving.server.models.servable import Servable
 from serving.server.options import Options
 from serving.server.transport import listening
