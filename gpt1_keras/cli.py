@@ -24,10 +24,10 @@ if __name__ == "__main__":
     sys.exit(main())
 ```
 
-`--help`, and arguments that are wrong by themselves, are answered within half a second. So the
-module of a program, and those that define its options, import neither Keras nor TensorFlow nor what
-imports them; `main` imports the work, as above. Keras itself is imported before `main` runs, and
-what libraries print then is not shown. `tests/test_light_programs.py` looks.
+A program answers `--help` and wrong arguments within half a second. So its module, and the modules
+that define its options, import neither Keras nor TensorFlow, nor a module that imports them; `main`
+imports what does the work, as above. Keras is imported just before `main` runs, and what libraries
+print meanwhile is not shown. `tests/test_light_programs.py` checks the imports.
 """
 
 import dataclasses
@@ -65,17 +65,18 @@ def option(
     parse: Callable[[str], Any] | None = None,
     **settings: Any,
 ) -> Any:
-    """A dataclass field that is an option of a program: `data_dir` becomes `--data-dir`.
+    """Returns a dataclass field that is an option of a program: `data_dir` becomes `--data-dir`.
 
-    Its annotation says how it is given: `bool` is a flag, `tuple[X, ...]` takes several values, and
-    `X | None` may be left out.
+    The field's annotation says how it is given: `bool` is a flag, `tuple[X, ...]` takes several
+    values, and `X | None` may be left out.
 
     Args:
         help: its text in `--help`, to which the default is added.
         default: without one, the option is required.
-        name: another name, such as `"--max-queue"`; without dashes, for a positional argument.
-        parse: makes a value of a str, where the annotation is not enough. If it raises ValueError,
-            the argument is wrong.
+        name: another name, such as `"--max-queue"`; a name without dashes makes a positional
+            argument.
+        parse: makes a value of a str, if the annotation is not enough. ValueError means that the
+            argument is wrong.
         **settings: any argument of `cyclopts.Parameter`, such as `group`, a heading of `--help`;
             `choices`; and `metavar`.
     """
@@ -101,18 +102,18 @@ def program(name: str, **settings: Any) -> Callable[[Callable[..., int | None]],
 class Program:
     """A program: called with its arguments (default: the process's), it returns its exit status.
 
-    The status is the function's result, or that of `exit_status`. Wrong arguments end the process
-    with status 2, and `--help` with 0.
+    `exit_status` returns the status. Wrong arguments end the process with status 2, and `--help`
+    with 0.
 
     Args:
         function: does the work.
         name: what follows `python -m`.
-        resumable: whether an interrupted run can be resumed, which users are told.
-        interrupted: the message after Ctrl-C, of a program that is not resumable.
+        resumable: whether an interrupted run can be resumed; the program then says so.
+        interrupted: the message after Ctrl-C, if the program is not resumable.
         takes_more: whether the function gets, as its last argument, the list of all arguments that
             are not options of this program.
-        needs_keras: whether the work needs Keras, which is then imported before it, in silence.
-        underscores: whether options are named as TensorFlow Serving's flags, `--data_dir`.
+        needs_keras: whether to import Keras, in silence, before the function runs.
+        underscores: whether options are named like TensorFlow Serving's flags, `--data_dir`.
         foreseen: further classes of errors to report in one line.
     """
 
@@ -151,14 +152,14 @@ class Program:
         """Reads arguments.
 
         Returns:
-            The values by the fields' names, and the arguments that are no options of this program.
+            The values by the fields' names, and the arguments that are not options of this program.
 
         Raises:
-            SystemExit: the arguments are wrong, or ask for the help; what is to be said is printed.
+            SystemExit: the arguments are wrong or ask for help. The message has been printed.
         """
 
         def work() -> None:
-            """Has all options as its parameters, where the function has dataclasses."""
+            """Stands for the function, with a parameter for each option."""
 
         parameters = [each for cls in self._classes for each in _parameters(cls, self.underscores)]
         parameters.sort(key=lambda parameter: parameter.kind)  # positional arguments come first
@@ -230,7 +231,7 @@ def exit_status(
     except UsageError:
         raise
     except BrokenPipeError:
-        # The reader of the output is gone, such as `head`; there is no one left to tell.
+        # What read the output, such as `head`, has ended, so nobody would see a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -245,7 +246,7 @@ def exit_status(
 
 def progress(items: Iterable[_Item], description: str, total: int | None = None) -> Iterable[_Item]:
     """Iterates over the items, with a progress bar on a terminal."""
-    from tqdm import tqdm  # here, as it takes longer than all else in this file
+    from tqdm import tqdm  # imported here, as it takes longer than this file's other imports
 
     return tqdm(items, description, total, disable=None, leave=False)
 
@@ -264,18 +265,18 @@ def check_at_least_one(options: Any, *names: str) -> None:
 
 
 def _convert(hint: Any, tokens: Sequence[cyclopts.Token]) -> Any:
-    """The value of an option. On its own, cyclopts rounds 3.7 where an int is expected."""
+    """Returns the value of an option. By itself, cyclopts rounds 3.7 where an int is expected."""
     return cyclopts.convert(hint, tokens, converter=lambda kind, text: kind(text))
 
 
-# Of all options. Given twice, an option has its last value, as where scripts pass theirs on.
+# For all options. The last value of an option counts: scripts add options to those they set.
 _DEFAULTS = cyclopts.Parameter(
     converter=_convert, negative=(), consume_multiple=True, allow_repeating=True
 )
 
 
 def _parameters(options_cls: type, underscores: bool) -> Iterator[inspect.Parameter]:
-    """A dataclass's fields as parameters of a function, as cyclopts reads them."""
+    """Yields a dataclass's fields as parameters of a function, as cyclopts reads them."""
     hints = typing.get_type_hints(options_cls)
     for field in dataclasses.fields(options_cls):
         default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
@@ -307,7 +308,7 @@ def _read_options(values: Mapping[str, Any], options_cls: type) -> Any:
 
 
 def _is_foreseen(error: Exception) -> bool:
-    """Whether an error is one of the input or the machine."""
+    """Returns whether the input or the machine caused an error."""
     if isinstance(error, (ValueError, OSError, ImportError)):
         return True
     tensorflow = sys.modules.get("tensorflow")  # if not imported, it raised nothing
@@ -315,7 +316,7 @@ def _is_foreseen(error: Exception) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    """An error's message without what TensorFlow adds to it, the graph's nodes."""
+    """Returns an error's message without the graph's nodes, which TensorFlow adds to it."""
     lines = str(getattr(error, "message", None) or error).splitlines()
     line = _NODE.sub("", lines[0]).strip() if lines else ""
     return line or type(error).__name__

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and errors name the file that is damaged."""
+"""Writes files whole or not at all; reading a damaged file raises an error that names it."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _PREFIX = ".tmp-"
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # in these errors, the system names no file
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors in which the system names no file
 
 
 @contextlib.contextmanager
@@ -52,15 +52,16 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def remove_leftovers(folder: str | os.PathLike[str]) -> None:
-    """Removes from a folder what processes had started to write when they were killed."""
+    """Removes unfinished files from a folder, which killed processes leave there."""
     for path in glob.glob(os.path.join(glob.escape(os.fspath(folder)), _PREFIX + "*")):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def check_writable(folder: str | os.PathLike[str]) -> None:
-    """Checks that files can be written to a folder, or that it can be made; leaves nothing there.
+    """Checks that files can be written to a folder, or that it can be made. It leaves nothing
+    there.
 
-    A program calls it first, because results that cannot be written are lost.
+    A program calls it before its work, because results that cannot be written are lost.
 
     Raises:
         OSError: it is a file, or nothing can be written there.
@@ -78,7 +79,7 @@ def check_writable(folder: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def writing_weights(path: str | os.PathLike[str]) -> Iterator[io.BytesIO]:
-    """Yields a buffer for Keras to save weights to, and then writes `path` as a whole.
+    """Yields a buffer for Keras to save weights to, and then writes `path` whole or not at all.
 
     HDF5 would crash the process if the disk fills up while it writes. So it writes into memory, and
     Python writes to the disk. Nothing is written if nothing was saved: Keras may have asked whether
@@ -120,7 +121,7 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes a file of JSON, whole or not at all.
 
     Args:
-        path: of the file.
+        path: the file's path.
         value: what `json.dumps` takes.
 
     Raises:
@@ -157,7 +158,7 @@ def reading_weights(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 class _PathInMemory(io.BytesIO):
-    """A buffer that Keras takes for a path: it has the path's name."""
+    """A buffer that Keras treats as a path: it has the path's name."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ from gpt1_keras.upstream import (
 CARD_FILE = "README.md"
 HANDLES = ("hf://", "kaggle://", "modelscope://")
 
-# What a preset may hold besides its configuration. Its loader says what is missing.
+# Files that a preset may hold besides its configuration. The loader reports missing ones.
 _KERAS_FILES = (
     *(CARD_FILE, METADATA_FILE, TASK_CONFIG_FILE, PREPROCESSOR_CONFIG_FILE, TOKENIZER_CONFIG_FILE),
     *("assets/tokenizer/vocabulary.json", "assets/tokenizer/merges.txt"),
@@ -39,12 +39,12 @@ _Class = TypeVar("_Class")
 
 
 def is_handle(preset: str | os.PathLike[str]) -> bool:
-    """Whether a preset is named by a handle, which is downloaded."""
+    """Returns whether a preset is named by a handle, which is downloaded."""
     return isinstance(preset, str) and preset.startswith(HANDLES)
 
 
 def is_transformers_config(config: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether the content of a config.json was written by `transformers`, not by Keras."""
+    """Returns whether the content of a config.json was written by `transformers`, not by Keras."""
     return isinstance(config, dict) and "model_type" in config and "registered_name" not in config
 
 
@@ -52,11 +52,11 @@ def local_preset(preset: str | os.PathLike[str], weights: bool = True) -> str:
     """Downloads the preset of a handle, unless it is in the cache.
 
     Args:
-        preset: a handle; or a preset's name or folder, which is returned.
+        preset: a handle; a preset's name or folder is returned as it is.
         weights: whether its weights are needed.
 
     Returns:
-        The folder in the cache.
+        The folder in the cache, for a handle.
 
     Raises:
         FileNotFoundError: there is no preset at the handle.
@@ -65,7 +65,7 @@ def local_preset(preset: str | os.PathLike[str], weights: bool = True) -> str:
         ImportError: the handle's client is not installed.
     """
     if not is_handle(preset):
-        # Absolute: pathlib turns ./NAME into NAME, which may be the name of a preset that ships.
+        # Absolute: pathlib turns ./NAME into NAME, which may name a preset that ships.
         return preset if isinstance(preset, str) else os.path.abspath(preset)
     assert isinstance(preset, str)
     folder = _fetch(preset, CONFIG_FILE).parent
@@ -94,7 +94,7 @@ def local_preset(preset: str | os.PathLike[str], weights: bool = True) -> str:
 
 
 def shards(index: pathlib.Path) -> list[str]:
-    """The files of weights that an index lists. Raises ValueError if the index is damaged."""
+    """Returns the weights files that an index lists. Raises ValueError if it is damaged."""
     files = read_json(index).get("weight_map")
     if not isinstance(files, dict):
         raise ValueError(f"{index} is damaged: it has no weight_map.")
@@ -108,7 +108,7 @@ def shards(index: pathlib.Path) -> list[str]:
 
 
 class FromHandle:
-    """Loads presets without weights from handles; mixed into KerasHub's classes, before them."""
+    """A mixin before KerasHub's classes without weights: loads their presets from handles."""
 
     @classmethod
     def from_preset(
@@ -144,14 +144,14 @@ def _fetch(handle: str, name: str) -> pathlib.Path:
 
 
 def _is_known_to_be_missing(handle: str, name: str) -> bool:
-    """Whether the cache says that the repository has no such file. It does so offline, too."""
+    """Returns whether the cache records that the repository has no such file, also offline."""
     repository = handle.removeprefix("hf://")
     found = huggingface_hub.try_to_load_from_cache(repository, name)
     return found is huggingface_hub._CACHED_NO_EXIST
 
 
 def one_line(error: BaseException | None) -> str:
-    """An error's message on one line; those of the clients have several."""
+    """Returns an error's message on one line; the clients' messages have several."""
     return " ".join(str(error).split())
 
 
@@ -162,8 +162,8 @@ def _describe(handle: str, name: str, error: BaseException | None) -> str:
 def _check_hash(handle: str, path: pathlib.Path) -> None:
     """Compares a file with the hash that the hub lists; huggingface_hub compares only sizes.
 
-    The hash is the name of the cache's blob: SHA-256 for large files, git's SHA-1 for others. It is
-    not known where there are no symbolic links.
+    The hash is the name of the cache's blob: SHA-256 for large files, git's SHA-1 for others.
+    Without symbolic links in the cache, it is not known.
 
     Raises:
         ValueError: the hashes differ. The file is removed.

@@ -20,10 +20,10 @@ _SEPARATOR = re.compile("[,;\t|]")  # of columns, as other programs write them
 _COMPRESSED = ".gz"
 _JSON_LINES = ".jsonl"
 _LONGEST_FIELD = 2**31 - 1  # the most that csv takes on every system
-_MOST_EXPANSION = 100  # times that a compressed file may grow; texts grow 3 to 20 times
-_SPARE_BYTES = 2**20  # of a small file
+_MOST_EXPANSION = 100  # the most times that a file may grow; texts grow 3 to 20 times
+_SPARE_BYTES = 2**20  # that any file may have besides
 _PIECE_BYTES = 2**16
-_SHOWN = 80  # letters of a damaged value
+_SHOWN = 80  # characters of a damaged value
 
 
 class _Tsv(csv.excel_tab):
@@ -47,27 +47,27 @@ class Row(dict[str, str | list[str]]):
         self.line = line
         label = values.get(LABEL)
         if isinstance(label, str):
-            self[LABEL] = label.strip()  # else "yes " would be another class than "yes"
+            self[LABEL] = label.strip()  # or "yes " and "yes" would be two classes
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[Row]:
     """Reads a file of examples.
 
     Args:
-        path: a `.csv`, `.tsv` or `.jsonl` file in UTF-8, with or without a byte-order mark; or one
-            of them compressed, `.csv.gz`. The first line of `.csv` and `.tsv` names the columns;
-            `choice1`, `choice2`, ..., in whatever order, become `choices`, and an example may leave
-            the last of them empty. In `.tsv`, quotation marks are ordinary text. A value in
-            `.jsonl` is a string, a number, true or false, or a list of these.
+        path: a `.csv`, `.tsv` or `.jsonl` file in UTF-8, with or without a byte-order mark; or such
+            a file compressed, as `.csv.gz`. The first line of `.csv` and `.tsv` names the columns.
+            The columns `choice1`, `choice2`, ..., in any order, become `choices`, and an example
+            may leave the last of them empty. In `.tsv`, quotation marks are ordinary text. A value
+            in `.jsonl` is a string, a number, true or false, or a list of these.
 
     Returns:
-        A dict for each example, from column to str, or to a list of str, as `choices`. What is
-        blank around a `label` is left out.
+        A dict for each example, from column to str, or to a list of str, such as `choices`.
+        Whitespace around a `label` is removed.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file has another suffix or encoding, or no examples; or a line is damaged or
-            has other columns than the first, in which case the message has its number.
+        ValueError: the file has another suffix or encoding, or no examples; or a line is damaged,
+            or has other columns than the first. The message then has the line's number.
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -82,7 +82,7 @@ def read_rows(path: str | os.PathLike[str]) -> list[Row]:
             f"Received: {path}."
         )
     try:
-        # utf-8-sig, as the byte-order mark of a spreadsheet is not part of the first column's name.
+        # utf-8-sig: a spreadsheet's byte-order mark is not part of the first column's name.
         data = _decompressed(path) if is_compressed else open(path, "rb")
         with io.TextIOWrapper(data, encoding="utf-8-sig", newline="") as file:
             if suffix == [_JSON_LINES]:
@@ -105,11 +105,11 @@ def read_rows(path: str | os.PathLike[str]) -> list[Row]:
 
 
 def _decompressed(path: pathlib.Path) -> BinaryIO:
-    """The content of a .gz file, unless it is many times the file's size, as no text is."""
+    """Returns the content of a .gz file. ValueError if it is larger than a text's could be."""
     limit = _MOST_EXPANSION * path.stat().st_size + _SPARE_BYTES
     content = io.BytesIO()
     with gzip.open(path) as file:
-        while piece := file.read(_PIECE_BYTES):  # at once, it would be in memory three times
+        while piece := file.read(_PIECE_BYTES):  # all at once, it would be in memory three times
             content.write(piece)
             if content.tell() > limit:
                 raise ValueError(
@@ -182,7 +182,7 @@ def _read_delimited(file: TextIO, path: pathlib.Path, dialect: type[csv.Dialect]
 
 
 def _check_columns(columns: list[str], path: pathlib.Path) -> list[str]:
-    """The columns of choices in order, once the names of all columns are known to make sense."""
+    """Checks the columns' names, and returns the columns of choices in order."""
     if len(columns) == 1 and (separator := _SEPARATOR.search(columns[0])):
         raise ValueError(
             f"{path} has one column, {shortened(columns[0])!r}, with {separator[0]!r} in its name. "
@@ -204,7 +204,7 @@ def _check_columns(columns: list[str], path: pathlib.Path) -> list[str]:
 
 @contextlib.contextmanager
 def _long_fields() -> Iterator[None]:
-    """Lets csv read fields of any length; its limit of 131,072 letters is one of the process."""
+    """Lets csv read fields of any length. Its limit, 131,072 characters, is the process's."""
     before = csv.field_size_limit(_LONGEST_FIELD)
     try:
         yield
@@ -213,18 +213,18 @@ def _long_fields() -> Iterator[None]:
 
 
 def _as_text(value: Any) -> str:
-    """A value of JSON as text. Raises TypeError where it has none, such as null."""
+    """Returns a value of JSON as text. Raises TypeError for others, such as null."""
     if not isinstance(value, (str, int, float)) or (
         isinstance(value, float) and not math.isfinite(value)
     ):
         raise TypeError
     text = str(value)
-    text.encode()  # raises UnicodeEncodeError for what is no text
+    text.encode()  # raises UnicodeEncodeError for half a surrogate pair
     return text
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of names and values. Raises ValueError if a name occurs twice."""
+    """Makes an object of names and values. Raises ValueError if a name occurs twice."""
     values = dict(pairs)
     if len(values) != len(pairs):
         raise ValueError("a name occurs twice")
@@ -236,5 +236,5 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def shortened(text: str) -> str:
-    """A value as a message shows it, of which the rest is still to be seen."""
+    """Returns a value as messages show it: cut, so that the rest of a message can be seen."""
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -1,10 +1,10 @@
 """TensorFlow, imported when it is first used.
 
 The backbones, their objective and their optimizer run on any Keras backend. Modules that need
-TensorFlow import it from here, so that `gpt1_keras` can be imported where it is not installed; they
+TensorFlow import it from here, so that `gpt1_keras` can be imported where it is not installed. They
 begin with `from __future__ import annotations`, as their signatures name TensorFlow's types.
-`importlib.util.LazyLoader` will not do: it looks for the module at once, and puts it into
-`sys.modules`, where other libraries look whether it is in use.
+`importlib.util.LazyLoader` does not serve: it searches for the module at once, and puts it into
+`sys.modules`, where other libraries look to see whether it is in use.
 """
 
 import functools
@@ -39,5 +39,5 @@ else:
 
 @functools.cache
 def has_tensorflow() -> bool:
-    """Whether TensorFlow is installed."""
+    """Returns whether TensorFlow is installed."""
     return importlib.util.find_spec("tensorflow") is not None

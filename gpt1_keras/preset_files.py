@@ -16,12 +16,12 @@ _LEAST_BITS = 4  # of a weight in a file: int4, the smallest type that models ar
 
 
 def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates `from_preset(cls, preset, load_weights, **kwargs)`.
+    """Makes a `from_preset(cls, preset, load_weights, **kwargs)` check the preset's files first.
 
-    The preset of a handle is downloaded, and an error names the file that is damaged.
+    It downloads the preset of a handle. Errors name the damaged file.
 
-    Keras and KerasHub build a model as large as a damaged file says before they look at its
-    weights, and raise what happens to go wrong first, such as KeyError.
+    Without it, Keras and KerasHub would build a model of the size that a damaged file states before
+    they read its weights, and would raise any error, such as KeyError.
     """
 
     @functools.wraps(from_preset)
@@ -40,7 +40,7 @@ def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]
         except (OSError, ImportError, MemoryError):
             raise
         except Exception as error:
-            # If there are other arguments, these may be at fault.
+            # If there are other arguments, these may be the cause.
             if not configs or kwargs or os.fspath(preset) in str(error):
                 raise
             reason = str(error).partition("\n")[0]
@@ -73,7 +73,7 @@ def _check_size(folder: pathlib.Path, configs: dict[str, dict[str, Any]]) -> Non
 
 
 def _count_weights(config: dict[str, Any]) -> int:
-    """How many weights the matrices of a `GPT1Backbone` or an `LSTMBackbone` have."""
+    """Returns the number of weights in the matrices of a `GPT1Backbone` or `LSTMBackbone`."""
     width = config["hidden_dim"]
     embedded = width * (config["vocabulary_size"] + config.get("max_sequence_length", 0))
     if "units" in config:

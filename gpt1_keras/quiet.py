@@ -1,4 +1,4 @@
-"""What TensorFlow and gRPC print while they are imported, which no user of a program asked for."""
+"""Hides what TensorFlow and gRPC print while a program imports them."""
 
 import contextlib
 import logging
@@ -7,22 +7,22 @@ import sys
 
 
 def is_program_starting() -> bool:
-    """Whether Python was started with `-m` and is about to import a program of ours."""
+    """Returns whether Python was started with `-m` and is about to import a program of ours."""
     return sys.argv[0] == "-m" and not {"training", "serving"}.isdisjoint(sys.modules)
 
 
 def silence_imports() -> None:
-    """Keeps libraries silent from here on. What Python itself says is still seen."""
-    # Read when TensorFlow and gRPC are imported: a program tells errors itself, in a line.
+    """Keeps libraries silent from now on. Python's own messages are still shown."""
+    # TensorFlow and gRPC read these when they are imported. Programs report errors themselves.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # TensorFlow's libraries greet while they are imported, whatever that level.
+    # At any level, TensorFlow's libraries print lines while they are imported.
     sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def let_libraries_speak() -> None:
-    """Undoes `silence_imports`, but for the libraries' warnings."""
+    """Undoes `silence_imports`, but keeps the libraries' warnings hidden."""
     with contextlib.suppress(OSError):
         os.dup2(sys.stderr.fileno(), 2)
     for library in ("absl", "tensorflow"):

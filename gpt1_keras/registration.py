@@ -1,4 +1,4 @@
-"""Our classes in the registries of Keras and KerasHub.
+"""Puts our classes into the registries of Keras and KerasHub.
 
 `keras.saving.load_model` and KerasHub's `from_preset` find a class only after its module has been
 imported.

@@ -1,7 +1,7 @@
-"""Writers of `transformers`' format, by what they write.
+"""Writers of `transformers`' format, by the class that they write.
 
-`gpt1_keras.convert` registers them as it is imported. What is written, such as a backbone, looks
-its writer up here, and so does not import the code that imports it.
+`gpt1_keras.convert` registers them when it is imported. Backbones, tasks and tokenizers look up
+their writer here, so they do not import the code that imports them.
 """
 
 import os
@@ -13,7 +13,7 @@ _writers: dict[type, _Writer] = {}
 
 
 def register_writer(cls: type, writer: _Writer) -> None:
-    """Registers what writes a class, and those that inherit from it, into a folder."""
+    """Registers a function that writes a class, and its subclasses, into a folder."""
     _writers[cls] = writer
 
 
@@ -21,7 +21,7 @@ def write_for_transformers(written: Any, path: str | os.PathLike[str]) -> None:
     """Writes a task, a backbone or a tokenizer into a folder.
 
     Raises:
-        ValueError: no writer of such an object is registered; or as of the writer.
+        ValueError: no writer is registered for such an object; or the writer raises it.
     """
     for cls in type(written).__mro__:
         if cls in _writers:

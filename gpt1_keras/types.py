@@ -2,7 +2,7 @@
 
 from typing import Any, TypeAlias
 
-# A tensor of the Keras backend at hand. Docstrings say its dtype and shape, which no checker knows.
+# A tensor of Keras's current backend. Docstrings give dtypes and shapes, which no checker knows.
 Tensor: TypeAlias = Any
 
 # Ints, and None where a dimension is not known yet.

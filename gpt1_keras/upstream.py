@@ -1,7 +1,7 @@
 """All private names of Keras 3.15 and KerasHub 0.32 that this package depends on.
 
-Any release may rename them. So they are used here alone, and test_upstream.py fails where
-one is gone, or where Keras no longer calls what is overridden here.
+Any release may rename them. So only this file uses them, and test_upstream.py fails if one is gone,
+or if Keras no longer calls what is overridden here.
 """
 
 import contextlib
@@ -87,17 +87,17 @@ def schedule_of(optimizer: keras.optimizers.Optimizer) -> Any:
 
 
 def layers_of(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
-    """Returns a layer and all that are in it."""
+    """Returns a layer and all layers inside it."""
     return list(layer._flatten_layers())
 
 
 def take_tuples_for_texts(preprocessor: keras_hub.models.Preprocessor) -> None:
-    """Keeps KerasHub from taking a pair of texts, a tuple, for texts and labels."""
+    """Keeps KerasHub from reading a pair of texts, a tuple, as texts and labels."""
     preprocessor._call_accepts_labels = False
 
 
 def add_special_token(tokenizer: keras_hub.tokenizers.Tokenizer, token: str, name: str) -> None:
-    """Adds a token, which KerasHub then knows as the tokenizer's attribute of that name."""
+    """Adds a token, which KerasHub then reads as the tokenizer's attribute of that name."""
     tokenizer._add_special_token(token, name)
 
 
@@ -107,9 +107,9 @@ def update_special_token_ids(tokenizer: keras_hub.tokenizers.Tokenizer) -> None:
 
 
 def register_transformers_loader(model_type: str, loader_cls: type[PresetLoader]) -> None:
-    """Makes KerasHub load checkpoints of `transformers` with that `model_type` by a loader of ours.
+    """Makes KerasHub use our loader for checkpoints of `transformers` with that `model_type`.
 
-    Its own loader has a fixed list of converters, and loads no head of a text classifier.
+    KerasHub's loader has a fixed list of converters, and loads no head of a text classifier.
     """
     theirs = transformers_preset_loader.TransformersPresetLoader
 
@@ -123,22 +123,22 @@ def register_transformers_loader(model_type: str, loader_cls: type[PresetLoader]
 
 
 def to_grain_types(x: Any) -> Any:
-    """In a Grain pipeline, whose workers exchange them, converts tensors to arrays or lists."""
+    """Converts tensors to arrays or lists in a Grain pipeline, whose workers exchange them."""
     return convert_preprocessing_outputs_grain(x) if in_grain_data_pipeline() else x
 
 
 def to_backend_tensors(x: Any) -> Any:
-    """Converts preprocessed tensors to Keras's backend, or as `to_grain_types`; not in a graph."""
+    """Converts preprocessed tensors for Keras's backend or Grain; leaves them alone in a graph."""
     if has_tensorflow():
         return convert_preprocessing_outputs(x)
     return convert_preprocessing_outputs_python(x)
 
 
 class AdamHooks(Adam):
-    """Mixed into `keras.optimizers.Adam`."""
+    """A mixin for `keras.optimizers.Adam`."""
 
     def clip_gradients(self, gradients: list[Tensor]) -> list[Tensor]:
-        """Clips gradients, as the optimizer's arguments say. May be overridden."""
+        """Clips gradients as the optimizer's arguments say. Subclasses may override it."""
         return super()._clip_gradients(gradients)
 
     def _clip_gradients(self, grads: list[Tensor]) -> list[Tensor]:
@@ -155,21 +155,21 @@ class AdamHooks(Adam):
 
 
 def update_loss_metric(model: keras.Model, loss: Tensor, count: Tensor) -> None:
-    """Adds a batch's loss to the mean that `fit` and `evaluate` report, with its weight."""
+    """Adds a batch's loss, weighted by `count`, to the mean that `fit` and `evaluate` report."""
     model._loss_tracker.update_state(loss, sample_weight=count)
 
 
 def keras_loops(model: PipelineModel) -> Any:
-    """Returns an object whose `fit` and `evaluate` are those of `keras.Model`, for data of ids.
+    """Returns an object with the `fit` and `evaluate` of `keras.Model`, for data of ids.
 
-    KerasHub's take a dataset of TensorFlow or Grain, or arrays, and preprocess their examples.
+    Those of KerasHub preprocess the examples of arrays and of a dataset of TensorFlow or Grain.
     They fail on a `PyDataset` and on a distributed dataset.
     """
     return super(PipelineModel, model)
 
 
 class TensorFlowHooks(Model):
-    """Mixed into a task on TensorFlow: what Keras calls, and its `training_step` does."""
+    """A mixin for tasks on TensorFlow: Keras calls it, and `training_step` does the work."""
 
     training_step: Any
 
@@ -205,12 +205,12 @@ class TensorFlowHooks(Model):
             self._jit_compile = jit_compile
 
     def _resolve_auto_jit_compile(self) -> bool:
-        # As Keras, but also under a strategy.
+        # The same as in Keras, but also under a strategy.
         return any(device.device_type != "CPU" for device in tf.config.list_physical_devices())
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         # Keras builds metrics with the mean of all replicas' data, which fails with several
-        # workers; the data of one replica does as well.
+        # workers. The data of one replica is enough.
         if iterator is not None and self._distribute_strategy is not None:
             batch = next(next(iter(iterator))[-1])
             local = self.distribute_strategy.experimental_local_results
@@ -219,7 +219,7 @@ class TensorFlowHooks(Model):
 
 
 class JaxHooks(Model):
-    """Mixed into a task on JAX: what Keras calls, and its `training_step` does."""
+    """A mixin for tasks on JAX: Keras calls it, and `training_step` does the work."""
 
     training_step: Any
 
@@ -245,7 +245,7 @@ class JaxHooks(Model):
 
 
 class TorchHooks(Model):
-    """Mixed into a task on torch: what Keras calls, and its `training_step` does."""
+    """A mixin for tasks on torch: Keras calls it, and `training_step` does the work."""
 
     training_step: Any
 

@@ -3,10 +3,10 @@
     python -m serving.check exports/sst2/1
     python -m serving.check exports/sst2/1 --tf-dir OLDER/site-packages/tensorflow
 
-It prints what the export is, and runs every signature in TensorFlow's C++ runtime, which TensorFlow
-Serving embeds, in a process without Python TensorFlow and from another folder. With --tf-dir, the
-libraries of other versions run it too, and must return the same outputs. The requests are those of
-the export's warm-up; a signature without one gets a made-up request.
+It prints what the export is, and runs every signature in TensorFlow's C++ runtime, which is also
+inside TensorFlow Serving. The process has no Python TensorFlow, and reads a copy in another folder.
+With --tf-dir, the libraries of other versions run it too, and must return the same outputs. The
+requests are the export's warm-up requests; a signature without one gets a made-up request.
 """
 
 import collections
@@ -70,7 +70,7 @@ def main(options: _CheckOptions) -> int:
 
 
 def _description(path: Path) -> Iterator[str]:
-    """Yields what the export says about itself, in lines."""
+    """Yields what the export says about itself, line by line."""
     file = path / METADATA_FILE
     if not file.exists():
         yield "  made by another program, which did not say how"

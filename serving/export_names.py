@@ -1,8 +1,8 @@
-"""The names of an export's files and signatures, which its makers and its users share."""
+"""The names of an export's files and signatures, for the code that writes and that reads them."""
 
 # Files in an export's folder.
 SAVED_MODEL_FILE = "saved_model.pb"
-EXTRA_FOLDER = "assets.extra"  # of what TensorFlow keeps beside a SavedModel
+EXTRA_FOLDER = "assets.extra"  # TensorFlow's folder for further files of a SavedModel
 METADATA_FILE = f"{EXTRA_FOLDER}/gpt1_keras.json"
 README_FILE = f"{EXTRA_FOLDER}/README.md"
 WARMUP_FILE = f"{EXTRA_FOLDER}/tf_serving_warmup_requests"

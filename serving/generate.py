@@ -3,8 +3,8 @@
     python -m serving.generate --model runs/books/preset "the road was long and" --max-length 60
     python -m serving.generate --model runs/books/preset --sampler beam < prompts.txt
 
-Prompts are arguments or lines of the standard input. For each it prints a line: the prompt and its
-continuation, up to `--max-length` tokens.
+Prompts are arguments or lines of the standard input. For each prompt it prints a line: the prompt
+and its continuation, together up to `--max-length` tokens.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ def main(options: _GenerateOptions, sampler: SamplerOptions) -> None:
     from gpt1_keras.presets import load_task
     from serving.generation.continuations import continuations
 
-    # As they were typed, also where they are not valid UTF-8: the tokenizer replaces what is not.
+    # The bytes as they were typed: the tokenizer replaces those that are not valid UTF-8.
     prompts = [os.fsencode(text) for text in options.texts] or sys.stdin.buffer.read().splitlines()
     made = sampler.make()
     lm = load_task(options.model, GPT1CausalLM)

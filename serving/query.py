@@ -7,9 +7,9 @@
     python -m serving.query --model sst2 --explain "a joy to watch"
 
 Texts are arguments, or the lines of a file or of the standard input; for a model that takes several
-texts, each line is a JSON object with a value for each. For each it prints a line: the label, its
-score and the text, or with --json all outputs; with --explain, which words the answer is due to.
-A target that begins with http:// is asked over REST, any other over gRPC.
+texts, each line is a JSON object with a value for each of them. For each line it prints the label,
+its score and the text; with --json, all outputs; with --explain, the words that led to the answer.
+A target that begins with http:// or https:// is asked over REST, any other over gRPC.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ def main(options: _QueryOptions) -> None:
 def ask(
     target: str, model: str, texts: Sequence[str], signature: str = DEFAULT_SIGNATURE
 ) -> list[dict[str, Any]]:
-    """Asks a model that takes one text about several.
+    """Asks a model about texts, each by itself.
 
     Args:
         target: `host:port` of the server for gRPC, `http://host:port` for REST.
@@ -93,7 +93,7 @@ def ask(
 
 
 def _named_value(argument: str) -> tuple[str, str]:
-    """The name and the value of an `--input`."""
+    """Returns the name and the value of an `--input`."""
     name, equals, text = argument.partition("=")
     if not name or not equals:
         raise UsageError(f"--input: expected NAME=VALUE, received {argument!r}")
@@ -101,7 +101,7 @@ def _named_value(argument: str) -> tuple[str, str]:
 
 
 def _query(options: _QueryOptions, named_values: Sequence[tuple[str, str]]) -> None:
-    """Asks what the options say, and prints the answers."""
+    """Asks the questions in the options, and prints the answers."""
     signature = options.signature or (EXPLAIN if options.explain else DEFAULT_SIGNATURE)
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(connect(options.target, options.model, signature))
@@ -123,8 +123,8 @@ def _query(options: _QueryOptions, named_values: Sequence[tuple[str, str]]) -> N
 
 
 def _show_explained(explained: Iterable[tuple[Row, Mapping[str, Any]]]) -> None:
-    """Prints answers with the words that they are due to."""
-    # Imported here, as it takes longer than a question.
+    """Prints answers with the words that led to them."""
+    # Imported here, as this takes longer than a question.
     from rich.console import Console
 
     from serving.client.explained_text import LEGEND, coloured, has_colours, table
@@ -142,7 +142,7 @@ def _show_explained(explained: Iterable[tuple[Row, Mapping[str, Any]]]) -> None:
 
 
 def _line(row: Row, answer: Mapping[str, Any]) -> str:
-    """Returns the best label and its score, or else all outputs; and what was asked."""
+    """Returns the best label and its score, or otherwise all outputs; and the question."""
     if "label" in answer and "scores" in answer:
         cells = [answer["label"], max(answer["scores"])]
     elif "score" in answer:

@@ -1,7 +1,7 @@
-"""What serving knows about each task: its signatures, its metric, its graph for devices.
+"""The registry of tasks for serving: their signatures, metrics and graphs for devices.
 
-This file imports nothing of `serving`: each room that exports tasks has the entries of our own, and
-looks up those of users here.
+This file imports nothing of `serving`. The code that exports tasks has the entries of our own
+tasks, and looks up users' entries here.
 """
 
 import dataclasses
@@ -13,16 +13,16 @@ from gpt1_keras.tasks.task import Task
 
 @dataclasses.dataclass(frozen=True)
 class TaskEntry:
-    """What the exporters need to know about a task; what is None, they refuse in words.
+    """The parts that exporters need for a task. They refuse a task whose part is None.
 
     Args:
-        signatures: from what an export is made of, `serving.export.export_spec.ExportSpec`, to the
+        signatures: from a `serving.export.export_spec.ExportSpec` to the
             `serving.export.signature.Signatures` of a SavedModel; for a fine-tuned task,
             `serving.export.task_signatures.task_signatures` makes them.
-        metric: from the model to what is measured on labelled examples,
+        metric: from the model to a metric on labelled examples,
             `serving.export.validation_metrics.Metric`.
-        device_graph: from what a .tflite file is made of, `serving.tflite.device_graph.DeviceSpec`,
-            to its `DeviceGraph`.
+        device_graph: from a `serving.tflite.device_graph.DeviceSpec` to the `DeviceGraph` of a
+            .tflite file.
     """
 
     signatures: Callable[[Any], Any] | None = None
@@ -34,20 +34,20 @@ _registered: dict[type, TaskEntry] = {}
 
 
 def register_task(task_cls: type, entry: TaskEntry) -> None:
-    """Makes a task, and its subclasses that have no entry of their own, known to the exporters."""
+    """Registers a task, and its subclasses without their own entry, with the exporters."""
     _registered[task_cls] = entry
 
 
 def find_part(
     model: Task, ours: Mapping[type, TaskEntry], part: str, purpose: str
 ) -> Callable[[Any], Any]:
-    """Returns a part of the entry of a model's class, or of the nearest that it inherits from.
+    """Returns a part of the entry of a model's class, or of the nearest base class with an entry.
 
     Args:
         model: a task.
-        ours: the entries of gpt1_keras's tasks, in whose place users may register others.
+        ours: the entries of gpt1_keras's tasks. Entries that users register replace them.
         part: the name of a field of `TaskEntry`.
-        purpose: what a task without this part cannot do, for the error.
+        purpose: what a task without this part cannot do, for the message.
 
     Raises:
         ValueError: no such class is registered, its entry leaves this part out, or the model has no

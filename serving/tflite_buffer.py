@@ -1,10 +1,10 @@
-"""Metadata in a .tflite file, which is read where it is written and where it is served."""
+"""Reads metadata of .tflite files, for the converter and the server."""
 
 from tensorflow.lite.python import schema_py_generated as schema
 
 
 def read_buffer(content: bytes, name: str) -> bytes | None:
-    """Returns the metadata of a name in a .tflite file's content, if it has any."""
+    """Returns the metadata of that name in a .tflite file's content, or None."""
     model = schema.Model.GetRootAsModel(content, 0)
     for index in range(model.MetadataLength()):
         entry = model.Metadata(index)

@@ -36,7 +36,7 @@ class Config:
 
     Args:
         content: of config.json.
-        path: for messages.
+        path: its path, for messages.
 
     Raises:
         ValueError: it says too little, or is of another architecture than GPT-1's.
@@ -46,7 +46,7 @@ class Config:
         sizes = {"n_layer", "n_head", "n_embd", "n_positions"}
         if not isinstance(content, dict) or not sizes <= set(content):
             raise ValueError(f"{path} must be an object with {', '.join(sorted(sizes))}.")
-        # Other values of these would make another architecture than the paper's.
+        # With other values of these, the architecture is not the paper's.
         for name, expected in (("afn", "gelu"), ("layer_norm_epsilon", LAYER_NORM_EPSILON)):
             if content.get(name, expected) != expected:
                 raise ValueError(f"{path} has {name}={content[name]!r}; GPT-1 has {expected!r}.")
@@ -73,8 +73,8 @@ class Config:
         }
 
     def class_names(self) -> list[str]:
-        """The classes of a classifier. Raises ValueError if it is not for one class of several."""
-        # transformers leaves out what is its default.
+        """Returns the classes. Raises ValueError if the head does not choose one of several."""
+        # transformers does not write its defaults.
         names = self._content.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
         kind = self._content.get("problem_type") or "single_label_classification"
         if kind != "single_label_classification" or len(names) < 2:
@@ -92,10 +92,10 @@ class Checkpoint(contextlib.ExitStack):
     """The arrays of model.safetensors, or of the files of its index; a context manager.
 
     Args:
-        folder: path.
+        folder: its path.
 
     Raises:
-        FileNotFoundError: there are no such weights. Pickled ones are not read.
+        FileNotFoundError: there are no such files. Pickled weights are not read.
         ValueError: a file is damaged.
     """
 
@@ -119,7 +119,7 @@ class Checkpoint(contextlib.ExitStack):
             }
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """An array by its name without prefix, float32. Raises ValueError if there is none."""
+        """Returns an array by its name without prefix, as float32. ValueError if there is none."""
         if name not in self._arrays:
             raise ValueError(f"{self._folder / WEIGHTS} has no array {name}.")
         return self._arrays[name]().astype(np.float32)
@@ -140,8 +140,8 @@ def require_weights(folder: pathlib.Path, names: list[str]) -> None:
 def read_vocabulary(folder: pathlib.Path) -> tuple[dict[str, int] | str, list[str] | str]:
     """Returns what `GPT1Tokenizer` takes as vocabulary and merges.
 
-    They are the paths of vocab.json and merges.txt, or, where there are neither, as transformers 5
-    leaves them out, the content of tokenizer.json.
+    These are the paths of vocab.json and merges.txt; or the content of tokenizer.json, if neither
+    of the two exists: transformers 5 leaves them out.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -163,6 +163,6 @@ def read_vocabulary(folder: pathlib.Path) -> tuple[dict[str, int] | str, list[st
 
 
 def count_tokens(folder: pathlib.Path) -> int:
-    """The size of the vocabulary, without special tokens; raises as `read_vocabulary`."""
+    """Returns the size of the vocabulary in the files; raises what `read_vocabulary` raises."""
     vocabulary, _ = read_vocabulary(folder)
     return len(read_json(folder / VOCABULARY) if isinstance(vocabulary, str) else vocabulary)

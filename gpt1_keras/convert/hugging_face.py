@@ -41,13 +41,13 @@ from gpt1_keras.transformers_writers import register_writer
 def load_hugging_face(
     directory: str | os.PathLike[str], normalization: str = "bert"
 ) -> GPT1CausalLM:
-    """Loads a checkpoint of `transformers`' OpenAIGPT models: `GPT1CausalLM.from_preset`.
+    """Loads a checkpoint of `transformers`' OpenAIGPT models, as `GPT1CausalLM.from_preset` does.
 
     Args:
-        directory: a folder with `config.json`, `model.safetensors`, and `vocab.json` and
-            `merges.txt`, or `tokenizer.json` in their place.
-        normalization: how text becomes words: `"bert"`, as in `transformers`; or `"original"`, with
-            which OpenAI's weights were trained.
+        directory: a folder with `config.json` and `model.safetensors`, and with `vocab.json` and
+            `merges.txt`, or `tokenizer.json` instead of these two.
+        normalization: how text becomes words: `"bert"`, as in `transformers`; or `"original"`, as
+            OpenAI's weights were trained.
 
     Returns:
         The language model, with its preprocessor.
@@ -66,20 +66,21 @@ def load_hugging_face(
 def save_hugging_face(model: Task, directory: str | os.PathLike[str]) -> None:
     """Writes a model for `transformers`; `model.export_to_transformers` is the same.
 
-    It becomes an `OpenAIGPTLMHeadModel` with its `OpenAIGPTTokenizer`; a classifier that has a
-    `LastTokenPreprocessor`, an `OpenAIGPTForSequenceClassification`. Other heads are not written,
-    as `transformers` has no class that frames texts as the paper does.
+    A language model becomes an `OpenAIGPTLMHeadModel` with its `OpenAIGPTTokenizer`. A classifier
+    with a `LastTokenPreprocessor` becomes an `OpenAIGPTForSequenceClassification`. Of other tasks,
+    only the backbone is written, as a language model: `transformers` has no class that frames texts
+    as the paper does.
 
     Args:
         model: a task of this package, such as `GPT1CausalLM`, with a preprocessor.
-        directory: the folder to write, whole or not at all. It replaces an existing one.
+        directory: the folder to write, whole or not at all. An existing one is replaced.
 
     Raises:
-        ValueError: the model has no preprocessor, and so no tokenizer; or its backbone is a variant
-            of GPT1Backbone; or its normalization is not `"bert"`, or its `intermediate_dim` is not
-            four times its `hidden_dim`, or the head of an `OpenAIGPTForSequenceClassification` has
-            a bias or an activation, as the format assumes.
-        OSError: the folder cannot be written, as when the disk is full.
+        ValueError: the model has no preprocessor, and so no tokenizer; its backbone is a variant of
+            GPT1Backbone; or the format cannot hold it. The format needs the normalization `"bert"`,
+            an `intermediate_dim` of four times `hidden_dim`, and, in an
+            `OpenAIGPTForSequenceClassification`, a head without bias and activation.
+        OSError: the folder cannot be written, for example because the disk is full.
     """
     if model.preprocessor is None:
         raise ValueError("Only a model with a preprocessor can be saved: its tokenizer is needed.")
@@ -98,7 +99,7 @@ def save_hugging_face(model: Task, directory: str | os.PathLike[str]) -> None:
 
 
 def save_backbone(backbone: GPT1Backbone, directory: str | os.PathLike[str]) -> None:
-    """Writes a backbone's config.json and weights, beside what a folder holds already.
+    """Adds a backbone's config.json and weights to a folder.
 
     Raises:
         ValueError: as `save_hugging_face`.
@@ -108,7 +109,7 @@ def save_backbone(backbone: GPT1Backbone, directory: str | os.PathLike[str]) -> 
 
 
 def save_tokenizer(tokenizer: GPT1Tokenizer, directory: str | os.PathLike[str]) -> None:
-    """Writes a tokenizer's files, beside what a folder holds already.
+    """Adds a tokenizer's files to a folder.
 
     Raises:
         ValueError: as `save_hugging_face`.
@@ -127,7 +128,7 @@ def _write_into(directory: str | os.PathLike[str], write: Callable[[pathlib.Path
 
 
 def _arrays(backbone: GPT1Backbone) -> dict[str, np.ndarray]:
-    """The content of model.safetensors. Raises ValueError if the format cannot hold it."""
+    """Returns the content of model.safetensors. Raises ValueError if the format cannot hold it."""
     check_no_variant(backbone, "Hugging Face's format")
     if backbone.intermediate_dim != 4 * backbone.hidden_dim:
         raise ValueError(
@@ -158,7 +159,7 @@ def _check_tokenizer(tokenizer: GPT1Tokenizer) -> None:
 def _write_backbone(
     folder: pathlib.Path, weights: dict[str, np.ndarray], config: dict[str, Any]
 ) -> None:
-    # Not by `save_file`, whose error is none of the system where the disk is full.
+    # Not by `save_file`: where the disk is full, it raises an error that is not an OSError.
     content = safetensors.numpy.save(weights, metadata={"format": "pt"})
     (folder / WEIGHTS).write_bytes(content)
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
@@ -176,7 +177,7 @@ def _write_tokenizer(
 
 
 def _config(backbone: GPT1Backbone) -> dict[str, Any]:
-    """The content of config.json."""
+    """Returns the content of config.json."""
     return {
         "model_type": MODEL_TYPE,
         "architectures": ["OpenAIGPTLMHeadModel"],
@@ -195,7 +196,7 @@ def _config(backbone: GPT1Backbone) -> dict[str, Any]:
 
 
 def _head(model: GPT1TextClassifier) -> np.ndarray:
-    """The head's weights, float `[classes, hidden_dim]`, as torch has them."""
+    """Returns the head's weights, float `[classes, hidden_dim]`, as torch has them."""
     bias = keras.ops.convert_to_numpy(model.head.bias)
     is_linear = model.activation is keras.activations.linear
     if np.any(bias) or not is_linear or model.class_names is None:
@@ -208,7 +209,7 @@ def _head(model: GPT1TextClassifier) -> np.ndarray:
 
 
 def _head_config(model: GPT1TextClassifier) -> dict[str, Any]:
-    """What the head adds to config.json."""
+    """Returns what the head adds to config.json."""
     names = {str(number): name for number, name in enumerate(model.class_names)}
     config: dict[str, Any] = {
         "architectures": [CLASSIFIER],

@@ -20,17 +20,17 @@ from gpt1_keras.upstream import PREPROCESSOR_CONFIG_FILE, get_preset_loader
 class LastTokenPreprocessor(GPT1TextClassifierPreprocessor):
     """Tokenizes, truncates and pads texts without special tokens.
 
-    With it, the head of a `GPT1TextClassifier` is on the hidden state at a text's last token, as in
-    `transformers`' `OpenAIGPTForSequenceClassification`, where the paper has it at `<extract>`.
-    Such checkpoints load with this preprocessor, and the logits are theirs.
+    With it, a `GPT1TextClassifier` classifies by the hidden state at a text's last token, as
+    `transformers`' `OpenAIGPTForSequenceClassification` does; in the paper, the hidden state is
+    that at `<extract>`. Such checkpoints load with this preprocessor, and give the same logits.
 
     Args:
         tokenizer, sequence_length: as in `GPT1TextClassifierPreprocessor`.
         fields: the name of the text. It takes no pairs.
-        pad_token_id: the checkpoint's. `transformers` takes these ids for padding wherever they
-            end a text, so here they are dropped from there; a text of nothing else is read as one
-            of them. `None` drops nothing, and then a text without tokens is read as `<unk>`.
-            (What `transformers` answers to a text without tokens depends on the batch.)
+        pad_token_id: the checkpoint's. As in `transformers`, these ids are padding where they end a
+            text, and are dropped there; a text of nothing else is read as one of them. `None` drops
+            nothing, and then a text without tokens is read as `<unk>`. (What `transformers` returns
+            for a text without tokens depends on the batch.)
 
     Call arguments and results are those of `GPT1TextClassifierPreprocessor`.
 
@@ -38,8 +38,8 @@ class LastTokenPreprocessor(GPT1TextClassifierPreprocessor):
         ValueError: `pad_token_id` is not an id; or see `GPT1TextClassifierPreprocessor`.
     """
 
-    # KerasHub's classes look for a preprocessor of the preset's backbone, and take any that they
-    # find: this one must not be found.
+    # KerasHub's classes take any preprocessor class of a preset's backbone that they find, and must
+    # not find this one.
     backbone_cls = None
     field_counts: ClassVar[tuple[int, ...]] = (1,)
     field_purpose = "one text"
@@ -64,12 +64,12 @@ class LastTokenPreprocessor(GPT1TextClassifierPreprocessor):
         config_file: str = PREPROCESSOR_CONFIG_FILE,
         **kwargs: Any,
     ) -> LastTokenPreprocessor:
-        """As `GPT1TextClassifierPreprocessor.from_preset`."""
+        """Like `GPT1TextClassifierPreprocessor.from_preset`."""
         loader = get_preset_loader(local_preset(preset, weights=False))
         return loader.load_preprocessor(cls, config_file, **kwargs)
 
     def frame(self, segments: list[tf.RaggedTensor]) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """As `FieldsPreprocessor.frame`; the ids, int32 `[batch, None]`, are the text's."""
+        """Returns the text's own ids, int32 `[batch, None]`; see `FieldsPreprocessor.frame`."""
         (ids,) = segments
         kept = tf.minimum(ids.row_lengths(), self.sequence_length)
         truncated = kept < ids.row_lengths()
@@ -82,7 +82,7 @@ class LastTokenPreprocessor(GPT1TextClassifierPreprocessor):
     def frame_values(
         self, segments: list[tf.RaggedTensor], values: list[tf.RaggedTensor]
     ) -> tf.RaggedTensor:
-        """As `FieldsPreprocessor.frame_values`; -1 for a text without tokens."""
+        """Like `FieldsPreprocessor.frame_values`; -1 for a text without tokens."""
         framed, _ = self.frame(segments)
         kept = tf.minimum(framed.row_lengths(), segments[0].row_lengths())
         return _first_of_rows(values[0], kept, -1)
@@ -92,7 +92,7 @@ class LastTokenPreprocessor(GPT1TextClassifierPreprocessor):
 
 
 def _first_of_rows(ids: tf.RaggedTensor, kept: tf.Tensor, filler: int) -> tf.RaggedTensor:
-    """The first `kept`, int64 `[batch]`, ids of each row; where that is none, a filler."""
+    """Returns the first `kept`, int64 `[batch]`, ids of each row, or a filler where that is 0."""
     pool = tf.concat([[filler], ids.values], axis=0)
     starts = tf.where(kept > 0, 1 + ids.row_starts(), tf.zeros_like(kept))
     lengths = tf.maximum(kept, 1)
@@ -101,15 +101,15 @@ def _first_of_rows(ids: tf.RaggedTensor, kept: tf.Tensor, filler: int) -> tf.Rag
 
 
 def _without_trailing(ids: tf.RaggedTensor, kept: tf.Tensor, pad_token_id: int) -> tf.Tensor:
-    """The lengths of the rows' first `kept` ids, int64 `[batch]`, without padding ids at the end.
+    """Returns how many of the rows' first `kept` ids remain without padding ids at the end.
 
     Args:
         ids: int32 `[batch, None]`.
-        kept: int64 `[batch]`.
+        kept: int64 `[batch]`, as the result.
         pad_token_id: an id.
     """
     rows = ids.value_rowids()
     ends = 1 + tf.range(tf.size(ids.values, tf.int64)) - tf.gather(ids.row_starts(), rows)
     is_token = (ids.values != pad_token_id) & (ends <= tf.gather(kept, rows))
     last = tf.math.unsorted_segment_max(tf.where(is_token, ends, 0), rows, ids.nrows())
-    return tf.maximum(last, 0)  # the least int64 in rows without ids
+    return tf.maximum(last, 0)  # for rows without ids, `last` is the smallest int64

@@ -32,8 +32,8 @@ from gpt1_keras.upstream import PresetLoader, register_transformers_loader
 class OpenAIGPTLoader(PresetLoader):
     """Loads tasks, backbones, tokenizers and preprocessors, as KerasHub's loaders do.
 
-    The three special tokens that the vocabulary lacks are added, with fresh embeddings. The head of
-    an `OpenAIGPTForSequenceClassification` comes with its class names.
+    It adds the three special tokens, which the vocabulary lacks, with fresh embeddings. It reads
+    the head of an `OpenAIGPTForSequenceClassification` with its class names.
 
     Args:
         preset: a folder or a handle.
@@ -51,7 +51,7 @@ class OpenAIGPTLoader(PresetLoader):
         return GPT1Backbone
 
     def task_class(self) -> type[Task]:
-        """The task that the checkpoint holds. Raises ValueError if there is none like it."""
+        """Returns the checkpoint's class of task. Raises ValueError if there is none for it."""
         if self._config.is_classifier:
             return GPT1TextClassifier
         if self._config.architecture in ("OpenAIGPTLMHeadModel", "OpenAIGPTModel"):
@@ -139,7 +139,7 @@ class OpenAIGPTLoader(PresetLoader):
         return pathlib.Path(local_preset(self.preset, weights))
 
     def _pad_token_id(self, tokenizer: GPT1Tokenizer) -> int | None:
-        """The checkpoint's id, if it is one."""
+        """Returns the checkpoint's padding id, or None if no token has it."""
         id = self._config.pad_token_id
         return id if id is not None and 0 <= id < tokenizer.vocabulary_size() else None
 

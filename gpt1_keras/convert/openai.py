@@ -30,8 +30,8 @@ def load_openai(
             `encoder_bpe_40000.json` and `vocab_40000.bpe`.
         normalization: how text becomes words. The weights were trained with `"original"`; Hugging
             Face uses them with `"bert"`.
-        num_heads: attention heads of a block, which the files do not say; by default one for every
-            64 dimensions, as in the paper.
+        num_heads: attention heads of a block; the files do not say how many. By default one for
+            every 64 dimensions, as in the paper.
 
     Returns:
         The language model, with its preprocessor.
@@ -80,7 +80,7 @@ def load_openai(
 
 
 def _num_heads(hidden_dim: int, num_heads: int | None) -> int:
-    """The number of heads. Raises ValueError if it does not divide the dimensions."""
+    """Returns the number of heads. Raises ValueError if it does not divide the dimensions."""
     received = f"num_heads={num_heads}"
     if num_heads is None:
         num_heads, received = hidden_dim // _HEAD_DIM, f"no num_heads, and {_HEAD_DIM} a head"

@@ -37,15 +37,15 @@ def assign_embeddings(
     positions: np.ndarray,
     pad_token_id: int | None = None,
 ) -> None:
-    """Gives a backbone the published embeddings.
+    """Assigns the published embeddings to a backbone.
 
     Args:
-        backbone: with as many tokens as its tokenizer has.
-        tokens: float array `[vocabulary, hidden_dim]`. Rows that are missing for the special tokens
-            are sampled from N(0, 0.02).
+        backbone: has the vocabulary size of its tokenizer.
+        tokens: float array `[vocabulary, hidden_dim]`. If it has no rows for the special tokens,
+            they are sampled from N(0, 0.02).
         positions: float array `[max_sequence_length, hidden_dim]`.
-        pad_token_id: a token that may follow the vocabulary's, and then takes a special token's
-            row, as no text holds it.
+        pad_token_id: a padding token, if any. If it follows the vocabulary's tokens, a special
+            token takes its row, as no text holds it.
 
     Raises:
         ValueError: the arrays' shapes do not fit each other or the tokenizer.
@@ -66,7 +66,7 @@ def assign_embeddings(
 
 
 def assign_block(block: keras.layers.Layer, arrays: Sequence[np.ndarray]) -> None:
-    """Gives a block its twelve arrays, in the order of `block_variables`.
+    """Assigns twelve arrays to a block, in the order of `block_variables`.
 
     Raises:
         ValueError: an array has another shape.
@@ -76,7 +76,7 @@ def assign_block(block: keras.layers.Layer, arrays: Sequence[np.ndarray]) -> Non
 
 
 def assign(variable: keras.Variable, array: np.ndarray) -> None:
-    """Gives a variable its value. Raises ValueError if the array has another shape."""
+    """Assigns an array to a variable. Raises ValueError if the array has another shape."""
     if tuple(variable.shape) != array.shape:
         raise ValueError(
             f"The checkpoint's array for {variable.path} has shape {array.shape}; "

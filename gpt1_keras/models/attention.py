@@ -1,8 +1,8 @@
 """Causal self-attention, softmax(q k^T / sqrt(head_dim)) v, in the ways that a model needs it.
 
-- `FullAttention` and `BranchAttention`, in training and inference. They are tuples of tensors, so
-  that a block of a functional Keras model can be called with them.
-- `attend_cached` and `attend_at`, in inference, between a block's `project` and its `finish`.
+- `FullAttention` and `BranchAttention`: in training and inference. They are tuples of tensors, so
+  that a block of a functional Keras model can take them.
+- `attend_cached` and `attend_at`: in inference, between a block's `project` and its `finish`.
 
 All take what `TransformerBlock.project` returns: queries, keys and values side by side.
 """
@@ -19,18 +19,18 @@ from gpt1_keras.types import Tensor
 
 
 class AttentionDropout(NamedTuple):
-    """Dropout of the probabilities, in training.
+    """Dropout of the attention probabilities, in training.
 
     Args:
         rate: the share of the probabilities that becomes 0.
-        seed_generator: which advances.
+        seed_generator: its state advances with each sample.
     """
 
     rate: float
     seed_generator: keras.random.SeedGenerator
 
     def sample_kept(self, shape: tuple[int | Tensor, ...]) -> Tensor:
-        """Samples which probabilities are kept, bool of that shape."""
+        """Samples which probabilities are kept: bool of that shape."""
         return random_mask(shape, 1.0 - self.rate, self.seed_generator)
 
 
@@ -38,14 +38,14 @@ class FullAttention(NamedTuple):
     """A token attends to itself and to all tokens before it.
 
     Args:
-        positions: int `[length]`, those of the tokens.
+        positions: int `[length]`, the tokens' positions.
     """
 
     positions: Tensor
 
     @classmethod
     def of(cls, x: Tensor) -> "FullAttention":
-        """For whole sequences, `[batch, length, width]`."""
+        """Returns the attention for whole sequences, `[batch, length, width]`."""
         return cls(ops.arange(ops.shape(x)[1]))
 
     def __call__(
@@ -65,10 +65,10 @@ class FullAttention(NamedTuple):
 
 
 class BranchAttention(NamedTuple):
-    """As `FullAttention`, but no token attends to another branch after the shared prefix.
+    """Like `FullAttention`, but no token attends to another branch after the shared prefix.
 
     Args:
-        positions: int `[batch, length]`, that of each token in its own sequence.
+        positions: int `[batch, length]`, each token's position in its own sequence.
         branches: int `[batch, length]`, see `attention_scores`.
     """
 
@@ -78,20 +78,20 @@ class BranchAttention(NamedTuple):
     def __call__(
         self, qkv: Tensor, num_heads: int, dropout: AttentionDropout | None = None
     ) -> Tensor:
-        """As `FullAttention.__call__`."""
+        """Like `FullAttention.__call__`."""
         return _attend(qkv, num_heads, dropout, self.branches)
 
 
 def attend_at(
     qkv: Tensor, num_heads: int, indices: Tensor, branches: Tensor | None = None
 ) -> Tensor:
-    """Attends from some tokens alone.
+    """Computes attention for some of the tokens only.
 
     Args:
         qkv: float `[batch, length, 3 * hidden_dim]`.
         num_heads: number of heads.
-        indices: int `[batch, queries]`, of those tokens.
-        branches: optional int `[batch, length]`, as of `BranchAttention`.
+        indices: int `[batch, queries]`, the indices of those tokens.
+        branches: optional int `[batch, length]`, as in `BranchAttention`.
 
     Returns:
         float `[batch, queries, hidden_dim]`.
@@ -103,7 +103,7 @@ def attend_at(
 
 
 def attend_cached(qkv: Tensor, cache: Tensor, index: int | Tensor) -> tuple[Tensor, Tensor]:
-    """Attends to earlier tokens too, whose keys and values are in a cache.
+    """Attends also to earlier tokens, whose keys and values are in a cache.
 
     Args:
         qkv: float `[batch, length, 3 * hidden_dim]`.
@@ -125,13 +125,14 @@ def attention(query: Tensor, key: Tensor, value: Tensor, is_visible: Tensor) -> 
     """Returns softmax(q k^T / sqrt(head_dim)) v, with softmax in float32.
 
     `keras.ops.dot_product_attention` returns the same numbers, but it takes heads after positions,
-    and so transposes the whole cache for every new token: 2 to 4 times slower in generation.
+    and so transposes the whole cache for every new token. That makes generation 2 to 4 times
+    slower.
 
     Args:
         query: float `[batch, heads, queries, head_dim]`.
         key: float `[batch, heads, keys, head_dim]`.
         value: as `key`.
-        is_visible: bool, which broadcasts to `[batch, heads, queries, keys]`.
+        is_visible: bool that broadcasts to `[batch, heads, queries, keys]`.
 
     Returns:
         float `[batch, heads, queries, head_dim]`.
@@ -186,7 +187,7 @@ def _join_last_axes(x: Tensor) -> Tensor:
 def _write_to_cache(cache: Tensor, key: Tensor, value: Tensor, index: int | Tensor) -> Tensor:
     """Returns the cache with new keys and values from `index` on.
 
-    In core ops: `ops.slice_update` is an XLA op, which TensorFlow Serving does not have.
+    It uses core ops: `ops.slice_update` becomes an XLA op, which TensorFlow Serving does not have.
     """
     new = ops.cast(ops.stack((key, value), axis=1), cache.dtype)  # [batch, 2, heads, length, _]
     length, columns = ops.shape(new)[3], ops.arange(ops.shape(cache)[3])

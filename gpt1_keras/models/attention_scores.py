@@ -3,8 +3,8 @@
 Several sequences that begin with the same tokens can be laid out as *branches after a shared
 prefix*: the prefix once, followed by the rest of each sequence. `branches`, int `[batch, length]`,
 says where each token belongs: 0 in the shared prefix, n from 1 on in the nth branch, and -1 in the
-padding. A token sees the prefix and its own branch, so that its hidden state is the one it would
-have in its sequence alone.
+padding. A token sees the prefix and its own branch, so it has the same hidden state as in its
+sequence alone.
 """
 
 from keras import ops
@@ -23,13 +23,13 @@ def visible_keys(
     """Returns which keys each query sees: those at its own index and before it.
 
     Args:
-        queries: number of queries, which follow each other.
+        queries: number of queries, at consecutive indices.
         keys: number of keys, from index 0 on.
         branches: optional int `[batch, length]`, see above. A query sees no other branch.
         first_query: index of the first query; by default, the queries are the last of the keys.
 
     Returns:
-        bool, which broadcasts to `[batch, heads, queries, keys]`.
+        bool that broadcasts to `[batch, heads, queries, keys]`.
     """
     first_query = keys - queries if first_query is None else first_query
     indices = first_query + ops.arange(queries)

@@ -1,4 +1,4 @@
-"""What tasks, pre-training and zero-shot evaluation require of a backbone."""
+"""CausalBackbone: what tasks, pre-training and zero-shot evaluation require of a backbone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpt1_keras.upstream import layers_of
 class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
     """A network that reads sequences from left to right: `GPT1Backbone`, `LSTMBackbone`.
 
-    It maps `token_inputs` to hidden states, float `[batch, length, hidden_dim]`, none of which
+    It maps `token_inputs` to hidden states, float `[batch, length, hidden_dim]`. None of them
     depends on later tokens or on padding. It has `vocabulary_size`, `hidden_dim`,
     `max_sequence_length`, `token_embedding` (the token table, tied to the output) and
     `encode_branches`.
@@ -46,7 +46,7 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
         return super().from_preset(preset, load_weights, **kwargs)
 
     def save_to_preset(self, preset_dir: Any, max_shard_size: float = 10) -> None:
-        """As `keras_hub.models.Backbone.save_to_preset`. Raises ValueError as `check_loads`."""
+        """Like `keras_hub.models.Backbone.save_to_preset`. Raises ValueError as `check_loads`."""
         self.check_loads()
         super().save_to_preset(preset_dir, max_shard_size)
 
@@ -71,7 +71,8 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
 
         Args:
             token_ids: int `[batch, length]`.
-            indices: int `[batch, tokens]`, their indices. Where it is -1, the result is undefined.
+            indices: int `[batch, tokens]`, their indices. The result for an index of -1 is
+                undefined.
             positions: optional int `[batch, length]`, as in `encode_branches`.
             branches: optional int `[batch, length]`, as in `encode_branches`; `indices` are then
                 the branches' last tokens.
@@ -87,7 +88,7 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
 
 
 def token_inputs() -> dict[str, Tensor]:
-    """The inputs of a causal model: token ids and a padding mask, int32 `[batch, length]`."""
+    """Returns a causal model's inputs: token ids and padding mask, int32 `[batch, length]`."""
     return {
         "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
         "padding_mask": keras.Input((None,), dtype="int32", name="padding_mask", optional=True),

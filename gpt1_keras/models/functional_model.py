@@ -1,12 +1,12 @@
-"""FunctionalModel, what backbones and tasks share: named inputs, and files of weights."""
+"""FunctionalModel: the named inputs and the weights files of backbones and tasks."""
 
 import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpt1_keras.files import reading_weights, writing_weights
 
-# Type checkers see what this is mixed into. As a base, Keras would put its functional model here,
-# before the classes of KerasHub.
+# Type checkers see what this is mixed into. As a real base, Keras would replace it by its
+# functional model, which would then come before KerasHub's classes.
 if TYPE_CHECKING:
     from keras import Model
 else:
@@ -16,16 +16,15 @@ else:
 class FunctionalModel(Model):
     """Mixed into a functional Keras model.
 
-    It checks the names of what the model is made and called with: Keras reads a dict of other names
-    as the inputs in the alphabetic order of those names, with a warning, so that a mask would be
-    read as token ids. Its files of weights are written whole or not at all, and a damaged one is
-    named.
+    It checks the names of the model's arguments and inputs: if a dict has other names, Keras only
+    warns, and takes the values in the alphabetical order of the names, so that a mask could be read
+    as token ids. Weights files are written whole or not at all, and errors name a damaged file.
     """
 
     optional_inputs: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, **kwargs: Any) -> None:
-        # Keras takes any argument, so that a misspelt one would change nothing, without a word.
+        # Keras takes any argument, so a misspelt one would be ignored without an error.
         known = {"inputs", "outputs", "name", "trainable", "dtype", "compile"}
         if unknown := sorted(set(kwargs) - known):
             raise TypeError(f"{type(self).__name__} has no argument {', '.join(unknown)}.")
@@ -35,17 +34,17 @@ class FunctionalModel(Model):
         return super().__call__(self._by_name(inputs), *args, **kwargs)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        # On JAX, Keras predicts without `__call__`, so the names are checked here too. It looks for
-        # an argument named `training`, and would else never run dropout and L1.
+        # On JAX, Keras predicts without `__call__`, so the names are checked here too. Without an
+        # argument named `training`, Keras would never run dropout and L1.
         return super().call(self._by_name(inputs), training=training, mask=mask)
 
     def compute_output_spec(self, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        # Keras reads the shapes of all inputs, also of those that are not given.
+        # Keras reads the shapes of all inputs, even of those that are left out.
         given = {name: self.input[name] if x is None else x for name, x in inputs.items()}
         return super().compute_output_spec(given, *args, **kwargs)
 
     def check_inputs(self, inputs: Any) -> None:
-        """Checks what the model, or `fit`, is given as inputs.
+        """Checks the inputs of the model or of `fit`.
 
         Raises:
             ValueError: they are not a dict, or a name is missing or unknown.
@@ -64,7 +63,7 @@ class FunctionalModel(Model):
             )
 
     def _by_name(self, inputs: Any) -> dict[str, Any]:
-        """Returns the inputs, checked, with None for optional ones that are not given."""
+        """Checks the inputs, and returns them with None for optional ones that are left out."""
         self.check_inputs(inputs)
         return {name: inputs.get(name) for name in self.input}
 
@@ -74,10 +73,11 @@ class FunctionalModel(Model):
         overwrite: bool = True,
         max_shard_size: float | None = None,
     ) -> None:
-        """Saves weights, as `keras.Model.save_weights`, but a single file whole or not at all.
+        """Saves weights like `keras.Model.save_weights`, but a single file whole or not at all.
 
         Raises:
-            OSError: it cannot be written, as when the disk is full. An earlier one stays.
+            OSError: it cannot be written, for example because the disk is full. An earlier file
+                stays.
         """
         if max_shard_size is not None:
             super().save_weights(filepath, overwrite, max_shard_size)
@@ -86,7 +86,7 @@ class FunctionalModel(Model):
             super().save_weights(memory, overwrite)
 
     def load_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
-        """Loads weights, as `keras.Model.load_weights`.
+        """Loads weights like `keras.Model.load_weights`.
 
         Raises:
             ValueError: the weights are damaged or do not fit.

@@ -20,9 +20,9 @@ class GPT1Backbone(CausalBackbone):
     """The decoder of GPT-1 (Radford et al., 2018, section 3.1).
 
     It maps `{"token_ids", "padding_mask"}`, int32 `[batch, length]`, to hidden states, float
-    `[batch, length, hidden_dim]`. Tokens whose mask is 0 are as if they were not there, wherever
-    they stand; without a mask, all are there. The defaults are the paper's (section 4.1): 12 blocks
-    of width 768, 117 million parameters. Dropout applies to the sum of the embeddings, as in
+    `[batch, length, hidden_dim]`. Tokens whose mask is 0 have no influence on the others, at any
+    index; without a mask, all tokens are read. The defaults are the paper's (section 4.1): 12
+    blocks of width 768, 117 million parameters. Dropout applies to the sum of the embeddings, as in
     Hugging Face's port; the released code drops entries of the embedding tables.
 
     Args:
@@ -41,7 +41,8 @@ class GPT1Backbone(CausalBackbone):
             or inputs have other names.
 
     A variant is a subclass with another `block_cls`, a `TransformerBlock` that overrides `project`
-    or `finish`. If `project` adds the positions, as rotary ones, `embeds_positions` is False.
+    or `finish`. If `project` adds positions itself, such as rotary ones, `embeds_positions` is
+    False.
 
     Example:
     ```python
@@ -115,8 +116,8 @@ class GPT1Backbone(CausalBackbone):
         """Returns the hidden states of branches after a shared prefix; see `attention_scores`.
 
         Args:
-            token_ids: int32 `[batch, length]`, symbolic or not, as the other arguments.
-            positions: int32 `[batch, length]`, those of each token in its own sequence.
+            token_ids: int32 `[batch, length]`. All arguments may be symbolic.
+            positions: int32 `[batch, length]`, each token's position in its own sequence.
             branches: int32 `[batch, length]`.
             extract_indices: int32 `[batch, branches]`, the index of each branch's last token.
 
@@ -135,7 +136,7 @@ class GPT1Backbone(CausalBackbone):
         positions: Tensor | None = None,
         branches: Tensor | None = None,
     ) -> Tensor:
-        """As `CausalBackbone.states_at`; the last block is computed for these tokens alone."""
+        """Like `CausalBackbone.states_at`; the last block is computed only for these tokens."""
         if not self.is_cut_at_attention:
             return super().states_at(token_ids, indices, positions, branches)
         x = self.embedding(token_ids, positions=positions)
@@ -148,9 +149,9 @@ class GPT1Backbone(CausalBackbone):
         positions: Tensor | None = None,
         branches: Tensor | None = None,
     ) -> Tensor:
-        """As `states_at`, of embedded tokens, float `[batch, length, hidden_dim]`.
+        """Like `states_at`, from embedded tokens, float `[batch, length, hidden_dim]`.
 
-        The backbone `is_cut_at_attention`.
+        `is_cut_at_attention` must be true.
         """
         is_full = branches is None
         attention = FullAttention.of(x) if is_full else BranchAttention(positions, branches)
@@ -164,7 +165,7 @@ class GPT1Backbone(CausalBackbone):
 
     @property
     def is_cut_at_attention(self) -> bool:
-        """Whether blocks are `project`, an attention and `finish`: none overrides `call`."""
+        """Whether no block overrides `call`, so that all are `project`, attention, `finish`."""
         return all(type(block).call is TransformerBlock.call for block in self.blocks)
 
     def export_to_transformers(self, path: str | os.PathLike[str]) -> None:
@@ -175,7 +176,7 @@ class GPT1Backbone(CausalBackbone):
         return ["qkv"]
 
     def get_quantization_layer_structure(self, mode: str) -> dict[str, list] | None:
-        """What `quantize("gptq")` and `quantize("awq")` calibrate, block after block."""
+        """Returns what `quantize("gptq")` and `quantize("awq")` calibrate, block after block."""
         if mode not in ("gptq", "awq"):
             return None
         return {"pre_block_layers": [self.embedding], "sequential_blocks": self.blocks}
@@ -194,11 +195,11 @@ class GPT1Backbone(CausalBackbone):
 
 
 def check_no_variant(backbone: Any, reader: str) -> None:
-    """Checks that a backbone is no variant of GPT-1, for what reads nothing but its weights.
+    """Checks that a backbone is not a variant of GPT-1, before its weights alone are read.
 
     Args:
-        backbone: any.
-        reader: what reads the weights, in words.
+        backbone: any backbone.
+        reader: what reads the weights, for the message.
 
     Raises:
         ValueError: the backbone, or one of its blocks, is of another class.

@@ -1,4 +1,4 @@
-"""The small layers that both backbones are made of, and how weights begin."""
+"""The small layers of both backbones, and the initial weights."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def dense(units: int, dtype: keras.DTypePolicy, name: str) -> keras.layers.Dense
 class AttentionProjections(keras.layers.Layer):
     """The layers before and after attention, and the seed of its dropout.
 
-    They have a layer of their own for the sake of weights' names, as `attention/qkv/kernel`.
+    This layer exists for the names of the weights, such as `attention/qkv/kernel`.
     """
 
     def build(self, input_shape: Shape) -> None:
@@ -43,14 +43,15 @@ class AttentionProjections(keras.layers.Layer):
 class TokenAndPositionEmbedding(keras.layers.Layer):
     """The sum of token and learned position embeddings: h_0 = U W_e + W_p (equation 2).
 
-    Not KerasHub's layer of this name: its tables have other names in weights files, so that saved
-    models would not load, it does not check the length, and int8 leaves its positions in float.
+    KerasHub's layer of this name is not used: its tables have other names in weights files, so
+    saved models would not load; it does not check the length; and int8 leaves its positions in
+    float.
 
     Args:
         vocabulary_size: rows of the token table.
         max_sequence_length: rows of the position table.
         hidden_dim: width of both.
-        has_positions: whether there is a position table; else, only tokens are embedded.
+        has_positions: whether there is a position table. Without one, only tokens are embedded.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         return self.add_positions(self.tokens(token_ids), positions)
 
     def add_positions(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Adds the positions' embeddings to those of tokens.
+        """Adds position embeddings to token embeddings.
 
         Args:
             x: float `[batch, length, hidden_dim]`.
@@ -124,7 +125,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
     def compute_output_spec(
         self, token_ids: Tensor, start_index: int | Tensor = 0, positions: Tensor | None = None
     ) -> keras.KerasTensor:
-        # On torch, Keras would try a length of its own, which may be longer than the context.
+        # On torch, Keras would otherwise try a length that may be longer than the context.
         if positions is None:
             self._check_length(token_ids)
         return keras.KerasTensor((*token_ids.shape, self.hidden_dim), self.compute_dtype)

@@ -1,8 +1,8 @@
 """Padding that is not on the right.
 
-A causal model never sees padding on the right, so that is the only form it is computed in. Tokens
-of any other sequence are moved to the front, in their order: those that the padding mask leaves
-out are then as if they were not there, whether they stand on the left, on the right or between.
+A causal model never sees padding on the right, so models compute only sequences of that form. The
+tokens of any other sequence move to the front, in their order. Then those that the padding mask
+leaves out have no influence, on the left, on the right or in between.
 """
 
 import keras
@@ -41,7 +41,7 @@ class MoveBack(keras.layers.Layer):
 
     Call arguments:
         states: float `[batch, length, hidden_dim]`.
-        padding_mask: as `MoveToFront` was given it.
+        padding_mask: the one that `MoveToFront` took.
 
     Returns:
         float `[batch, length, hidden_dim]`; undefined where there is no token.
@@ -51,7 +51,7 @@ class MoveBack(keras.layers.Layer):
         if padding_mask is None:
             return states
         batch, length, width = ops.shape(states)
-        # Whole rows of a matrix, as `take_along_axis` would gather number by number.
+        # This gathers whole rows of a matrix; `take_along_axis` would gather number by number.
         rows = length * ops.arange(batch, dtype="int32")[:, None] + _places(padding_mask)
         return ops.take(ops.reshape(states, (-1, width)), rows, axis=0)
 
@@ -62,14 +62,14 @@ class MoveBack(keras.layers.Layer):
 
 
 def move_to_front(token_ids: Tensor, padding_mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns both with the tokens in front; the mask's values become 0 and 1."""
+    """Returns both with the tokens at the front; the mask's values become 0 and 1."""
     move = MoveToFront(name="move_to_front")
     is_token = ops.cast(ops.not_equal(padding_mask, 0), "int32")
     return move(token_ids, padding_mask), move(is_token, padding_mask)
 
 
 def _places(padding_mask: Tensor) -> Tensor:
-    """Where each token and each padding moves, int32 `[batch, length]`."""
+    """Returns where each token and each padding moves, int32 `[batch, length]`."""
     is_token = ops.cast(ops.not_equal(padding_mask, 0), "int32")
     tokens = ops.cumsum(is_token, axis=1)
     padding = ops.cumsum(1 - is_token, axis=1)

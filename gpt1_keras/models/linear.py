@@ -1,8 +1,8 @@
 """The product of a dense layer, in the form that TensorFlow's graph optimizer fuses.
 
-Where oneDNN is on, a product of rows takes along its bias, and GELU or the residual after it. For
-that, the product must feed `BiasAdd` directly, and no name scope may open between `BiasAdd` and
-GELU, as `Layer.__call__` opens one.
+Where oneDNN is on, TensorFlow computes a matrix product with its bias, and GELU or the residual
+after it, in one op. For that, `BiasAdd` must follow the product directly, and no name scope may
+open between `BiasAdd` and GELU. `Layer.__call__` opens one.
 """
 
 import contextlib
@@ -15,17 +15,17 @@ from keras import ops
 
 from gpt1_keras.types import Tensor
 
-# Takes a dense layer and its input, float `[..., in]`.
+# A function of a dense layer and its input, float `[..., in]`.
 Observer: TypeAlias = Callable[[keras.layers.Dense, Tensor], None]
 
 _observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
 
 
 def linear(layer: keras.layers.Dense, x: Tensor) -> Tensor:
-    """Returns x kernel + bias, as the layer does; LoRA's part is in the kernel.
+    """Returns x kernel + bias, as the layer does. `layer.kernel` includes LoRA's part.
 
     Args:
-        layer: without an activation.
+        layer: has no activation.
         x: float `[..., in]`.
 
     Returns:
@@ -43,7 +43,7 @@ def linear(layer: keras.layers.Dense, x: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def observed_inputs(observer: Observer) -> Iterator[None]:
-    """Calls a function with each layer that `linear` computes, and with its input."""
+    """Calls a function for each layer that `linear` computes, with the layer and its input."""
     token = _observer.set(observer)
     try:
         yield

@@ -1,4 +1,4 @@
-"""LSTMBackbone: what the paper compares the decoder with (section 5)."""
+"""LSTMBackbone: the LSTM that the paper compares the Transformer with (section 5)."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ from gpt1_keras.types import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
 class LSTMBackbone(CausalBackbone):
-    """A recurrent network in the decoder's stead, for every task and for pre-training.
+    """A recurrent network instead of the Transformer, for every task and for pre-training.
 
-    The paper has a single layer of 2,048 units "using the same framework", and says no more. So
-    inputs, outputs, initialisation and dropout are the decoder's, and a linear layer projects the
-    LSTM's states to the width of the tied token table: a reconstruction. It has no positions, and
-    so reads sequences of any length; tasks truncate to `max_sequence_length`.
+    The paper says no more than a single layer of 2,048 units "using the same framework". So inputs,
+    outputs, initialisation and dropout are those of `GPT1Backbone`, and a linear layer projects the
+    LSTM's states to the width of the tied token table: a reconstruction. The LSTM has no positions,
+    so it reads sequences of any length; tasks truncate to `max_sequence_length`.
 
     Args:
         vocabulary_size: number of tokens, special tokens included.
@@ -85,7 +85,7 @@ class LSTMBackbone(CausalBackbone):
     def encode_branches(
         self, token_ids: Tensor, positions: Tensor, branches: Tensor, extract_indices: Tensor
     ) -> Tensor:
-        """As `GPT1Backbone.encode_branches`, but reads the shared prefix anew for each branch."""
+        """Like `GPT1Backbone.encode_branches`, but reads the shared prefix anew for each branch."""
         sequences = _SplitBranches(name="split_branches")(token_ids, branches, extract_indices)
         states = self._encode(sequences)
         return _JoinBranches(name="join_branches")(states, positions, branches)
@@ -102,13 +102,13 @@ class LSTMBackbone(CausalBackbone):
 
 
 class _SplitBranches(keras.layers.Layer):
-    """Branches after a shared prefix as whole sequences, int `[batch * branches, length]`."""
+    """Turns branches after a shared prefix into sequences, int `[batch * branches, length]`."""
 
     def call(self, token_ids: Tensor, branches: Tensor, extract_indices: Tensor) -> Tensor:
         length = ops.shape(token_ids)[1]
         positions = ops.arange(length)
         prefix_lengths = ops.sum(ops.cast(branches == 0, "int32"), axis=1, keepdims=True)
-        # The first branch starts after the prefix, each other one after the branch before it.
+        # The first branch starts after the prefix, every other one after the branch before it.
         starts = ops.concatenate([prefix_lengths, extract_indices[:, :-1] + 1], axis=1)
         source = starts[:, :, None] + positions - prefix_lengths[:, :, None]
         source = ops.where(positions < prefix_lengths[:, :, None], positions, source)

@@ -1,7 +1,7 @@
 """The Transformer block of GPT-1, cut at attention.
 
-In training, its layers use custom gradients. In inference they are stock operations, as a custom
-gradient would end up in exports.
+In training, its layers use custom gradients. In inference they use stock operations, so that
+exports hold no custom gradients.
 """
 
 from typing import Any
@@ -21,10 +21,11 @@ from gpt1_keras.types import Shape, Tensor
 class TransformerBlock(keras.layers.Layer):
     """A post-norm block: n = LN(x + attention(x)); h = LN(n + mlp(n)) (section 3.1).
 
-    It is `project`, an attention, and `finish`. Training, generation and exports put their own
+    It is `project`, attention, and `finish`. Training, generation and exports put their own
     attention between the other two, and call these on sequences or on rows. A variant with other
-    projections or another feed-forward layer overrides these two, and holds everywhere. One that
-    overrides `call` is used as a whole: it cannot generate with a cache, and its export is padded.
+    projections or another feed-forward layer overrides `project` or `finish`, and works in all
+    three. A variant that overrides `call` is used as a whole: it cannot generate with a cache, and
+    its export computes padding too.
 
     Args:
         num_heads: number of attention heads.
@@ -72,7 +73,7 @@ class TransformerBlock(keras.layers.Layer):
         Args:
             x: float `[batch, length, hidden_dim]`.
             attention: by default `FullAttention`.
-            training: whether to drop out, and to use custom gradients.
+            training: whether to apply dropout and use custom gradients.
 
         Returns:
             float `[batch, length, hidden_dim]`.
@@ -87,12 +88,13 @@ class TransformerBlock(keras.layers.Layer):
         return self.finish(attended, x, training)
 
     def project(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Returns what attention takes: queries, keys and values side by side.
+        """Returns queries, keys and values side by side, as attention takes them.
 
         Args:
             x: float `[..., hidden_dim]`.
-            positions: int, which broadcasts to the shape of x without its last axis: the position
-                of each token in its sequence. GPT-1 has them in its embeddings, and reads none.
+            positions: int that broadcasts to the shape of x without its last axis: the position of
+                each token in its sequence. GPT-1 adds positions to its embeddings, and does not
+                read these.
 
         Returns:
             float `[..., 3 * hidden_dim]`.
@@ -105,7 +107,7 @@ class TransformerBlock(keras.layers.Layer):
         Args:
             attended: float `[..., hidden_dim]`, what attention returned.
             x: float `[..., hidden_dim]`, the block's input.
-            training: as of `call`.
+            training: as in `call`.
 
         Returns:
             float `[..., hidden_dim]`.
@@ -119,7 +121,7 @@ class TransformerBlock(keras.layers.Layer):
 
     def _add(self, x: Tensor, branch: Tensor, training: bool | None) -> Tensor:
         """Returns x plus a residual branch, in the dtype of x."""
-        # Not by `ops.add`, which takes [1, hidden_dim] and [0, hidden_dim] for a bias.
+        # Not by `ops.add`, which mistakes [1, hidden_dim] and [0, hidden_dim] for a bias.
         return x + ops.cast(self.residual_dropout(branch, training=training), x.dtype)
 
     def get_config(self) -> dict[str, Any]:

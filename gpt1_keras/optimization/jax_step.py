@@ -61,7 +61,7 @@ class JaxStep:
         return logs, [scope.get_current_value(variable) for variable in task.metrics_variables]
 
     def train(self, state: tuple, data: Any) -> tuple[dict[str, Tensor], tuple]:
-        """Returns `(logs, new state)` after a batch that is computed in slices."""
+        """Returns `(logs, new state)` after a batch, computed in slices."""
         data = keras.utils.unpack_x_y_sample_weight(data)
         count = self._task.loss_count(*data)
         trainable, non_trainable, optimizer_variables, metrics_variables = state

@@ -1,4 +1,4 @@
-"""The loss of a batch: by what `compile` was given, and as a pure function of variables' values."""
+"""The loss of a batch: as `compile` configures it, and as a pure function of variables' values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +13,10 @@ from gpt1_keras.types import Tensor
 def compiled_loss(
     model: keras.Model, x: Any, y: Any, sample_weight: Any, training: bool
 ) -> tuple[Any, Tensor]:
-    """Computes a model's outputs, and the mean loss of a batch that `compile` was given.
+    """Computes a model's outputs, and a batch's mean of the loss that `compile` was given.
 
     Args:
-        model: compiled.
+        model: a compiled model.
         x: inputs, as in `keras.Model.compute_loss`.
         y: labels, likewise.
         sample_weight: weights, likewise.
@@ -60,5 +60,5 @@ def stateless_loss(
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], data: Any) -> Any:
-    """Applies a function to each tensor of `(x, y, sample_weight)`; what is missing stays None."""
+    """Applies a function to each tensor of `(x, y, sample_weight)`; None stays None."""
     return tree.map_structure(lambda t: None if t is None else function(t), data)

@@ -42,8 +42,8 @@ def next_token_loss(
 def sequence_weights(padding_mask: Tensor) -> Tensor:
     """Returns the weight of each next token in L1 of padded sequences.
 
-    L1 is the mean over sequences of the mean over their next tokens. Every token but the first is
-    predicted, special tokens included, padding excluded.
+    L1 is the mean over sequences of the mean over their next tokens. Every token except the first
+    is predicted; this includes special tokens and excludes padding.
 
     Args:
         padding_mask: `[batch, length]`, 0 in the padding and 1 elsewhere.
@@ -58,10 +58,10 @@ def sequence_weights(padding_mask: Tensor) -> Tensor:
 
 
 def branch_weights(branches: Tensor, branch_mask: Tensor) -> Tensor:
-    """Returns the same weights for branches after a shared prefix; see `attention_scores`.
+    """Returns the weight of each next token in L1 of branches; see `attention_scores`.
 
-    The prefix with each branch is a sequence of its own, so that a token of the prefix counts as
-    often as there are branches. The mean is over examples, and in each over its branches.
+    The prefix and one branch are one sequence, so a token of the prefix counts once for each
+    branch. The mean is over examples, and within each over its branches.
 
     Args:
         branches: int `[batch, length]`.
@@ -74,15 +74,15 @@ def branch_weights(branches: Tensor, branch_mask: Tensor) -> Tensor:
     numbers = 1 + ops.arange(ops.shape(branch_mask)[1])
     lengths = ops.sum(ops.cast(branches[:, :, None] == numbers, "float32"), axis=1)
     prefix_lengths = ops.sum(ops.cast(branches == 0, "float32"), axis=1, keepdims=True)
-    # All tokens of a sequence but its first are predicted.
+    # All tokens of a sequence except its first are predicted.
     branch_weight = branch_mask / ops.maximum(prefix_lengths + lengths - 1.0, 1.0)
     branch_weight /= ops.maximum(ops.sum(branch_mask, axis=1, keepdims=True), 1.0)
     branch_weight /= ops.cast(ops.shape(branch_mask)[0], "float32")
     prefix_weight = ops.sum(branch_weight, axis=1, keepdims=True)
     table = ops.concatenate([prefix_weight, branch_weight], axis=1)
     weights = ops.take_along_axis(table, ops.maximum(branches, 0), axis=1)
-    # The last token of a branch has no next token. That of the prefix has the first of every
-    # branch, which is the same token in all.
+    # The last token of a branch has no next token. The last token of the prefix has the first token
+    # of every branch, which is the same token in all.
     own, next = branches[:, :-1], branches[:, 1:]
     is_predicted = (next == own) & (own >= 0) | (own == 0) & (next == 1)
     return weights[:, :-1] * ops.cast(is_predicted, "float32")
@@ -93,7 +93,7 @@ class AuxiliaryLanguageModeling(keras.layers.Layer):
     """Adds lambda L1 to the loss while training, and passes the hidden states on (section 3.2).
 
     Args:
-        token_embedding: the token table, tied to the output. It stays the backbone's; this layer
+        token_embedding: the token table, tied to the output. It belongs to the backbone; this layer
             only uses it. Without one, as in a clone of the model, nothing is added.
         weigh: `sequence_weights` or `branch_weights`.
 
@@ -118,7 +118,7 @@ class AuxiliaryLanguageModeling(keras.layers.Layer):
 
     @contextlib.contextmanager
     def weighted(self, example_weights: Tensor | None) -> Iterator[None]:
-        """Weighs L1 as L2 is weighed while the model is called: float `[batch]`, None for 1."""
+        """Weighs L1 like L2 inside the context, by float `[batch]`; None weighs all alike."""
         self.example_weights = example_weights
         try:
             yield
@@ -144,18 +144,18 @@ class AuxiliaryLanguageModeling(keras.layers.Layer):
         return hidden_states
 
     def _weights(self, *masks: Tensor) -> Tensor:
-        """The weight of each next token, float32 `[batch, length - 1]`."""
+        """Returns the weight of each next token, float32 `[batch, length - 1]`."""
         weights = self.weigh(*masks)
         if self.example_weights is None:
             return weights
         of_examples = ops.reshape(ops.cast(self.example_weights, "float32"), (-1, 1))
-        # Both orders of a pair, one after the other, have the weight of their example.
+        # Both orders of a pair have the weight of their example.
         shape = ops.shape(weights)
         weights = ops.reshape(weights, (-1, ops.shape(of_examples)[0], shape[1])) * of_examples
         return ops.reshape(weights, shape)
 
     def get_config(self) -> dict[str, Any]:
-        # Without the task's parts: a clone of the model has layers of its own, and adds no L1.
+        # Not the token embedding and the weighing: a clone has its own layers, and adds no L1.
         return super().get_config()
 
 

@@ -45,13 +45,14 @@ class GPT1Adam(AdamHooks, keras.optimizers.Adam):
         weight_decay: 0.01 in the paper.
         epsilon: 1e-8 in the released code.
         layer_decay: factor of the rate for each step away from the head: the head has the whole
-            rate, the last block `layer_decay` of it, the one before `layer_decay ** 2`, and so on
-            to the embeddings (Howard & Ruder 2018). 1, as in the paper, changes nothing.
+            rate, the last block `layer_decay` times the rate, the block before it `layer_decay **
+            2`, and so on to the embeddings (Howard & Ruder 2018). 1, as in the paper, changes
+            nothing.
         **kwargs: further arguments of `keras.optimizers.Adam`.
 
     Raises:
-        ValueError: `layer_decay` is not in (0, 1]; or it is below 1, and no variable to train is of
-            a block (`block_0`, `block_1`, ...).
+        ValueError: `layer_decay` is not in (0, 1]; or it is below 1, and no variable to train
+            belongs to a block (`block_0`, `block_1`, ...).
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class GPT1Adam(AdamHooks, keras.optimizers.Adam):
 
     def clip_gradients(self, gradients: list[Tensor]) -> list[Tensor]:
         if keras.backend.backend() == "tensorflow" and self.global_clipnorm:
-            # Its norm takes one pass over the memory, where Keras's squares take three.
+            # It passes over the memory once for the norm; Keras passes three times.
             return tf.clip_by_global_norm(gradients, self.global_clipnorm)[0]
         return super().clip_gradients(gradients)
 
@@ -90,7 +91,7 @@ class GPT1Adam(AdamHooks, keras.optimizers.Adam):
                 * ops.sqrt(1 - ops.power(ops.cast(self.beta_2, variable.dtype), step))
                 / (1 - ops.power(ops.cast(self.beta_1, variable.dtype), step))
             )
-            # Not before the gradient is computed; else the product would wait in memory for it.
+            # After the gradient is computed: earlier, the product would wait in memory for it.
             with after(gradient):
                 self.assign_sub(variable, corrected * self.decoupled_decay * variable)
         if keras.backend.backend() == "tensorflow" and not self.amsgrad:
@@ -123,7 +124,7 @@ class GPT1Adam(AdamHooks, keras.optimizers.Adam):
 
 
 def _rate_factors(paths: Sequence[str], layer_decay: float) -> list[float]:
-    """The factor of the rate of each variable, by their paths; empty where all are 1."""
+    """Returns the factor of each variable's rate, by its path; empty if all are 1."""
     if layer_decay == 1:
         return []
     blocks = [int(match[1]) for match in map(_BLOCK.search, paths) if match]
@@ -136,7 +137,7 @@ def _rate_factors(paths: Sequence[str], layer_decay: float) -> list[float]:
 
 
 def _steps_from_head(path: str, blocks: int) -> int:
-    """0 for the head, 1 for the last block, `blocks + 1` for the embeddings."""
+    """Returns 0 for the head, 1 for the last block, and so on; `blocks + 1` for the embeddings."""
     if match := _BLOCK.search(path):
         return blocks - int(match[1])
     return blocks + 1 if _EMBEDDING.search(path) else 0
@@ -182,21 +183,21 @@ def pretraining_optimizer(
 
 
 def open_schedule(optimizer: keras.optimizers.Optimizer) -> Any:
-    """Returns an optimizer's schedule if it waits for `fit` to say how long it is, or else None."""
+    """Returns an optimizer's schedule if `fit` has to set its length, and None otherwise."""
     schedule = schedule_of(_unwrapped(optimizer))
     return schedule if getattr(schedule, "is_open", False) else None
 
 
 def stretch_schedule(optimizer: keras.optimizers.Optimizer, steps: int, epochs: int) -> bool:
-    """Gives an open schedule the number of updates at the end of `fit`.
+    """Sets the length of an open schedule: the number of updates at the end of `fit`.
 
     Args:
-        optimizer: whose schedule it is.
-        steps: of an epoch; negative if it is not known.
-        epochs: how many follow.
+        optimizer: has the schedule.
+        steps: number of updates in an epoch; negative if it is not known.
+        epochs: number of epochs that follow.
 
     Returns:
-        Whether that is another number than before.
+        Whether the length has changed.
 
     Raises:
         ValueError: the schedule is open, and the number of steps is not known.

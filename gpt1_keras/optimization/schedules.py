@@ -9,7 +9,7 @@ from gpt1_keras.types import Tensor
 
 
 class _Schedule(keras.optimizers.schedules.LearningRateSchedule):
-    """A schedule over a number of updates that `fit` may set, once it knows the data."""
+    """A schedule over a number of updates, which `fit` may set when it knows the data."""
 
     def __init__(self, peak: float, total_steps: int | None = None) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class _Schedule(keras.optimizers.schedules.LearningRateSchedule):
         return self.rate_at(step, self.total_steps)
 
     def rate_at(self, step: Tensor, total_steps: int) -> Tensor:
-        """Returns the learning rate of an update up to the last, float32 scalar."""
+        """Returns the learning rate of an update, at most `total_steps`; float32 scalar."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
@@ -97,9 +97,9 @@ class PretrainingSchedule(_Schedule):
 class WarmupStableDecaySchedule(_Schedule):
     """Linear warm-up from 0, a constant rate, and a linear decay to 0 over the last updates.
 
-    Known as WSD, or as a constant rate with cooldown (Hu et al. 2024, Haegele et al. 2024). Up to
-    the decay the rate does not depend on `total_steps`, so a training may end anywhere, and go on
-    from the weights of before its decay as if it had not ended.
+    Known as WSD, or as a constant rate with cooldown (Hu et al. 2024, Haegele et al. 2024). The
+    rate before the decay does not depend on `total_steps`. So a training can be continued, from the
+    weights before its decay, as if it had not ended.
 
     Args:
         peak: the constant rate.
@@ -120,7 +120,7 @@ class WarmupStableDecaySchedule(_Schedule):
         self.decay_steps = decay_steps
 
     def rate_at(self, step: Tensor, total_steps: int) -> Tensor:
-        # Where a training is shorter than both, they meet below the peak.
+        # If a training is shorter than both together, they meet below the peak.
         warmup = step / max(self.warmup_steps, 1)
         decay = (total_steps - step) / max(self.decay_steps, 1)
         return self.peak * ops.minimum(ops.minimum(warmup, decay), 1.0)

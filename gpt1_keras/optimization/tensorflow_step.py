@@ -1,7 +1,7 @@
 """The training step on TensorFlow, under any `tf.distribute` strategy.
 
-Under a strategy, Keras compiles no step, and clips each replica's gradient before it sums them.
-`TensorFlowStep` mends both behind plain `fit`.
+Under a strategy, Keras does not compile the step, and it clips each replica's gradient before it
+sums them. `TensorFlowStep` corrects both inside `fit`.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ class TensorFlowStep:
         self._compiled_gradients = self._gradients
 
     def compile(self) -> None:
-        """Compiles the gradients, by XLA if the task says so. A step runs after it."""
+        """Compiles the gradients, by XLA if the task says so. Call it before the first step."""
         self._compiled_gradients = self._gradients
         if not self._task.run_eagerly:
             self._compiled_gradients = tf.function(
@@ -52,7 +52,7 @@ class TensorFlowStep:
         loss, outputs = tf.constant(0.0), []
         gradients: list[Tensor] = []
         for index in range(self._accumulation_steps):
-            # Each slice waits for the one before; all at once would need all the memory.
+            # Each slice waits for the one before: all at once would need more memory.
             with tf.control_dependencies(gradients):
                 part = self._slice(data, index)
             share = tf.math.divide_no_nan(task.loss_count(*part), count)
@@ -79,7 +79,7 @@ class TensorFlowStep:
         data = keras.utils.unpack_x_y_sample_weight(data)
         outputs, loss = self._task.forward_loss(*data, training=False)
         count = self._task.loss_count(*data)
-        # A replica may get nothing of the last batch, and the mean of nothing is NaN.
+        # A replica may get no example of the last batch, and then its mean loss is NaN.
         update_loss_metric(self._task, tf.where(count > 0, loss, 0.0), count)
         return self._update_metrics(data, outputs)
 
@@ -137,7 +137,7 @@ class TensorFlowStep:
         return map_tensors(fill, data)
 
     def _shift_seeds(self, replica: Tensor, state: list[Any]) -> list[Tensor]:
-        """Gives each replica its own dropout; with `-replica`, takes it back."""
+        """Shifts seeds, so that each replica has its own dropout; `-replica` shifts them back."""
         shift = replica * tf.constant([_SEED_STRIDE, 0], "int64")
         return [
             tf.convert_to_tensor(value) + shift
@@ -149,7 +149,7 @@ class TensorFlowStep:
     def _update_metrics(self, data: tuple[Any, Any, Any], outputs: Any) -> dict[str, Tensor]:
         """Updates the metrics, and returns their results."""
         x, y, sample_weight = data
-        # Without the row that may have been filled in.
+        # Leaves out the row that `_fill_if_empty` may have added.
         rows = tf.shape(tree.flatten(x)[0])[0]
         outputs = tree.map_structure(lambda tensor: tensor[:rows], outputs)
         logs = self._task.compute_metrics(x, y, outputs, sample_weight)

@@ -1,4 +1,4 @@
-"""The training step on the Keras backend at hand."""
+"""The training step for Keras's current backend."""
 
 from typing import Any
 
@@ -22,11 +22,11 @@ def training_step(task: Any, accumulation_steps: int = 1) -> Any:
 
     Args:
         task: of `gpt1_keras.tasks`; its `forward_loss` and `loss_count` say what the loss is.
-        accumulation_steps: how many slices a batch is computed in. Their gradients are added up,
-            so that a large batch fits a small memory.
+        accumulation_steps: the number of slices that a batch is computed in. Their gradients are
+            added up, so that a large batch fits into a small memory.
 
     Raises:
-        ValueError: `accumulation_steps` is below 1, or above on torch.
+        ValueError: `accumulation_steps` is below 1, or above 1 on torch.
     """
     if accumulation_steps < 1:
         raise ValueError(

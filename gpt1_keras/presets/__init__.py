@@ -1,4 +1,4 @@
-"""Named configurations of the backbones; presets: those that ship, loading and uploading them."""
+"""Named configurations of the backbones, presets that ship, and loading and uploading presets."""
 
 import lazy_loader
 

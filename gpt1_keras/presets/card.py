@@ -1,4 +1,4 @@
-"""The model card of a preset, README.md: what the preset itself says, and what a run knows."""
+"""The model card of a preset, README.md: facts from the preset and from the run that made it."""
 
 import dataclasses
 import json
@@ -26,16 +26,16 @@ _NOT_RECORDED = "Not recorded."
 
 @dataclasses.dataclass(frozen=True)
 class RunFacts:
-    """What a run knows of the model it made. What is empty, the card calls not recorded.
+    """What a run knows of the model that it made. The card says "Not recorded." for empty parts.
 
     Attributes:
-        name: of the model, such as `"sst2"`.
-        data: what it was trained and scored on, by name.
-        settings: of the training, by name.
+        name: the model's name, such as `"sst2"`.
+        data: facts about the data that it was trained and scored on, by name.
+        settings: settings of the training, by name.
         scores: one dict for each epoch, by metric and `"epoch"`, on the validation data.
         best_epoch: the epoch whose weights the preset holds.
-        base: the preset that training started from, as it was named.
-        licence: of that preset, as `licence_of` returns it.
+        base: the preset that training started from, as the user named it.
+        licence: the licence of that preset, as `licence_of` returns it.
     """
 
     name: str = ""
@@ -48,13 +48,13 @@ class RunFacts:
 
 
 def write_card(folder: str | os.PathLike[str], facts: RunFacts = RunFacts()) -> None:
-    """Writes README.md into a preset's folder, in place of one that is there.
+    """Writes README.md into a preset's folder. It replaces an existing one.
 
     Its head is in YAML, as model hubs read it.
 
     Args:
         folder: path of a preset that `save_to_preset` wrote.
-        facts: of the run that made it.
+        facts: facts about the run that made it.
 
     Raises:
         FileNotFoundError: there is no preset.
@@ -66,7 +66,7 @@ def write_card(folder: str | os.PathLike[str], facts: RunFacts = RunFacts()) -> 
 
 
 def licence_of(preset: str | os.PathLike[str]) -> str | None:
-    """The licence that a preset's card states, such as `"apache-2.0"`; None if it states none.
+    """Returns the licence that a preset's card states, such as `"apache-2.0"`, or None.
 
     Args:
         preset: as in `find_preset`, whose errors it raises.
@@ -116,7 +116,7 @@ def _card(folder: pathlib.Path, facts: RunFacts) -> str:
 
 
 def _metadata(name: str, task_name: str, facts: RunFacts) -> str:
-    """The card's head, without its marks."""
+    """Returns the YAML at the head of the card, without the `---` lines."""
     base = facts.base or ""
     best = next((each for each in facts.scores if each["epoch"] == facts.best_epoch), {})
     pipeline = _PIPELINES.get(task_name, "other")
@@ -146,7 +146,7 @@ def _metadata(name: str, task_name: str, facts: RunFacts) -> str:
 
 
 def _model_facts(folder: pathlib.Path, task: Mapping[str, Any]) -> dict[str, Any]:
-    """What the preset's own files say."""
+    """Returns the facts in the preset's own files."""
     backbone = read_json(folder / "config.json")
     metadata = folder / "metadata.json"
     facts = {"backbone": backbone["class_name"]}
@@ -163,7 +163,7 @@ def _model_facts(folder: pathlib.Path, task: Mapping[str, Any]) -> dict[str, Any
 
 
 def _scores(facts: RunFacts) -> list[str]:
-    """The table of epochs."""
+    """Returns the table of the epochs' scores."""
     if not facts.scores:
         return [_NOT_RECORDED]
     metrics = [name for name in facts.scores[0] if name != "epoch"]
@@ -178,7 +178,7 @@ def _scores(facts: RunFacts) -> list[str]:
 
 
 def _table(content: Mapping[str, Any]) -> list[str]:
-    """A table of what has a value."""
+    """Returns a table of the facts that have a value."""
     rows = [[name.replace("_", " "), _cell(value)] for name, value in content.items()]
     rows = [row for row in rows if row[1]]
     return _rows(["", ""], rows) if rows else [_NOT_RECORDED]
@@ -189,7 +189,7 @@ def _rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-    """A value in a table, where a bar or a line's end would end its cell."""
+    """Returns a value for a cell: a bar or a line break in it would end the cell."""
     if value is None or value == "":
         return ""
     if isinstance(value, (list, tuple)):

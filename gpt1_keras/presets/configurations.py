@@ -1,6 +1,7 @@
 """Named configurations of the backbones.
 
-The classes are imported where they are used, as programs name configurations in their `--help`.
+Programs list them in `--help`, so the classes, which need Keras, are imported only where they are
+used.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     # The paper's (section 4.1): 117 million parameters.
     "gpt1_paper": {},
-    # About 25 million with an 8,000-token vocabulary.
+    # About 23 million with an 8,000-token vocabulary.
     "gpt1_small": {
         "num_layers": 6,
         "num_heads": 8,
@@ -38,7 +39,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "intermediate_dim": 1024,
         "max_sequence_length": 256,
     },
-    # Under a million: minutes on a CPU, for trying things out.
+    # About 1.4 million with an 8,000-token vocabulary: minutes on a CPU, to try things out.
     "gpt1_micro": {
         "num_layers": 2,
         "num_heads": 4,
@@ -46,7 +47,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "intermediate_dim": 512,
         "max_sequence_length": 128,
     },
-    # The paper's comparison (section 5), and two with about as many parameters as those above.
+    # The paper's LSTM (section 5), and two with about as many parameters as gpt1_tiny and
+    # gpt1_micro.
     "lstm_paper": {"units": 2048},
     "lstm_tiny": {"units": 768, "hidden_dim": 256, "max_sequence_length": 256},
     "lstm_micro": {"units": 256, "hidden_dim": 128, "max_sequence_length": 128},
@@ -72,8 +74,8 @@ def build_backbone(name: str, vocabulary_size: int, **changes: Any) -> GPT1Backb
     """Builds a backbone with random weights.
 
     Args:
-        name: of a configuration.
-        vocabulary_size: how many ids the model embeds.
+        name: a configuration's name.
+        vocabulary_size: the number of ids that the model embeds.
         **changes: arguments that replace the configuration's; None changes nothing.
 
     Raises:

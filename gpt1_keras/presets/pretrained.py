@@ -1,4 +1,4 @@
-"""The folders of presets: of those that ship, and of all others."""
+"""Finds the folders of presets, those that ship and all others."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ def find_preset(preset: str | os.PathLike[str], weights: bool = True) -> pathlib
         preset: the name of a preset that ships; the path of a preset's folder, or of a checkpoint
             of `transformers`; or a handle, `hf://`, `kaggle://` or `modelscope://`, whose files are
             downloaded.
-        weights: whether those of a handle are downloaded too.
+        weights: whether to download a handle's weights too.
 
     Returns:
         The absolute path.
@@ -27,7 +27,7 @@ def find_preset(preset: str | os.PathLike[str], weights: bool = True) -> pathlib
     """
     if is_handle(preset):
         return pathlib.Path(local_preset(preset, weights))
-    # Absolute, as pathlib makes NAME of ./NAME, which KerasHub would take for one that ships.
+    # Absolute: pathlib turns ./NAME into NAME, which KerasHub would take for a preset that ships.
     ships = isinstance(preset, str) and preset in PRETRAINED
     folder = _folder(preset) if ships else pathlib.Path(preset).absolute()
     if not (folder / "config.json").is_file():
@@ -39,11 +39,11 @@ def find_preset(preset: str | os.PathLike[str], weights: bool = True) -> pathlib
 
 
 def _folder(name: str | os.PathLike[str]) -> pathlib.Path:
-    """The folder of a preset that ships."""
+    """Returns the folder of a preset that ships."""
     return pathlib.Path(__file__).parent / name
 
 
-# `from_preset` then finds them by name. KerasHub accepts a path wherever it accepts a handle.
+# `from_preset` then finds presets by name. KerasHub accepts a path instead of a handle.
 register_presets(
     {
         name: {"metadata": {"description": description}, "kaggle_handle": os.fspath(_folder(name))}

@@ -7,7 +7,7 @@ PRETRAINED = {
     "gpt1_tiny_books": "GPT-1 of 5 million parameters, pre-trained on books in the public domain.",
 }
 
-# What programs say of an option that names a preset.
+# The help of programs' options that name a preset.
 PRESET_HELP = (
     f"{', '.join(PRETRAINED)}, a preset's folder, or a handle such as "
     "hf://openai-community/openai-gpt, which is downloaded"

@@ -1,4 +1,4 @@
-"""Loading the task that a preset holds, whichever it is."""
+"""Loads the task that a preset holds, of any class."""
 
 import os
 import pathlib
@@ -20,8 +20,8 @@ def load_task(preset: str | os.PathLike[str], *classes: type[_Task]) -> _Task:
 
     Args:
         preset: a name, a folder or a handle, as in `find_preset`.
-        *classes: the accepted tasks; by default any, including a subclass of your own that is
-            registered with `keras.saving.register_keras_serializable`.
+        *classes: the accepted classes of tasks. By default all are accepted, also your own
+            subclasses that `keras.saving.register_keras_serializable` registers.
 
     Raises:
         FileNotFoundError: there is no such preset, or it holds no task.
@@ -38,7 +38,7 @@ def load_task(preset: str | os.PathLike[str], *classes: type[_Task]) -> _Task:
 
 
 def _task_class(preset: str | os.PathLike[str], folder: pathlib.Path) -> Any:
-    """The class of the task; see `load_task` for the errors."""
+    """Returns the class of the task; see `load_task` for the errors."""
     path = folder / "task.json"
     if not path.is_file():
         loader = get_preset_loader(os.fspath(folder))

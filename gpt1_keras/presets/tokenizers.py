@@ -1,4 +1,4 @@
-"""Loading tokenizers from folders, and telling them apart."""
+"""Loads tokenizers from folders, and describes them for comparison."""
 
 import os
 import pathlib
@@ -25,14 +25,15 @@ def load_tokenizer(
 
     Args:
         folder: the name of a preset that ships, or a handle, as in `find_preset`; or the path of a
-            folder with `tokenizer.json`, as presets have and `GPT1Tokenizer.save_to_preset` writes;
-            or of a checkpoint of `transformers`; or with `vocabulary.json` and `merges.txt`; or
-            with the published vocabulary, `encoder_bpe_40000.json` and `vocab_40000.bpe`.
-        normalization: how text becomes words, `"bert"` or `"original"`. By default, the preset's,
-            and `"bert"` for a vocabulary alone and for `transformers`.
+            folder. The folder is a checkpoint of `transformers`, or holds `tokenizer.json`, as
+            presets have it and `GPT1Tokenizer.save_to_preset` writes it; or `vocabulary.json` and
+            `merges.txt`; or the published vocabulary, `encoder_bpe_40000.json` and
+            `vocab_40000.bpe`.
+        normalization: how text becomes words, `"bert"` or `"original"`. By default, the preset's
+            own, or `"bert"` for a vocabulary alone and for `transformers`.
 
     Raises:
-        FileNotFoundError: the folder holds none of these, or one file of two.
+        FileNotFoundError: the folder holds none of these, or only one of two files.
         ValueError: a file is damaged, or the tokenizer is of another class or normalization.
     """
     is_named = is_handle(folder) or (isinstance(folder, str) and folder in PRETRAINED)

@@ -1,4 +1,4 @@
-"""Publishing a preset: to a model hub, or as a folder."""
+"""Publishes a preset on a model hub or as a folder."""
 
 import contextlib
 import os
@@ -19,22 +19,22 @@ from gpt1_keras.presets.tasks import load_task
 
 
 def upload_preset(uri: str, preset: str | os.PathLike[str]) -> None:
-    """Publishes a preset with its model card, as `keras_hub.upload_preset`.
+    """Publishes a preset with its model card; otherwise like `keras_hub.upload_preset`.
 
-    KerasHub's own replaces the preset's card by one that says nothing, and then deletes both. Here
-    the card is published; where there is none, one of what the preset says. What does not load is
-    not published.
+    KerasHub replaces the preset's card by an empty one, and then deletes both. This function
+    publishes the card, and writes one from the preset's files if there is none. It does not publish
+    a preset that cannot be loaded.
 
     Args:
-        uri: `hf://[ORG/]NAME` or `kaggle://ORG/MODEL/keras/VARIANT`, where the hub's client is
-            logged in; or the path of a folder, which is written whole or not at all, and replaces
-            an existing one.
+        uri: `hf://[ORG/]NAME` or `kaggle://ORG/MODEL/keras/VARIANT`, for which the hub's client
+            must be logged in; or the path of a folder, which is written whole or not at all, and
+            replaces an existing one.
         preset: a name, a folder or a handle, as in `find_preset`.
 
     Raises:
         FileNotFoundError: there is no preset.
-        ValueError: the preset is damaged, or the handle malformed.
-        OSError: the hub cannot be reached, or refuses.
+        ValueError: the preset is damaged, or the handle is malformed.
+        OSError: the hub cannot be reached, or refuses the preset.
     """
     folder = find_preset(preset)
     scheme = next((each for each in HANDLES if uri.startswith(each)), None)
@@ -63,7 +63,7 @@ def upload_preset(uri: str, preset: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def _with_card(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields the folder if it has a card, or else a copy that has one."""
+    """Yields the folder if it has a card, and otherwise a copy with a card."""
     if (folder / CARD_FILE).is_file():
         yield folder
         return

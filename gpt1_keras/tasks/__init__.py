@@ -1,1 +1,1 @@
-"""The tasks: Keras models on raw strings around one backbone, each with its preprocessor."""
+"""The tasks: Keras models of raw strings, each with a backbone and a preprocessor."""

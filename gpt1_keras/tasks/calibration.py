@@ -1,4 +1,4 @@
-"""Calibration: what makes a task's logits probabilities that mean what they say."""
+"""Calibration: turns a task's logits into probabilities that match how often they are right."""
 
 import dataclasses
 import math
@@ -14,9 +14,10 @@ class Calibration:
     """What `training.calibrate` learns on validation data, and presets hold.
 
     Args:
-        temperature: what logits are divided by before the softmax (Guo et al., 2017, section 4.2).
-            It never changes which of them is the largest.
-        sure_threshold: from which probability on an answer is called sure; None if none is.
+        temperature: logits are divided by it before the softmax (Guo et al., 2017, section 4.2). It
+            never changes which logit is the largest.
+        sure_threshold: a prediction with at least this probability is called sure; None for no
+            threshold.
 
     Raises:
         ValueError: the temperature is not above 0, or the threshold not from 0 to 1.
@@ -34,11 +35,11 @@ class Calibration:
             )
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """The softmax at the temperature, float of the logits' shape."""
+        """Returns the softmax at the temperature, float of the logits' shape."""
         return ops.softmax(logits if self.temperature == 1.0 else logits / self.temperature)
 
     def is_sure(self, probabilities: Tensor) -> Tensor:
-        """Whether the best of each example reaches the threshold, bool `[batch]`.
+        """Returns whether each example's largest probability reaches the threshold, bool `[batch]`.
 
         Args:
             probabilities: float `[batch, classes or choices]`.
@@ -46,12 +47,12 @@ class Calibration:
         return ops.max(probabilities, axis=-1) >= self.sure_threshold
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that are not the defaults, so that other presets stay as they were."""
+        """Returns the arguments that differ from the defaults: presets need only these."""
         given = dataclasses.asdict(self)
         return {name: value for name, value in given.items() if value != FRESH_ARGUMENTS[name]}
 
 
 UNCALIBRATED = Calibration()
-# The arguments of tasks with a calibration, as a fresh head has them: what a preset's head showed
-# of its own probabilities, others do not take over.
+# The calibration of a fresh head, as arguments of a task: that of the preset's own head does not
+# fit it.
 FRESH_ARGUMENTS = dataclasses.asdict(UNCALIBRATED)

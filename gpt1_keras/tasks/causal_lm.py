@@ -1,4 +1,4 @@
-"""GPT1CausalLM: the next token, and text generation."""
+"""GPT1CausalLM: predicts the next token, and generates text."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,11 +24,12 @@ from gpt1_keras.types import Tensor
 class GPT1CausalLM(Task, keras_hub.models.CausalLM):
     """Predicts next tokens: P(u) = softmax(h_n W_e^T) (equation 2).
 
-    It maps `{"token_ids", "padding_mask"}`, int32 `[batch, length]`, the mask optional, to logits,
-    float `[batch, length, vocabulary_size]`. `fit`, `evaluate` and `generate` take raw strings.
+    It maps `{"token_ids", "padding_mask"}`, int32 `[batch, length]`, to logits, float `[batch,
+    length, vocabulary_size]`. The mask is optional. `fit`, `evaluate` and `generate` take raw
+    strings.
 
     Args:
-        backbone: `GPT1Backbone` or `LSTMBackbone`; to generate, the former.
+        backbone: `GPT1Backbone` or `LSTMBackbone`. Only the former can generate.
         preprocessor: `GPT1CausalLMPreprocessor`; `None` if inputs are ids.
 
     Example:
@@ -63,19 +64,19 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         weighted_metrics: Any = "auto",
         **kwargs: Any,
     ) -> None:
-        """Configures training and generation, as `keras_hub.models.CausalLM.compile`.
+        """Configures training and generation, like `keras_hub.models.CausalLM.compile`.
 
         Args:
-            optimizer: `"auto"` for the paper's for pre-training (section 4.1).
+            optimizer: `"auto"` for the paper's optimizer for pre-training (section 4.1).
             loss: `"auto"` for L1 (equation 1): the mean cross-entropy of next tokens, computed
-                without holding all logits. `fit` and `evaluate` report its perplexity too.
-            metrics: none by default, as metrics need all logits.
+                without all logits in memory. `fit` and `evaluate` then report its perplexity too.
+            metrics: by default none, as metrics need all logits in memory.
             weighted_metrics: `"auto"` for none.
             **kwargs: see `keras_hub.models.CausalLM.compile`, and `Task.compile` for
                 `accumulation_steps`.
 
         Raises:
-            ValueError: `lm_coefficient` is given, as L1 is all of this task's loss.
+            ValueError: `lm_coefficient` is given: this task has no other loss than L1.
         """
         if weighted_metrics == "auto":
             weighted_metrics = None
@@ -94,7 +95,7 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
     def forward_loss(
         self, x: dict[str, Tensor], y: Tensor, sample_weight: Tensor | None, training: bool
     ) -> tuple[Any, Tensor]:
-        """As `Task.forward_loss`; without outputs, unless metrics or the loss need them."""
+        """Like `Task.forward_loss`, but without outputs unless metrics or the loss need them."""
         if self._has_own_loss:
             return super().forward_loss(x, y, sample_weight, training)
         hidden_states = self.backbone(x, training=training)
@@ -111,7 +112,7 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         return self.backbone.token_embedding(hidden_states, reverse=True), loss
 
     def loss_count(self, x: dict[str, Tensor], y: Tensor, sample_weight: Tensor | None) -> Tensor:
-        """The number of tokens that are predicted, float32 scalar."""
+        """Returns the sum of the targets' weights, float32 scalar."""
         if self._has_own_loss:
             return super().loss_count(x, y, sample_weight)
         return ops.sum(_token_weights(y, sample_weight))
@@ -123,7 +124,7 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
     def call_with_cache(
         self, token_ids: Tensor, cache: Tensor, cache_update_index: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """A forward pass that reuses the keys and values of earlier positions.
+        """Computes a forward pass that reuses the keys and values of earlier positions.
 
         Args:
             token_ids, cache, cache_update_index: as in `states_with_cache`.
@@ -137,7 +138,7 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
     def states_with_cache(
         self, token_ids: Tensor, cache: Tensor, cache_update_index: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """As `call_with_cache`, without logits.
+        """Like `call_with_cache`, but without logits.
 
         Args:
             token_ids: int `[batch, length]`.
@@ -158,7 +159,7 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         return x, ops.stack(caches, axis=1)
 
     def empty_cache(self, batch: Tensor, length: Tensor) -> Tensor:
-        """The `cache` that `call_with_cache` starts from, for `batch` texts of `length` tokens."""
+        """Returns an empty `cache` for `call_with_cache`, for `batch` texts of `length` tokens."""
         backbone = self.backbone
         head_dim = backbone.hidden_dim // backbone.num_heads
         shape = (batch, backbone.num_layers, 2, backbone.num_heads, length, head_dim)
@@ -167,7 +168,7 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
     def generate_step(
         self, inputs: dict[str, Tensor], stop_token_ids: Sequence[int] | None = None
     ) -> dict[str, Tensor]:
-        """Continues one batch of prompts; `generate` compiles it.
+        """Continues one batch of prompts; `generate` compiles this function.
 
         Args:
             inputs: dict of `token_ids` and `padding_mask`, int `[batch, max_length]`.
@@ -210,19 +211,19 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         stop_token_ids: Any = "auto",
         strip_prompt: bool = False,
     ) -> Any:
-        """Continues prompts, as `keras_hub.models.CausalLM.generate`.
+        """Continues prompts, like `keras_hub.models.CausalLM.generate`.
 
         Args:
             inputs: prompts, strings; without a preprocessor, a dict of `token_ids` and
                 `padding_mask`, int `[batch, max_length]`, each prompt followed by its padding.
-            max_length, strip_prompt: as KerasHub's.
-            stop_token_ids: an id or several that end a text. `"auto"` and None are none, as GPT-1
-                has no end token: texts reach `max_length` tokens.
+            max_length, strip_prompt: as in KerasHub's `generate`.
+            stop_token_ids: one or several ids that end a text. With `"auto"` or None there are
+                none, as GPT-1 has no end token: texts reach `max_length` tokens.
 
         Raises:
-            ValueError: the backbone is not a `GPT1Backbone`, a prompt has no token or padding that
-                is not on the right, `max_length` is longer than the context, or `stop_token_ids`
-                are not ids of the model.
+            ValueError: the backbone is not a `GPT1Backbone`, or one of its blocks overrides `call`;
+                a prompt has no token, or padding on its left; `max_length` is longer than the
+                context; or `stop_token_ids` are not ids of the model.
         """
         if not isinstance(self.backbone, GPT1Backbone):
             raise ValueError(
@@ -236,7 +237,7 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         self.check_tokenizer()
         stop_token_ids = stop_ids(stop_token_ids, self.backbone.vocabulary_size)
         if self.preprocessor is not None and is_single(inputs):
-            # KerasHub knows str and tf.Tensor.
+            # KerasHub recognizes a single text only as a str or a tf.Tensor.
             prompts = batch_of_one(inputs)
             return super().generate(prompts, max_length, stop_token_ids, strip_prompt)[0]
         if self.preprocessor is None:
@@ -251,16 +252,16 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         layer_intercept_fn: Callable[[Tensor, int], Tensor] | None = None,
         target_ids: Tensor | None = None,
     ) -> Tensor:
-        """Scores texts as `keras_hub.models.GPT2CausalLM.score`, in inference.
+        """Scores texts, like `keras_hub.models.GPT2CausalLM.score`, in inference.
 
         Args:
             token_ids: int `[batch, length]`.
-            padding_mask: optional int `[batch, length]`, as the model takes it.
+            padding_mask: optional int `[batch, length]`, as for the model.
             scoring_mode: `"logits"` or `"loss"`.
             layer_intercept_fn: optional function of float `[batch, length, hidden_dim]` and an
-                index, to such a tensor that takes its place: -1 for the sum of the embeddings,
-                then 0 and so on for what each block returns. Sequences begin with their first
-                token there, wherever they are padded.
+                index; it returns a tensor of this shape, which replaces its argument. The index is
+                -1 for the sum of the embeddings, and then 0, 1, ... for each block's output. Its
+                sequences begin with their first token, on whichever side they were padded.
             target_ids: int `[batch, length]`, the token after each position; for `"loss"`.
 
         Returns:
@@ -295,7 +296,7 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
 
 
 def _token_weights(y: Tensor, sample_weight: Tensor | None) -> Tensor:
-    """The weight of each target in the loss, float32 `[batch, length]`."""
+    """Returns the weight of each target in the loss, float32 `[batch, length]`."""
     if sample_weight is None:
         return ops.ones(ops.shape(y), "float32")
     return ops.cast(sample_weight, "float32")

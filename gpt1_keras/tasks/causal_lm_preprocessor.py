@@ -32,14 +32,14 @@ class GPT1CausalLMPreprocessor(FromHandle, keras_hub.models.CausalLMPreprocessor
             a call, `y` or `sample_weight`.
 
     Call arguments:
-        x: strings `[batch]`, or one string: a list, tuple, array, tensor or pandas column.
+        x: strings `[batch]`, a list, tuple, array, tensor or pandas column; or one string.
         y, sample_weight: must be None, as targets and their weights come from `x`.
-        sequence_length: instead of the preprocessor's.
+        sequence_length: replaces the preprocessor's.
 
     Returns:
         `(x, y, sample_weight)`: `{"token_ids", "padding_mask"}`, int32 `[batch, sequence_length]`;
-        the next token after each position, int32 of the same shape; and int32 of the same shape, 1
-        where there is a next token. Without `batch` for one string.
+        the next token after each position, int32 of the same shape; and 1 where there is a next
+        token, int32 of the same shape. For one string, there is no axis `batch`.
     """
 
     backbone_cls = GPT1Backbone
@@ -65,7 +65,7 @@ class GPT1CausalLMPreprocessor(FromHandle, keras_hub.models.CausalLMPreprocessor
                     "A language model's targets are the next tokens of `x`, each of weight 1. "
                     f"Received also `{name}`; expected texts alone."
                 )
-        # One more than the inputs, as the last token is only a target.
+        # One more than the inputs: the last token is only a target.
         packed = self._pack(x, sequence_length, extra=1)
         token_ids, mask = packed["token_ids"], packed["padding_mask"]
         inputs = {"token_ids": token_ids[..., :-1], "padding_mask": mask[..., :-1]}
@@ -76,7 +76,7 @@ class GPT1CausalLMPreprocessor(FromHandle, keras_hub.models.CausalLMPreprocessor
 
         Args:
             x: strings `[batch]`, or one string.
-            sequence_length: the length of prompt and continuation in tokens.
+            sequence_length: the length of prompt and continuation together, in tokens.
 
         Returns:
             dict of `token_ids` and `padding_mask`, int32 `[batch, sequence_length]`, or
@@ -95,7 +95,8 @@ class GPT1CausalLMPreprocessor(FromHandle, keras_hub.models.CausalLMPreprocessor
         return to_backend_tensors(packed)
 
     def generate_postprocess(self, x: dict[str, Any]) -> Any:
-        """Turns generated ids, a dict as above, into a text or a list of them.
+        """Turns generated ids, a dict like that of `generate_preprocess`, into one or several
+        texts.
 
         Special tokens are left out.
         """
@@ -109,11 +110,11 @@ class GPT1CausalLMPreprocessor(FromHandle, keras_hub.models.CausalLMPreprocessor
         return self.tokenizer.detokenize([ids[row].tolist() for ids, row in zip(token_ids, kept)])
 
     def export_to_transformers(self, path: str | os.PathLike[str]) -> None:
-        """As `GPT1Tokenizer.export_to_transformers`."""
+        """Like `GPT1Tokenizer.export_to_transformers`."""
         self.tokenizer.export_to_transformers(path)
 
     def _pack(self, x: Any, length: int | None, extra: int = 0) -> dict[str, Any]:
-        """`token_ids` and `padding_mask`, int32 `[batch, length + extra]`."""
+        """Returns `token_ids` and `padding_mask`, int32 `[batch, length + extra]`."""
         length = self.sequence_length if length is None else length
         if length < 1:
             raise ValueError(f"Expected sequence_length of at least 1. Received: {length}.")

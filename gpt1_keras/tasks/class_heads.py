@@ -1,4 +1,4 @@
-"""Heads whose labels are classes: several, or one, which is there or not."""
+"""Heads for classes: several classes, or one that an example has or has not."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from gpt1_keras.tasks.calibration import UNCALIBRATED, Calibration
 from gpt1_keras.tasks.heads import LabelHead
 from gpt1_keras.types import Tensor
 
-_TINY = 1e-37  # about the least float32
+_TINY = 1e-37  # about the smallest positive float32 with full precision
 
 
 class ClassHead(LabelHead):
@@ -22,11 +22,11 @@ class ClassHead(LabelHead):
     Args:
         class_names: the classes.
         activation, dropout, dtype: as in `LabelHead`.
-        calibration: of the probabilities.
+        calibration: the calibration of the probabilities.
 
     Raises:
-        ValueError: two classes have the same name; or a temperature, with an activation that makes
-            no probabilities of all logits together.
+        ValueError: two classes have the same name; or there is a temperature, and the activation is
+            neither linear nor a softmax.
     """
 
     class_names: list[str]
@@ -49,7 +49,7 @@ class ClassHead(LabelHead):
             self.check_has_logits()
 
     def check_has_logits(self) -> None:
-        """Raises ValueError unless logits are known, up to what a softmax does not see."""
+        """Raises ValueError unless logits can be computed from the outputs."""
         if self._is_linear or is_softmax(self.activation):
             return
         raise ValueError(
@@ -63,11 +63,11 @@ class ClassHead(LabelHead):
 
     def logits(self, outputs: Tensor) -> Tensor:
         self.check_has_logits()
-        # Underflow to 0 has no logarithm.
+        # A probability that has underflowed to 0 has no logarithm.
         return outputs if self._is_linear else ops.log(ops.maximum(outputs, _TINY))
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """As `Head.probabilities`; another activation than a softmax has the last word."""
+        """Like `Head.probabilities`; after an activation other than softmax, the outputs."""
         if not self._is_linear and self.calibration.temperature == 1.0:
             return outputs
         return super().probabilities(outputs)
@@ -108,7 +108,7 @@ class ClassHead(LabelHead):
     def default_loss(self) -> Any:
         """Cross-entropy, L2 (equation 4), of logits or of the probabilities of a softmax.
 
-        Of the outputs of another activation, it is a loss that refuses to be computed.
+        For another activation, it is a loss that raises ValueError when it is computed.
         """
         if self._is_linear or is_softmax(self.activation):
             return keras.losses.SparseCategoricalCrossentropy(from_logits=self._is_linear)
@@ -116,7 +116,7 @@ class ClassHead(LabelHead):
 
 
 class OneClassHead(LabelHead):
-    """Classification by one output: a logit, or with a sigmoid the probability of the class.
+    """Classification by one output: a logit, or the class's probability by a sigmoid.
 
     Labels are 1 and 0, or bool, `[batch]`.
 
@@ -124,7 +124,7 @@ class OneClassHead(LabelHead):
         activation, dropout, dtype: as in `LabelHead`.
 
     Raises:
-        ValueError: the activation is a softmax, which makes 1 of any logit.
+        ValueError: the activation is a softmax, which is 1 for any logit.
     """
 
     num_classes = 1
@@ -166,13 +166,13 @@ class OneClassHead(LabelHead):
         return _weights_by_number(class_weight, ["0", "1"])
 
     def score_of(self, outputs: Tensor) -> Tensor:
-        """The outputs, float32 `[batch]`, without their last axis."""
+        """Returns the outputs without their last axis, float32 `[batch]`."""
         return outputs[..., 0]
 
     def default_loss(self) -> Any:
         """Binary cross-entropy, of logits or of the probabilities of a sigmoid.
 
-        Of the outputs of another activation, it is a loss that refuses to be computed.
+        For another activation, it is a loss that raises ValueError when it is computed.
         """
         is_linear = self.activation is keras.activations.linear
         if is_linear or self.activation is keras.activations.sigmoid:
@@ -189,7 +189,7 @@ class OneClassHead(LabelHead):
 
 
 def is_softmax(activation: Callable) -> bool:
-    """Whether an activation makes probabilities of all logits together."""
+    """Returns whether an activation is a softmax."""
     return activation is keras.activations.softmax or isinstance(activation, keras.layers.Softmax)
 
 
@@ -204,7 +204,7 @@ def _check_one_for_each(labels: Tensor) -> None:
 
 
 def _class_numbers(labels: Tensor, classes: int, message: str) -> Tensor:
-    """Whole numbers from 0 up to the number of classes, or bools, as int32 of the same shape."""
+    """Returns labels, class numbers or bools, as int32 of the same shape, once they are valid."""
     if labels.dtype == tf.bool:
         labels = tf.cast(labels, tf.int32)
     numbers = tf.cast(labels, tf.int32)
@@ -216,7 +216,7 @@ def _class_numbers(labels: Tensor, classes: int, message: str) -> Tensor:
 def _weights_by_number(
     class_weight: Mapping[Any, float], class_names: list[str]
 ) -> dict[int, float]:
-    """As `Head.weights_by_number`, of these classes."""
+    """Like `Head.weights_by_number`, for these classes."""
     weights = dict.fromkeys(range(len(class_names)), 1.0)
     numbers = {name: number for number, name in enumerate(class_names)}
     unknown = [key for key in class_weight if numbers.get(key, key) not in weights]
@@ -232,7 +232,7 @@ def _weights_by_number(
 
 
 def once_valid(values: Tensor, are_valid: Tensor, message: str, received: Tensor) -> Tensor:
-    """The values, once all of them are known to be valid, in eager mode and in graphs."""
+    """Returns the values, after a check that all are valid, in eager mode and in graphs."""
     invalid = tf.boolean_mask(received, ~are_valid)
     check = tf.debugging.Assert(tf.reduce_all(are_valid), [message, invalid])
     with tf.control_dependencies([check] if check is not None else []):

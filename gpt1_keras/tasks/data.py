@@ -16,7 +16,7 @@ from gpt1_keras.lazy import tensorflow as tf
 
 _BATCH_SIZE = 32  # Keras's default
 
-# Turns texts as users give them into what `tf.data` can slice into examples.
+# Turns users' texts into a form that `tf.data` can slice into examples.
 _ForSlicing = Callable[[Any], Any]
 
 
@@ -25,10 +25,10 @@ class Batches:
     """Batches of examples, which KerasHub preprocesses one by one.
 
     Attributes:
-        x: a dataset of batches. Where TensorFlow is not installed also arrays, or strings, which
+        x: a dataset of batches. Where TensorFlow is not installed, also arrays or strings, which
             KerasHub batches.
-        y, sample_weight, batch_size: beside arrays and strings. Beside a dataset, only to be
-            refused by KerasHub.
+        y, sample_weight, batch_size: for arrays and strings. If they are given with a dataset,
+            KerasHub refuses them.
     """
 
     x: Any
@@ -38,7 +38,7 @@ class Batches:
 
     @property
     def are_of_ids(self) -> bool:
-        """Whether they are of a kind that is not preprocessed."""
+        """Whether the batches hold ids, which are not preprocessed."""
         return _holds_ids(self.x)
 
     @property
@@ -50,17 +50,17 @@ class Batches:
             return -1
 
     def repeated(self) -> Batches:
-        """Returns the batches again and again."""
+        """Returns the batches, repeated without end."""
         return dataclasses.replace(self, x=self.x.repeat())
 
 
 def as_batches(
     for_slicing: _ForSlicing, x: Any, y: Any, sample_weight: Any, batch_size: int | None
 ) -> Batches:
-    """Returns what `evaluate` and `predict` are given as batches, in their order.
+    """Returns the data of `evaluate` or `predict` as batches, in the given order.
 
     Args:
-        for_slicing: turns `x` as users give it into what can be sliced into examples.
+        for_slicing: turns a user's `x` into a form that can be sliced into examples.
         x, y, sample_weight, batch_size: as in `keras.Model.evaluate`; `x` may also be a generator
             of batches.
 
@@ -70,8 +70,7 @@ def as_batches(
     if isinstance(x, Iterator):
         x = _from_generator(x, for_slicing)
     elif not has_tensorflow():
-        # KerasHub takes Grain there. It would also do so elsewhere, and Grain's batches must all
-        # be of one length.
+        # KerasHub then uses Grain, whose batches must all have one length.
         x = for_slicing(x)
     elif not _holds_batches(x):
         return _batch(_examples(for_slicing, x, y, sample_weight), batch_size)
@@ -89,14 +88,14 @@ def training_batches(
     validation_split: float | None,
     shuffle: bool,
 ) -> tuple[Batches, Any]:
-    """Returns what `fit` is given as batches, and its validation data as a dataset of batches.
+    """Returns the data of `fit` as batches, and its validation data as a dataset of batches.
 
     Args:
         for_slicing: as in `as_batches`.
         x, y, sample_weight, batch_size: as in `as_batches`.
         validation_data: a dataset or a tuple, or None.
-        validation_split: the share of strings or arrays at the end that is held out, if there is no
-            validation data.
+        validation_split: the share of strings or arrays, at their end, that becomes validation data
+            if there is none.
         shuffle: whether to reshuffle strings and arrays each epoch.
 
     Raises:
@@ -126,7 +125,7 @@ def training_batches(
 
 
 def _examples(for_slicing: _ForSlicing, x: Any, y: Any, sample_weight: Any) -> tf.data.Dataset:
-    """Returns strings or arrays as a dataset of examples: tuples, as `x` may be one itself."""
+    """Returns strings or arrays as a dataset of examples, each a tuple, as `x` may be one."""
     labels = (y,) if sample_weight is None else (y, sample_weight)
     return tf.data.Dataset.from_tensor_slices((for_slicing(x), *(() if y is None else labels)))
 
@@ -136,28 +135,28 @@ def _batch(examples: tf.data.Dataset, batch_size: int | None) -> Batches:
 
 
 def _holds_ids(x: Any) -> bool:
-    """Whether the data is of a kind that is not preprocessed."""
+    """Returns whether the data holds ids, which are not preprocessed."""
     if keras.backend.backend() == "tensorflow" and isinstance(x, tf.distribute.DistributedDataset):
         return True
     return isinstance(x, keras.utils.PyDataset)
 
 
 def _holds_batches(x: Any) -> bool:
-    """Whether the data is batched already: a dataset of TensorFlow, Keras or Grain."""
+    """Returns whether the data is already batched: a dataset of TensorFlow, Keras or Grain."""
     if _holds_ids(x) or type(x).__module__.partition(".")[0] == "grain":
         return True
     return isinstance(x, tf.data.Dataset)
 
 
 def _from_generator(batches: Iterator[Any], for_slicing: _ForSlicing) -> tf.data.Dataset:
-    """Turns a generator of batches into a dataset, whose length is not known.
+    """Turns a generator of batches into a dataset of unknown length.
 
     Args:
         batches: yields `x`, `(x, labels)` or `(x, labels, weights)`.
         for_slicing: as in `as_batches`.
 
     Raises:
-        ValueError: there are no batches.
+        ValueError: the generator yields nothing.
     """
 
     def tensors_of(batch: Any) -> tuple[Any, ...]:
@@ -175,7 +174,7 @@ def _from_generator(batches: Iterator[Any], for_slicing: _ForSlicing) -> tf.data
 
 
 def _as_tensors(x: Any) -> Any:
-    """Tuples and dicts of tensors, where a list is one tensor."""
+    """Returns tuples and dicts of tensors; a list becomes one tensor."""
     if isinstance(x, tuple):
         return tuple(map(_as_tensors, x))
     if isinstance(x, dict):
@@ -184,7 +183,7 @@ def _as_tensors(x: Any) -> Any:
 
 
 def _any_size(tensor: Any) -> Any:
-    """The spec of tensors of the same rank and dtype."""
+    """Returns the spec of tensors of any shape with the same rank and dtype."""
     shape = [None] * tensor.shape.rank
     if isinstance(tensor, tf.RaggedTensor):
         return tf.RaggedTensorSpec(shape, tensor.dtype)
@@ -192,7 +191,7 @@ def _any_size(tensor: Any) -> Any:
 
 
 def without_autotuning(x: Any) -> Any:
-    """Turns off what tunes a `tf.data.Dataset` while it is read, unless its options say otherwise.
+    """Turns off autotuning of a `tf.data.Dataset`, unless its options set it.
 
     TensorFlow 2.21 tunes in a thread that sleeps for up to a minute at a time, and the end of an
     epoch often waits until it wakes.
@@ -207,10 +206,10 @@ def without_autotuning(x: Any) -> Any:
 
 
 def check_sequences(padding_mask: Any) -> None:
-    """Refuses sequences without any token, which no answer could be read from.
+    """Refuses sequences without any token: there would be no hidden state to predict from.
 
     Args:
-        padding_mask: `[..., length]`. A symbol of JAX or of XLA cannot be checked.
+        padding_mask: `[..., length]`. Symbolic masks of JAX or XLA are not checked.
 
     Raises:
         ValueError, or in a graph tf.errors.InvalidArgumentError: a sequence's mask is all 0.
@@ -218,7 +217,7 @@ def check_sequences(padding_mask: Any) -> None:
     message = "A sequence needs at least one token. Received a padding_mask that is all 0 in rows"
     try:
         mask = np.asarray(padding_mask)
-    except (TypeError, ValueError, RuntimeError):  # what each backend says of a symbol
+    except (TypeError, ValueError, RuntimeError):  # the backends' errors for a symbolic mask
         if type(padding_mask).__module__.startswith("tensorflow"):
             has_tokens = tf.reduce_any(padding_mask != 0, axis=-1)
             tf.debugging.Assert(tf.reduce_all(has_tokens), [message, tf.where(~has_tokens)])

@@ -1,4 +1,4 @@
-"""FieldsPreprocessor, what the preprocessors of fine-tuned tasks share: texts by name."""
+"""FieldsPreprocessor: the base of fine-tuned tasks' preprocessors, with texts by name."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.upstream import take_tuples_for_texts, to_backend_tensors
 
-# Type checkers see what this is mixed into. As a base, it would stand before the preprocessors of
-# KerasHub that have a task.
+# Type checkers see what this is mixed into. As a real base, it would come before KerasHub's
+# preprocessors of tasks.
 if TYPE_CHECKING:
     from keras_hub.models import Preprocessor
 else:
@@ -30,23 +30,23 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     and a `sequence_length`, the most tokens of a sequence, special tokens included.
 
     It runs in eager mode, in `tf.data` and in a SavedModel, and in lists where TensorFlow is not
-    installed. Calls pad to `sequence_length`; tasks and exports pad to the smallest of the lengths
-    16, 24, 32, 48, ... that holds a batch. Exports name their inputs by `fields`, and call
-    `as_tensors`, `transform`, `pad` and `count_tokens`, in this order.
+    installed. Calls pad to `sequence_length` by default; with `pad_to="bucket"`, to the smallest of
+    the lengths 16, 24, 32, 48, ... that holds a batch. Exports name their inputs by `fields`, and
+    call `as_tensors`, `transform`, `pad` and `count_tokens`, in this order.
 
     Args:
         fields: names of the texts.
         **kwargs: arguments of KerasHub's preprocessor.
 
     Raises:
-        ValueError: another number of fields than the task has texts, or two with the same name.
+        ValueError: the task does not take this number of fields, or two have the same name.
     """
 
     backbone_cls: type[GPT1Backbone] | None = GPT1Backbone
     tokenizer_cls = GPT1Tokenizer
     sequence_length: int
 
-    # How many fields there may be, and what they are for.
+    # The possible numbers of fields, and their purpose.
     field_counts: ClassVar[tuple[int, ...]]
     field_purpose: ClassVar[str]
 
@@ -61,27 +61,27 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
             take_tuples_for_texts(self)
 
     def transform(self, texts: list[Any]) -> tuple[Any, Any]:
-        """Tokenizes and frames.
+        """Tokenizes and frames texts.
 
         Args:
             texts: one tensor per field, as `as_tensors` returns them.
 
         Returns:
-            `(framed, truncated)`: ragged tensors that `pad` takes; and bool `[batch]`, whether a
-            text was truncated.
+            `(framed, truncated)`: ragged tensors for `pad`; and bool `[batch]`, whether a text was
+            truncated.
         """
         return self.frame(self.tokenizer.tokenize_each(texts))
 
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
-        """Frames token ids, one ragged tensor for each of the texts; returns as `transform`."""
+        """Frames token ids, a ragged tensor for each text; returns the same as `transform`."""
         raise NotImplementedError
 
     def frame_values(self, segments: list[Any], values: list[Any]) -> Any:
-        """Frames other values of the tokens, int32 and ragged as their ids, as `frame` does these.
+        """Frames other values of the tokens the way `frame` frames ids: int32, ragged as the ids.
 
-        In place of special tokens is any value.
+        The values at special tokens are undefined.
         """
-        framed, _ = self.frame(values)  # which only selects
+        framed, _ = self.frame(values)  # `frame` only selects values
         return framed
 
     def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
@@ -89,22 +89,22 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
 
         Args:
             framed: what `transform` returns.
-            pad_to: a bucket, `sequence_length`, or the longest sequence of the batch.
+            pad_to: `"bucket"`, `"sequence_length"`, or `"longest"`, the batch's longest sequence.
         """
         raise NotImplementedError
 
     def count_tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """The number of tokens of each example, int32 `[batch]`, from the model's inputs."""
+        """Returns each example's number of tokens, int32 `[batch]`, from the model's inputs."""
         return tf.reduce_sum(inputs["padding_mask"], axis=-1)
 
     def trim(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Removes from the model's inputs the padding that all sequences of a batch share."""
         longest = tf.reduce_max(tf.concat([[1], self.count_tokens(inputs)], axis=0))
-        # There are fewer choices than tokens, so that their indices stay whole.
+        # An axis of choices stays whole, as there are fewer choices than tokens.
         return {name: tensor[..., :longest] for name, tensor in inputs.items()}
 
     def as_tensors(self, x: Any) -> dict[str, Any]:
-        """Checks a batch of texts as users give them, and returns string tensors by field.
+        """Checks a user's batch of texts, and returns string tensors by field.
 
         Raises:
             ValueError: the number of texts, their names or their shapes are wrong.
@@ -135,14 +135,14 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
         return keras.utils.pack_x_y_sample_weight(to_backend_tensors(inputs), y, sample_weight)
 
     def check_labels(self, texts: dict[str, Any], y: Any) -> None:
-        """Raises an error if labels do not fit texts, which are as `as_tensors` returns them."""
+        """Raises an error if labels do not fit the texts that `as_tensors` returned."""
 
     def for_slicing(self, x: Any) -> Any:
-        """Returns texts as users give them in a form that can be sliced into examples."""
+        """Returns a user's texts in a form that can be sliced into examples."""
         return x
 
     def by_field(self, x: Any) -> dict[str, Any]:
-        """Names the texts of a tuple; a dict must have the names, and is put in order.
+        """Returns texts by field: names those of a tuple, and checks and orders those of a dict.
 
         Raises:
             ValueError: the number or the names of the texts are wrong.

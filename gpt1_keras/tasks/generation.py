@@ -1,4 +1,4 @@
-"""What `GPT1CausalLM.generate` is given, and where its texts end."""
+"""Checks the arguments of `GPT1CausalLM.generate`, and finds where its texts end."""
 
 from collections.abc import Sequence, Set
 from typing import Any
@@ -10,14 +10,14 @@ from gpt1_keras.types import Tensor
 
 
 def check_prompts(prompts: Any) -> None:
-    """Checks ids that `generate` is to continue.
+    """Checks the ids of prompts for `generate`.
 
     Args:
         prompts: dict of `token_ids` and `padding_mask`, int `[batch, max_length]`, as arrays or
             tensors. A dataset of them passes, and is not checked.
 
     Raises:
-        ValueError: there are other names, or a prompt has no token or padding before one.
+        ValueError: the dict has other names, or a prompt has no token, or padding before a token.
     """
     if not isinstance(prompts, dict):
         return
@@ -36,10 +36,10 @@ def check_prompts(prompts: Any) -> None:
 
 
 def stop_ids(stop_token_ids: Any, vocabulary_size: int) -> tuple[int, ...] | None:
-    """Returns an id or several as KerasHub takes them, hashable for JAX; None if there are none.
+    """Returns one or several ids as a tuple, as JAX needs it hashable; None if there are none.
 
     Raises:
-        ValueError: they are not ids below `vocabulary_size`, or nested.
+        ValueError: they are nested, or are not ids below `vocabulary_size`.
     """
     if stop_token_ids is None or isinstance(stop_token_ids, str) and stop_token_ids == "auto":
         return None
@@ -61,7 +61,7 @@ def stop_ids(stop_token_ids: Any, vocabulary_size: int) -> tuple[int, ...] | Non
 def until_stop(
     token_ids: Tensor, prompt_mask: Tensor, stop_token_ids: Sequence[int] | None
 ) -> Tensor:
-    """1 through the first stop token after the prompt, then 0; int32 `[batch, length]`."""
+    """Returns 1 until the first stop token after the prompt, then 0; int32 `[batch, length]`."""
     if stop_token_ids is None:
         return ops.ones_like(token_ids)
     stops = ops.any(

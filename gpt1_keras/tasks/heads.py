@@ -1,7 +1,7 @@
-"""Heads: the layers on the hidden states at extract tokens, and what a task's labels are.
+"""Heads: the layers on the hidden states at extract tokens, and the meaning of labels.
 
-A task holds its head as `task_head`. Those for classes are in `class_heads`, that for scores
-in `label_heads`.
+A task holds its head as `task_head`. The heads for classes are in `class_heads`; the head for
+scores is in `label_heads`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,47 +15,47 @@ from gpt1_keras.models.layers import initializer
 from gpt1_keras.tasks.calibration import UNCALIBRATED, Calibration
 from gpt1_keras.types import Tensor
 
-# So far below any other logit that softmax makes it 0.
+# So far below other logits that its softmax is 0.
 ABSENT_CHOICE_LOGIT = -1e9
 
 
 class Head:
-    """What a task's labels and outputs are.
+    """The meaning of a task's labels and outputs.
 
-    This one has no layers and passes both through: the language model's, whose logits come from the
-    token embedding.
+    This base class is also the language model's head: it has no layers and returns both unchanged,
+    as the logits come from the token embedding.
     """
 
     class_names: list[str] | None = None
     score_range: tuple[int, int] | None = None
-    labels_are_classes = True  # so that a sparse loss takes them
-    calibration: Calibration | None = None  # of a head whose answers have probabilities
+    labels_are_classes = True  # whether a sparse loss can take them
+    calibration: Calibration | None = None  # for predictions that have probabilities
 
     @property
     def num_classes(self) -> int | None:
         return None if self.class_names is None else len(self.class_names)
 
     def encode_labels(self, labels: Tensor) -> Tensor:
-        """Turns labels as users give them into those that the default loss takes."""
+        """Turns users' labels into labels for the default loss."""
         return labels
 
     def encode_names(self, labels: Tensor) -> Tensor:
-        """Turns names of classes into numbers, and leaves other labels to a loss of the user's."""
+        """Turns names of classes into numbers, for a user's loss; leaves other labels unchanged."""
         return labels
 
     def default_loss(self) -> keras.losses.Loss | None:
-        """The loss that the task is trained with, unless `compile` is given another."""
+        """Returns the loss of training, unless `compile` is given another."""
         return None
 
     def default_metrics(self) -> list[keras.metrics.Metric]:
-        """The metrics that `fit` reports, unless `compile` is given others."""
+        """Returns the metrics that `fit` reports, unless `compile` is given others."""
         return []
 
     def weights_by_number(self, class_weight: Mapping[Any, float]) -> dict[int, float]:
-        """Turns `class_weight`, by names or numbers of classes, into that of every class's number.
+        """Turns `class_weight`, by class names or numbers, into a weight for every class number.
 
         Raises:
-            ValueError: a class is unknown or named twice, or there are none.
+            ValueError: a class is unknown or given twice, or labels are not classes.
         """
         raise ValueError(
             f"`class_weight` is for labels that are classes. Received: {class_weight}."
@@ -66,14 +66,14 @@ class Head:
         return outputs
 
     def logits(self, outputs: Tensor) -> Tensor:
-        """The logits of what `predict` returns, from which `calibration` makes probabilities."""
+        """Returns the logits of the model's outputs, which `calibration` makes probabilities of."""
         return outputs
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """The calibrated probabilities of what `predict` returns.
+        """Returns the calibrated probabilities of the model's outputs.
 
         Raises:
-            ValueError: the answers have none, as scores have not.
+            ValueError: the predictions have no probabilities, such as scores.
         """
         if self.calibration is None:
             raise ValueError(
@@ -83,18 +83,18 @@ class Head:
         return self.calibration.probabilities(self.logits(outputs))
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments of the task's constructor that the head holds."""
+        """Returns the arguments of the task's constructor that the head holds."""
         return {}
 
 
 class ExtractHead(Head):
     """Dropout and a linear layer on the hidden states at the extract tokens (section 3.2).
 
-    Call it with hidden states to build the model's graph; `outputs` is the same without dropout.
+    Call it with hidden states to build the functional model; `outputs` is the same without dropout.
 
     Args:
-        units: outputs of the linear layer.
-        dropout: the rate, on the hidden states.
+        units: number of outputs of the linear layer.
+        dropout: rate of dropout on the hidden states.
         dtype: a Keras dtype or policy.
         dropout_shape: shape of the dropout's mask, with 1 where it is shared.
     """
@@ -117,7 +117,7 @@ class ExtractHead(Head):
         return self.outputs(self.dropout(hidden_states))
 
     def outputs(self, hidden_states: Tensor) -> Tensor:
-        """The model's outputs in inference.
+        """Returns the model's outputs in inference.
 
         Args:
             hidden_states: float `[..., hidden_dim]`, at the extract tokens.
@@ -128,7 +128,7 @@ class ExtractHead(Head):
         return ops.cast(self.linear(hidden_states), "float32")
 
     def default_loss(self) -> keras.losses.Loss:
-        """L2 (equation 4)."""
+        """Returns L2 (equation 4): cross-entropy."""
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def default_metrics(self) -> list[keras.metrics.Metric]:
@@ -143,7 +143,7 @@ class LabelHead(ExtractHead):
 
     Args:
         units, dropout, dtype: as in `ExtractHead`.
-        activation: on the logits, as in `keras.layers.Activation`.
+        activation: the function on the logits, as in `keras.layers.Activation`.
     """
 
     def __init__(
@@ -162,14 +162,14 @@ class LabelHead(ExtractHead):
         return self._activation.activation
 
     def activate(self, logits: Tensor) -> Tensor:
-        """The outputs from logits, float32 of the same shape."""
+        """Returns the outputs from logits, float32 of the same shape."""
         return self._activation(logits)
 
     def outputs(self, hidden_states: Tensor) -> Tensor:
         return self.activate(self.linear(hidden_states))
 
     def refuse_default_loss(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """The default loss of outputs that it does not fit. Raises ValueError."""
+        """Raises ValueError: it is the default loss for outputs that no default loss fits."""
         raise ValueError(
             "The default loss is for logits (activation=None) or probabilities (a softmax, or a "
             f"sigmoid of one class). Received: activation={self.activation}. Pass a `loss` that "
@@ -192,7 +192,7 @@ class ChoiceHead(ExtractHead):
 
     Args:
         dropout, dtype: as in `ExtractHead`.
-        calibration: of the probabilities.
+        calibration: the calibration of the probabilities.
     """
 
     calibration: Calibration
@@ -211,7 +211,7 @@ class ChoiceHead(ExtractHead):
         return ops.squeeze(super().outputs(hidden_states), axis=-1)
 
     def predictions(self, outputs: Tensor) -> np.ndarray:
-        # Keras returns a ragged tensor where batches differ in their largest number of choices.
+        # Keras returns a ragged tensor if batches differ in their largest number of choices.
         is_ragged = hasattr(outputs, "to_tensor")
         return outputs.to_tensor(ABSENT_CHOICE_LOGIT).numpy() if is_ragged else outputs
 
@@ -227,11 +227,11 @@ def sequence_inputs(*shape: int | None) -> dict[str, keras.KerasTensor]:
 
 
 def last_token_index(padding_mask: Tensor) -> Tensor:
-    """The index of each sequence's last token, int `[batch, 1]`."""
+    """Returns the index of each sequence's last token, int `[batch, 1]`."""
     return ops.sum(padding_mask, axis=1, keepdims=True) - 1
 
 
 def last_token_states(hidden_states: Tensor, padding_mask: Tensor) -> Tensor:
-    """The hidden state of each sequence's last token, float `[batch, hidden_dim]`."""
+    """Returns the hidden state of each sequence's last token, float `[batch, hidden_dim]`."""
     last = last_token_index(padding_mask)
     return ops.squeeze(ops.take_along_axis(hidden_states, last[:, :, None], axis=1), axis=1)

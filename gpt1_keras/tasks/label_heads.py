@@ -1,4 +1,4 @@
-"""The head for scores in a range, and the choice between heads by a task's arguments."""
+"""The head for scores in a range, and the choice of a head by a task's arguments."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,21 +14,21 @@ from gpt1_keras.tasks.class_heads import ClassHead, OneClassHead, once_valid
 from gpt1_keras.tasks.heads import LabelHead
 from gpt1_keras.types import Tensor
 
-# The constructor arguments of which `make_label_head` makes a head.
+# The constructor arguments that decide which head `make_label_head` makes.
 LABEL_ARGUMENTS = ("num_classes", "class_names", "score_range")
 
 
 class ScoreHead(LabelHead):
-    """Regression: one logit per integer of a range, whose mean is the score.
+    """Regression: one logit per integer of a range. The score is the mean of the integers.
 
     A reconstruction: the paper does not say how STS-B's scores were predicted.
 
     Args:
-        score_range: two integers, the least and the greatest score.
+        score_range: two integers, the lowest and the highest score.
         activation, dropout, dtype: as in `LabelHead`.
 
     Raises:
-        ValueError: the range is not of two ascending integers, or there is an activation.
+        ValueError: the range is not two ascending integers, or there is an activation.
     """
 
     score_range: tuple[int, int]
@@ -70,7 +70,7 @@ class ScoreHead(LabelHead):
         return once_valid(scores, (scores >= low) & (scores <= high), message, scores)
 
     def score_of(self, logits: Tensor) -> Tensor:
-        """The mean of the range's integers under the softmax of their logits, float32 `[batch]`."""
+        """Returns the mean of the integers under the softmax of their logits, float32 `[batch]`."""
         low, high = self.score_range
         integers = np.arange(low, high + 1, dtype="float32")
         return ops.sum(ops.softmax(ops.cast(logits, "float32")) * integers, axis=-1)
@@ -98,9 +98,9 @@ def make_label_head(
     """Returns the head for classes, given by number or name, or for scores.
 
     Raises:
-        ValueError: not exactly one of classes and scores is given, or they are not what they must
-            be, `num_classes` and `class_names` differ; a calibration without two classes; or see
-            `class_heads` and `ScoreHead`.
+        ValueError: not exactly one of classes and scores is given; an argument is wrong, or
+            `num_classes` and `class_names` differ; there is a calibration without two classes; or
+            see `class_heads` and `ScoreHead`.
     """
     calibration = Calibration(temperature, sure_threshold)
     if score_range is not None:
@@ -123,7 +123,7 @@ def make_label_head(
 
 
 def _check_uncalibrated(calibration: Calibration, labels: str) -> None:
-    """Raises ValueError for a calibration of what are not probabilities of several classes."""
+    """Raises ValueError if there is a calibration, which needs two classes or more."""
     if calibration != UNCALIBRATED:
         raise ValueError(
             "A temperature or a threshold is for two classes or more. Received: "
@@ -132,7 +132,7 @@ def _check_uncalibrated(calibration: Calibration, labels: str) -> None:
 
 
 def _check_classes(num_classes: Any, class_names: Any) -> None:
-    """Raises ValueError unless what is given of them says how many classes there are."""
+    """Raises ValueError unless the given ones agree, and say how many classes there are."""
     if num_classes is not None:
         is_integer = hasattr(num_classes, "__index__") and not isinstance(num_classes, bool)
         if not is_integer or num_classes < 1:

@@ -1,4 +1,4 @@
-"""GPT1MultipleChoice: the best of several choices."""
+"""GPT1MultipleChoice: selects the best of several choices."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,12 +19,11 @@ from gpt1_keras.types import Tensor
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
 class GPT1MultipleChoice(Task, keras_hub.models.Task):
-    """Selects one of several choices, whose number may differ between examples (section 3.3).
+    """Selects one of several choices; examples may differ in their number (section 3.3).
 
-    Each choice is read after the context and the question; a linear layer with one output, on the
-    hidden state at its extract token, gives its logit, and a softmax over the choices their
-    probabilities. As the backbone is causal, context and question are the same for all choices, and
-    are read only once.
+    Each choice is read after the context and the question. A linear layer with one output, on the
+    hidden state at the choice's extract token, gives its logit; a softmax over the choices gives
+    probabilities. Context and question are read once for all choices, as the backbone is causal.
 
     `fit`, `evaluate` and `predict` take raw strings; labels are the indices of the right choices.
     `predict` returns logits, float32 `[batch, choices]`, -1e9 for absent choices.
@@ -32,8 +31,8 @@ class GPT1MultipleChoice(Task, keras_hub.models.Task):
     Args:
         backbone: `GPT1Backbone` or `LSTMBackbone`.
         preprocessor: `GPT1MultipleChoicePreprocessor`; `None` if inputs are ids.
-        dropout: on the hidden states at the extract tokens; 0.1 in the paper. All choices of an
-            example share a mask, as in the released code.
+        dropout: rate of dropout on the hidden states at the extract tokens; 0.1 in the paper. All
+            choices of an example share a mask, as in the released code.
         temperature, sure_threshold: as in `GPT1TextClassifier`.
 
     Example:

@@ -21,22 +21,23 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
 
     Args:
         tokenizer: `GPT1Tokenizer`.
-        sequence_length: the most tokens of context, question and one choice, special tokens
-            included. All choices together are padded to it, or to 2, 4, 8, ... times as many.
-        fields: names of the context, optionally of the question, and of the choices.
+        sequence_length: the most tokens of context, question and one choice together, with special
+            tokens. All choices of an example together are padded to this length, or to 2, 4, 8, ...
+            times it.
+        fields: names of the context, the question (optional) and the choices.
 
     Call arguments:
         x: a tuple of strings, or a dict by field: context and question `[batch]`, and choices
-            `[batch, choices]`; a ragged tensor or nested lists where examples differ in the number
-            of their choices. In a dense tensor, an empty string is an absent choice. For one
-            question, all without `batch`.
+            `[batch, choices]`. If examples differ in their number of choices, these are a ragged
+            tensor or nested lists; in a dense tensor, an empty string is an absent choice. One
+            example has no axis `batch`.
         y: the indices of the right choices, passed through.
         sample_weight: passed through.
         pad_to: as in `GPT1TextClassifierPreprocessor`.
 
     Returns:
-        dict as `pad_choices` of `padding` returns it, without `batch` for one question; with `y`, a
-        tuple as Keras's `fit` takes it.
+        dict, as `pad_choices` in `padding` returns it, without `batch` for one example; with `y`, a
+        tuple for Keras's `fit`.
 
     Raises:
         ValueError: the texts do not match the fields, or have other shapes.
@@ -59,12 +60,12 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
         self.sequence_length = sequence_length
 
     def transform(self, texts: list[Any]) -> tuple[Any, Any]:
-        """As `FieldsPreprocessor.transform`, as `frame_choices` returns them."""
+        """See `FieldsPreprocessor.transform`; returns what `frame_choices` returns."""
         *texts, choices = texts
         return self.frame(self.tokenizer.tokenize_choices(texts, choices))
 
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
-        """As `FieldsPreprocessor.frame`, as `frame_choices` returns them."""
+        """See `FieldsPreprocessor.frame`; returns what `frame_choices` returns."""
         context, *question, choice_ids = segments
         return text_backend().frame_choices(
             context,
@@ -78,14 +79,14 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
         text_backend().check_choices(texts[self.fields[-1]], y)
 
     def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
-        """As `FieldsPreprocessor.pad`; as `pad_choices` returns them."""
+        """See `FieldsPreprocessor.pad`; returns what `pad_choices` returns."""
         return text_backend().pad_choices(framed, self.tokenizer, self.sequence_length, pad_to)
 
     def count_tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         return tf.reduce_sum(tf.cast(inputs["branches"] >= 0, tf.int32), axis=-1)
 
     def as_tensors(self, x: Any) -> dict[str, Any]:
-        """As `FieldsPreprocessor.as_tensors`, the choices ragged `[batch, None]`."""
+        """See `FieldsPreprocessor.as_tensors`; choices are ragged, `[batch, None]`."""
         backend, texts = text_backend(), self.by_field(x)
         *names, choices = self.fields
         tensors = {name: backend.as_texts(texts[name]) for name in names}
@@ -102,6 +103,6 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
         return super().by_field(tuple(x) if isinstance(x, list) else x)
 
     def for_slicing(self, x: Any) -> Any:
-        # Nested lists of different lengths are not an array.
+        # Nested lists of different lengths cannot become an array.
         is_texts = isinstance(x, (dict, tuple))
         return text_backend().for_slicing(self.as_tensors(x)) if is_texts else x

@@ -1,4 +1,4 @@
-"""Task, what all tasks share: they train on strings, and predict from them."""
+"""Task: the base class of all tasks, which train on strings and predict from them."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Task(FunctionalModel, TaskHooks):
     """A model that trains on strings and predicts from them.
 
     A task inherits from it and from one of KerasHub's tasks, in this order:
-    `class MyTask(Task, keras_hub.models.Task)`. It is a functional model of ids, built in
-    its constructor, and is composed of a `backbone`; a `preprocessor`, which turns strings into the
-    model's inputs; and a `task_head`, which has the layers on the hidden states and says what
+    `class MyTask(Task, keras_hub.models.Task)`. It is a functional model of ids, which its
+    constructor builds. It is composed of a `backbone`; a `preprocessor`, which turns strings into
+    the model's inputs; and a `task_head`, which has the layers on the hidden states and says what
     labels are. `compile` adds a `training_step`.
 
     What happens in `fit` on strings: `training_batches` makes a dataset of batches; KerasHub maps
@@ -56,14 +56,14 @@ class Task(FunctionalModel, TaskHooks):
     `forward_loss` and its gradients, and updates the weights.
     """
 
-    # Constructor arguments that say what labels are. `from_preset` with one of them asks for a
-    # fresh head.
+    # Constructor arguments that say what labels are. `from_preset` makes a fresh head if one of
+    # them is given.
     label_arguments: ClassVar[tuple[str, ...]] = ()
 
-    # And what such a head starts with, whatever the preset's own has learned.
+    # Further constructor arguments of a fresh head, which replace the preset's.
     fresh_arguments: ClassVar[Mapping[str, Any]] = {}
 
-    task_head: Any = Head()  # which head, a task says
+    task_head: Any = Head()  # each task has its own
     head: Any = None  # the linear layer on the hidden states; None without one
     auxiliary: Any = None  # an `AuxiliaryLanguageModeling`, which adds L1; None without a head
     preprocessor: Any  # a layer or a function; None where inputs are ids
@@ -80,16 +80,16 @@ class Task(FunctionalModel, TaskHooks):
         return getattr(self.preprocessor, "tokenizer", None)
 
     def activate(self, logits: Tensor) -> Tensor:
-        """As `LabelHead.activate`, of a task with such a head."""
+        """Calls `LabelHead.activate` of the task's head."""
         return self.task_head.activate(logits)
 
     def score_of(self, logits: Tensor) -> Tensor:
-        """As `ScoreHead.score_of`, of a task with such a head."""
+        """Calls `score_of` of the task's head, a `ScoreHead` or `OneClassHead`."""
         return self.task_head.score_of(logits)
 
     @property
     def calibration(self) -> Calibration | None:
-        """How logits become probabilities; None for a task whose answers have none."""
+        """How logits become probabilities; None for a task whose predictions have none."""
         return self.task_head.calibration
 
     @calibration.setter
@@ -104,17 +104,17 @@ class Task(FunctionalModel, TaskHooks):
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Returns calibrated probabilities of classes or choices.
 
-        Logits, losses and labels are the same whatever the temperature, so `predict`, `evaluate`
-        and `fit` do without it.
+        The temperature changes neither logits nor losses nor labels, so `predict`, `evaluate` and
+        `fit` do not use it.
 
         Args:
             outputs: what `predict` returns, float `[batch, classes or choices]`.
 
         Returns:
-            float of the same shape. After an activation that is no softmax, the outputs themselves.
+            float of the same shape. After an activation other than softmax, the outputs themselves.
 
         Raises:
-            ValueError: the task's answers have no probabilities, as scores have not.
+            ValueError: the task's predictions have no probabilities, such as scores.
         """
         return self.task_head.probabilities(outputs)
 
@@ -129,8 +129,8 @@ class Task(FunctionalModel, TaskHooks):
 
         Args:
             backbone: the backbone.
-            preprocessor: texts are truncated to the backbone's context. Any layer or function that
-                returns the model's inputs, or `None` for a model whose inputs are ids.
+            preprocessor: any layer or function that returns the model's inputs; `None` if inputs
+                are ids. Ours then truncate texts to the backbone's context.
             head: the head, for a task that is fine-tuned.
             weigh: as in `AuxiliaryLanguageModeling`.
         """
@@ -140,9 +140,9 @@ class Task(FunctionalModel, TaskHooks):
                 f"Received: {preprocessor!r}."
             )
         self.backbone = backbone
-        length = getattr(preprocessor, "sequence_length", 0)  # a function or plain layer has none
+        length = getattr(preprocessor, "sequence_length", 0)  # functions and plain layers have none
         if length > backbone.max_sequence_length:
-            # Not changed in place, as the caller's may serve other models.
+            # A copy, as the caller's preprocessor may serve other models.
             config = {**preprocessor.get_config(), "tokenizer": preprocessor.tokenizer}
             config["sequence_length"] = backbone.max_sequence_length
             preprocessor = type(preprocessor).from_config(config)
@@ -174,14 +174,15 @@ class Task(FunctionalModel, TaskHooks):
     def predict_outputs(
         self, inputs: dict[str, Tensor], states_at: Callable[..., Tensor] | None = None
     ) -> Tensor:
-        """Returns the model's outputs in inference, computing only the hidden states they need.
+        """Returns the model's outputs in inference, from only the hidden states that they need.
 
-        A task may leave out `states_at`; its exports then compute the backbone as it is.
+        A task's own `predict_outputs` may have no argument `states_at`; its exports then compute
+        the whole backbone.
 
         Args:
             inputs: the model's inputs by name, as the preprocessor returns them.
-            states_at: computes hidden states in the place of the backbone's `states_at`, with the
-                same arguments.
+            states_at: computes hidden states instead of the backbone's `states_at`, with the same
+                arguments.
         """
         raise NotImplementedError
 
@@ -202,22 +203,23 @@ class Task(FunctionalModel, TaskHooks):
         accumulation_steps: int = 1,
         **kwargs: Any,
     ) -> None:
-        """Configures training; by default fine-tuning as in the paper (section 4.1).
+        """Configures training. The defaults fine-tune as in the paper (section 4.1).
 
         Args:
             optimizer: `"auto"` for Adam with the paper's rate, schedule, decay and clipping.
-            loss: `"auto"` for the head's, L2: cross-entropy.
-            metrics: `"auto"` for the head's: accuracy, where there are classes and the loss takes
-                their numbers.
+            loss: `"auto"` for the head's default loss, which is L2, cross-entropy.
+            metrics: `"auto"` for the head's default metrics: accuracy, if there are classes and the
+                loss takes their numbers.
             lm_coefficient: lambda in L3 = L2 + lambda L1, for a task with a head; by default the
-                paper's 0.5. `fit` reports L3 as its loss; validation and `evaluate` report L2. The
-                weights of examples weigh both.
-            accumulation_steps: in how many slices each batch is computed; see `training_step`.
+                paper's 0.5. `fit` reports L3 as its loss; validation and `evaluate` report L2.
+                Weights of examples apply to both.
+            accumulation_steps: the number of slices that each batch is computed in; see
+                `training_step`.
             **kwargs: see `keras.Model.compile`.
 
         Raises:
-            ValueError: a sparse loss for labels that are no classes, `lm_coefficient` without a
-                head, or see `training_step`.
+            ValueError: a sparse loss for labels that are not classes; `lm_coefficient` without a
+                head; or see `training_step`.
         """
         if self.auxiliary is not None:
             self.auxiliary.coefficient = 0.5 if lm_coefficient is None else lm_coefficient
@@ -258,7 +260,7 @@ class Task(FunctionalModel, TaskHooks):
         return ops.cast(ops.shape(tree.flatten(x)[0])[0], "float32")
 
     def preprocess_samples(self, x: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """As `keras_hub.models.Task.preprocess_samples`, with labels encoded by the head."""
+        """Like `keras_hub.models.Task.preprocess_samples`; the head encodes the labels."""
         self.check_tokenizer()
         if self.preprocessor is None:
             self.check_inputs(x)
@@ -282,12 +284,12 @@ class Task(FunctionalModel, TaskHooks):
         class_weight: Mapping[Any, float] | None = None,
         **kwargs: Any,
     ) -> keras.callbacks.History:
-        """Trains on strings, a `tf.data.Dataset` or a generator of batches, as `keras.Model.fit`.
+        """Trains on strings, a `tf.data.Dataset` or a generator of batches, like `keras.Model.fit`.
 
-        Strings and arrays are reshuffled each epoch (KerasHub would leave them in order); a dataset
+        Strings and arrays are reshuffled each epoch (KerasHub would keep their order); a dataset
         keeps its order. A learning-rate schedule without `total_steps` is stretched over all
-        updates up to the end of this call. A `keras.utils.PyDataset` and a
-        `tf.distribute.DistributedDataset` hold ids, and `keras.Model.fit` gets them unchanged.
+        updates until the end of this call. A `keras.utils.PyDataset` or
+        `tf.distribute.DistributedDataset` must hold ids, and goes to `keras.Model.fit` unchanged.
 
         Args:
             x, y, batch_size, sample_weight, validation_data, validation_split: as in
@@ -311,9 +313,9 @@ class Task(FunctionalModel, TaskHooks):
         steps = kwargs.get("steps_per_epoch")
         epochs = kwargs.get("epochs", 1) - kwargs.get("initial_epoch", 0)
         if self.compiled and stretch_schedule(self.optimizer, steps or batches.count, epochs):
-            self.train_function = None  # the earlier total is a constant of its graph
+            self.train_function = None  # its graph holds the earlier total as a constant
         if steps and batches.count < 0 and not batches.are_of_ids:
-            batches = batches.repeated()  # else Keras would find no data in the second epoch
+            batches = batches.repeated()  # or Keras would find no data in the second epoch
         loops: Any = keras_loops(self) if batches.are_of_ids else super()
         return loops.fit(
             *(batches.x, batches.y),
@@ -332,7 +334,7 @@ class Task(FunctionalModel, TaskHooks):
         sample_weight: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """As `keras.Model.evaluate`, on what `fit` takes."""
+        """Like `keras.Model.evaluate`, on the kinds of data that `fit` takes."""
         batches = as_batches(self._for_slicing, x, y, sample_weight, batch_size)
         loops: Any = keras_loops(self) if batches.are_of_ids else super()
         return loops.evaluate(
@@ -342,11 +344,11 @@ class Task(FunctionalModel, TaskHooks):
         )
 
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
-        """As `keras.Model.predict`, on what `fit` takes.
+        """Like `keras.Model.predict`, on the kinds of data that `fit` takes.
 
         Returns:
-            float32: `[batch, classes]`, logits unless there is an activation; or scores `[batch]`;
-            or logits `[batch, choices]`.
+            float32: `[batch, classes]`, logits unless there is an activation; or scores, `[batch]`;
+                or logits, `[batch, choices]`.
         """
         batches = as_batches(self._for_slicing, x, None, None, batch_size)
         outputs = super().predict(batches.x, batches.batch_size, **kwargs)
@@ -360,7 +362,7 @@ class Task(FunctionalModel, TaskHooks):
         class_weight: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """As `keras.Model.train_on_batch`, on strings.
+        """Like `keras.Model.train_on_batch`, on strings.
 
         Raises:
             ValueError: the learning-rate schedule has no `total_steps`.
@@ -376,19 +378,19 @@ class Task(FunctionalModel, TaskHooks):
         return super().train_on_batch(x, y, sample_weight, class_weight=class_weight, **kwargs)
 
     def predict_on_batch(self, x: Any, **kwargs: Any) -> Any:
-        """As `keras.Model.predict_on_batch`, on strings; returns what `predict` does."""
+        """Like `keras.Model.predict_on_batch`, on strings; returns what `predict` returns."""
         return self.task_head.predictions(super().predict_on_batch(x, **kwargs))
 
     def _pad_to(self) -> PadTo:
         """Returns what the preprocessor pads a batch to."""
         if in_grain_data_pipeline():
-            return "sequence_length"  # as all of its batches must have one length
-        # Buckets keep down how often XLA compiles. A graph takes any length.
+            return "sequence_length"  # all batches of Grain must have one length
+        # With buckets, XLA compiles for few lengths. A graph without XLA takes any length.
         is_graph = keras.backend.backend() == "tensorflow" and not self.jit_compile
         return "longest" if is_graph else "bucket"
 
     def _for_slicing(self, x: Any) -> Any:
-        """Returns texts as users give them in a form that can be sliced into examples."""
+        """Returns a user's texts in a form that can be sliced into examples."""
         is_ours = isinstance(self.preprocessor, FieldsPreprocessor)
         return self.preprocessor.for_slicing(x) if is_ours else x
 
@@ -408,38 +410,37 @@ class Task(FunctionalModel, TaskHooks):
         normalization: str | None = None,
         **kwargs: Any,
     ) -> Task:
-        """Loads a preset, as `keras_hub.models.Task.from_preset`.
+        """Loads a preset, like `keras_hub.models.Task.from_preset`.
 
         Args:
             preset: the name of a preset that ships (`cls.presets` lists them), a folder that
                 `save_to_preset` or `transformers` wrote, or a handle such as
                 `"hf://openai-community/openai-gpt"`, which is downloaded.
             load_weights: whether to load weights; otherwise they are initialized.
-            normalization: how text becomes words, `"bert"` or `"original"`. By default the
-                preset's, and `"bert"` for `transformers`, whose files do not say.
-            **kwargs: constructor arguments to change, such as `dtype`. What says what labels are,
-                such as `class_names`, asks for a fresh head on the preset's backbone.
+            normalization: how text becomes words, `"bert"` or `"original"`. By default the preset's
+                own; `"bert"` for `transformers`, whose files do not say.
+            **kwargs: constructor arguments to change, such as `dtype`. An argument that says what
+                labels are, such as `class_names`, makes a fresh head on the preset's backbone.
 
         Raises:
             OSError: see `gpt1_keras.handles.local_preset`.
-            ValueError: the preset does not exist, or holds another model or damaged weights; or it
-                lost the weights of its head; or the tokenizer does not fit the weights, be it the
-                preset's or that of a preprocessor in `kwargs`; or the preset has another
-                normalization.
+            ValueError: the preset does not exist, holds another model or damaged weights, or has
+                lost the weights of its head; the tokenizer, the preset's or that of a preprocessor
+                in `kwargs`, does not fit the weights; or the preset has another normalization.
         """
         return load_task_preset(cls, preset, load_weights, normalization, kwargs)
 
     def save_to_preset(
         self, preset_dir: str | os.PathLike[str], max_shard_size: float = 10
     ) -> None:
-        """As `keras_hub.models.Task.save_to_preset`; metadata.json names the package's tasks.
+        """Like `keras_hub.models.Task.save_to_preset`; metadata.json names the package's tasks.
 
         Raises:
-            ValueError: the preset could not be loaded, see `CausalBackbone.check_loads`.
+            ValueError: the preset could not be loaded again, see `CausalBackbone.check_loads`.
         """
         self.backbone.check_loads()
         super().save_to_preset(preset_dir, max_shard_size)
-        # KerasHub names the class that each registered task inherits from first: this one.
+        # KerasHub would name the first base class of each registered task, which is this class.
         name_tasks(preset_dir, [task_cls.__name__ for task_cls in list_subclasses(Task)])
 
     def save_task_weights(self, filepath: str) -> None:
@@ -451,7 +452,7 @@ class Task(FunctionalModel, TaskHooks):
         load_head(self, filepath)
 
     def export_to_transformers(self, path: str | os.PathLike[str]) -> None:
-        """KerasHub's name for `gpt1_keras.convert.save_hugging_face`."""
+        """Calls `gpt1_keras.convert.save_hugging_face`, under KerasHub's name for it."""
         write_for_transformers(self, path)
 
     def check_tokenizer(self) -> None:
@@ -473,7 +474,7 @@ class Task(FunctionalModel, TaskHooks):
     def export(
         self, filepath: str | os.PathLike[str], format: str = "tf_saved_model", **kwargs: Any
     ) -> None:
-        """As `keras.Model.export`: the model of ids, without the preprocessor.
+        """Exports the model of ids, without the preprocessor, like `keras.Model.export`.
 
         Raises:
             ValueError: `format="openvino"` for a task with a head.
@@ -489,10 +490,10 @@ class Task(FunctionalModel, TaskHooks):
     def quantize(
         self, mode: str | None = None, config: Any = None, filters: Any = None, **kwargs: Any
     ) -> None:
-        """As `keras.Model.quantize`; the head, some thousand weights, stays as it is.
+        """Like `keras.Model.quantize`, but the head, some thousand weights, stays as it is.
 
-        A preset keeps the data types of the backbone's layers alone, and could not load the weights
-        of a quantized head.
+        A preset records data types only for the backbone's layers, and could not load a quantized
+        head.
         """
         super().quantize(
             mode,
@@ -502,12 +503,12 @@ class Task(FunctionalModel, TaskHooks):
         )
 
     def get_quantization_layer_structure(self, mode: str) -> dict[str, list] | None:
-        """As `GPT1Backbone.get_quantization_layer_structure`."""
+        """Calls `get_quantization_layer_structure` of the backbone."""
         return self.backbone.get_quantization_layer_structure(mode)
 
 
 def _is_sparse(loss: Any) -> bool:
-    """Whether a loss takes class numbers."""
+    """Returns whether a loss takes class numbers."""
     if isinstance(loss, str):
         return loss == "sparse_categorical_crossentropy"
     return isinstance(loss, keras.losses.SparseCategoricalCrossentropy)

@@ -1,4 +1,4 @@
-"""A task's presets: how they are loaded, and what is written and checked beside them."""
+"""A task's presets: loads and checks them, and saves the head and the metadata."""
 
 import json
 import os
@@ -36,11 +36,11 @@ def load_task_preset(
         task_cls: a class of task.
         preset: a folder, or the name of a preset that ships.
         load_weights: whether to load weights.
-        normalization: of the tokenizer; None for the preset's own.
-        arguments: of the task's constructor, to change.
+        normalization: the tokenizer's normalization; None for the preset's own.
+        arguments: arguments of the task's constructor to change.
 
     Raises:
-        ValueError: as `Task.from_preset`.
+        ValueError: see `Task.from_preset`.
     """
     loader = get_preset_loader(preset)
     backbone_cls = loader.check_backbone_class()
@@ -51,7 +51,7 @@ def load_task_preset(
         )
     is_fresh = any(arguments.get(name) is not None for name in task_cls.label_arguments)
     if is_fresh:
-        # Those that are not given must not stay as the preset has them.
+        # Labels that are not given must not come from the preset.
         labels = {name: arguments.get(name) for name in task_cls.label_arguments}
         arguments = {**task_cls.fresh_arguments, **arguments, **labels}
     if normalization is not None:
@@ -61,7 +61,8 @@ def load_task_preset(
         preprocessor = task_cls.preprocessor_cls.from_preset(preset, tokenizer=tokenizer)
         arguments["preprocessor"] = preprocessor
     if arguments.get("dtype") is None and _has_mixed_policy(loader.config):
-        # As with every other float policy; KerasHub 0.32 means to, and raises "Invalid dtype".
+        # KerasHub 0.32 does this for other float policies; for mixed ones it raises "Invalid
+        # dtype".
         arguments["dtype"] = keras.config.dtype_policy()
     # KerasHub's own `from_preset` requires another task for each class of backbone.
     task = loader.load_task(task_cls, load_weights, not is_fresh, **arguments)
@@ -74,12 +75,12 @@ def load_task_preset(
 
 
 def save_head(task: Any, path: str | os.PathLike[str]) -> None:
-    """Saves the weights that are not the backbone's, without the optimizer's state.
+    """Saves the weights outside the backbone, without the optimizer's state.
 
-    No preset could load that.
+    A preset could not load that state.
 
     Raises:
-        OSError: it cannot be written, as when the disk is full. An earlier file stays.
+        OSError: it cannot be written, for example because the disk is full. An earlier file stays.
     """
     with writing_weights(path) as memory:
         keras.saving.save_weights(task, memory, objects_to_skip=_not_the_head(task))
@@ -92,7 +93,7 @@ def load_head(task: Any, path: str | os.PathLike[str]) -> None:
 
 
 def name_tasks(preset_dir: str | os.PathLike[str], tasks: Iterable[str]) -> None:
-    """Writes into a preset's metadata which tasks can load it."""
+    """Writes the tasks that can load a preset into its metadata."""
     path = pathlib.Path(preset_dir, METADATA_FILE)
     metadata = json.loads(path.read_text(encoding="utf-8")) | {"tasks": sorted(tasks)}
     path.write_text(json.dumps(metadata, indent=4), encoding="utf-8")
@@ -103,7 +104,7 @@ def _not_the_head(task: Any) -> list[Any]:
 
 
 def _check_head_is_saved(class_name: str, preset: str | os.PathLike[str]) -> None:
-    """Raises ValueError if a preset of this task, which has a head, has lost the head's weights."""
+    """Raises ValueError if a preset of this class, which has a head, lacks the head's weights."""
     if not check_file_exists(preset, TASK_CONFIG_FILE):
         return
     saved_class = load_json(preset, TASK_CONFIG_FILE)["class_name"]
@@ -118,7 +119,7 @@ def _check_trained_with(preset: str | os.PathLike[str], tokenizer: GPT1Tokenizer
     """Raises ValueError if the preset's weights were trained with another tokenizer."""
     if not check_file_exists(preset, TOKENIZER_CONFIG_FILE):
         return
-    # `transformers` has a file of this name too.
+    # `transformers` writes a file of this name too.
     expected = load_json(preset, TOKENIZER_CONFIG_FILE).get("config", {})
     if expected.get("fingerprint") not in (None, tokenizer.fingerprint):
         raise ValueError(
@@ -130,6 +131,6 @@ def _check_trained_with(preset: str | os.PathLike[str], tokenizer: GPT1Tokenizer
 
 
 def _has_mixed_policy(config: dict[str, Any]) -> bool:
-    """Whether a preset's config.json is of a backbone in mixed precision."""
+    """Returns whether a preset's config.json describes a backbone in mixed precision."""
     policy = config.get("config", {}).get("dtype") or {}
     return str(policy.get("config", {}).get("name")).startswith("mixed_")

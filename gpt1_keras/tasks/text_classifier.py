@@ -1,4 +1,4 @@
-"""GPT1TextClassifier: one text or a pair of texts to a class."""
+"""GPT1TextClassifier: classifies a text or a pair of texts."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,9 +20,9 @@ from gpt1_keras.types import Tensor
 class GPT1TextClassifier(Task, keras_hub.models.TextClassifier):
     """Classifies texts, or pairs of texts as in entailment (sections 3.2 and 3.3).
 
-    A linear layer on the hidden state at the extract token. `fit`, `evaluate` and `predict` take
-    raw strings, one text or a pair as the preprocessor's `fields` say. Labels are class numbers or
-    class names. `predict` returns float32 `[batch, classes]`, logits unless there is an
+    The head is a linear layer on the hidden state at the extract token. `fit`, `evaluate` and
+    `predict` take raw strings, one text or a pair, by the preprocessor's `fields`. Labels are class
+    numbers or class names. `predict` returns float32 `[batch, classes]`, logits unless there is an
     `activation`.
 
     Args:
@@ -30,15 +30,15 @@ class GPT1TextClassifier(Task, keras_hub.models.TextClassifier):
         num_classes: the number of classes, or 1 for a single output such as a sigmoid's. Give
             `class_names` or `score_range` instead to name the classes or to predict scores.
         preprocessor: `GPT1TextClassifierPreprocessor`; `None` if inputs are ids.
-        class_names: the classes, which presets and exports then hold.
-        score_range: two integers, the least and the greatest score, for regression as in
+        class_names: the names of the classes, which presets and exports keep.
+        score_range: two integers, the lowest and the highest score, for regression as in
             `GPT1TextSimilarity`.
-        activation: on the logits; `None` to leave them, `"softmax"` for probabilities, `"sigmoid"`
-            for that of a single class.
-        dropout: on the hidden state at the extract token; 0.1 in the paper.
-        temperature: of the probabilities that `probabilities` makes of what `predict` returns, and
-            that exports return; see `Calibration`. `training.calibrate` finds it.
-        sure_threshold: the probability from which on an export calls an answer sure.
+        activation: the function on the logits. `None` returns logits, `"softmax"` probabilities,
+            `"sigmoid"` the probability of a single class.
+        dropout: rate of dropout on the hidden state at the extract token; 0.1 in the paper.
+        temperature: divides logits before `probabilities`, and the scores of exports, are computed;
+            see `Calibration`. `training.calibrate` finds it.
+        sure_threshold: the least probability at which an export calls its answer sure.
 
     Raises:
         ValueError: not exactly one of classes and scores is given, or `num_classes` and

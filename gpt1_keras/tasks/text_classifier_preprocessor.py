@@ -22,23 +22,23 @@ class GPT1TextClassifierPreprocessor(
 
     Args:
         tokenizer: `GPT1Tokenizer`.
-        sequence_length: the most tokens, special tokens included, and the length that sequences
-            are padded to.
-        fields: names of the texts: `("text",)`, or two such as `("premise", "hypothesis")`.
-            Exports name their inputs so.
+        sequence_length: the most tokens of a sequence, special tokens included; the length that
+            `pad_to="sequence_length"` pads to.
+        fields: names of the texts: `("text",)`, or two, such as `("premise", "hypothesis")`.
+            Exports use these names for their inputs.
 
     Call arguments:
-        x: strings `[batch]`, or one string: a list, tuple, array, tensor or pandas column. For a
+        x: strings `[batch]`, a list, tuple, array, tensor or pandas column; or one string. For a
             pair, a tuple of two of them, or a dict by field.
         y: labels, passed through.
         sample_weight: passed through.
-        pad_to: `"sequence_length"`; or, as tasks and exports do, `"bucket"`, the smallest of the
-            lengths 16, 24, 32, 48, ... that holds the batch, or `"longest"`, that of its longest
-            sequence.
+        pad_to: `"sequence_length"`; `"bucket"`, the smallest of the lengths 16, 24, 32, 48, ...
+            that holds the batch; or `"longest"`, the length of its longest sequence. Tasks and
+            exports pad by the last two.
 
     Returns:
         `{"token_ids": int32 [batch, length], "padding_mask": int32 [batch, length]}`, without
-        `batch` for one string; with `y`, a tuple as Keras's `fit` takes it.
+        `batch` for one string; with `y`, a tuple for Keras's `fit`.
 
     Raises:
         ValueError: the texts do not match the fields, or are not strings; or `truncate` is given,
@@ -63,11 +63,11 @@ class GPT1TextClassifierPreprocessor(
         super().__init__(fields, tokenizer=tokenizer, sequence_length=sequence_length, **kwargs)
 
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
-        """As `FieldsPreprocessor.frame`; the ids, int32 `[batch, None]`, as in section 3.3."""
+        """Returns ids, int32 `[batch, None]`, as in section 3.3; see `FieldsPreprocessor.frame`."""
         return text_backend().frame(segments, self.tokenizer, self.sequence_length)
 
     def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
-        """As `FieldsPreprocessor.pad`: int32 `[batch, length]`."""
+        """Returns int32 `[batch, length]`; see `FieldsPreprocessor.pad`."""
         return text_backend().pad(framed, self.tokenizer, self.sequence_length, pad_to)
 
     def get_config(self) -> dict[str, Any]:

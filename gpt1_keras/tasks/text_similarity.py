@@ -1,4 +1,4 @@
-"""GPT1TextSimilarity: a class or a score for two texts without an order."""
+"""GPT1TextSimilarity: classifies or scores two texts without an order."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,20 +24,22 @@ class GPT1TextSimilarity(Task, keras_hub.models.Task):
     Each pair is read in both orders, and the linear layer is on the sum of the hidden states at the
     two extract tokens. `fit`, `evaluate` and `predict` take pairs of raw strings.
 
-    With `score_range`, labels are scores such as STS-B's from 0 to 5. The head has a logit for each
-    of the range's integers, `SoftLabelCrossEntropy` trains them, and `predict` returns the expected
-    score, float32 `[batch]`. This is a reconstruction; the paper does not say.
+    With `score_range`, labels are scores, such as STS-B's from 0 to 5. The head has a logit for
+    each integer of the range, `SoftLabelCrossEntropy` is the loss, and `predict` returns the
+    expected score, float32 `[batch]`. This is a reconstruction, as the paper does not say how it
+    predicts scores.
 
     Args:
         backbone: `GPT1Backbone` or `LSTMBackbone`.
         num_classes: the number of classes, or 1 for a single output such as a sigmoid's. Give
             `class_names` or `score_range` instead to name the classes or to predict scores.
         preprocessor: `GPT1TextSimilarityPreprocessor`; `None` if inputs are ids.
-        class_names: the classes, which presets and exports then hold.
-        score_range: two integers, the least and the greatest score.
-        activation: on the logits; `None` to leave them, `"softmax"` for probabilities, `"sigmoid"`
-            for that of a single class.
-        dropout: on the sum of the hidden states at the extract tokens; 0.1 in the paper.
+        class_names: the names of the classes, which presets and exports keep.
+        score_range: two integers, the lowest and the highest score.
+        activation: the function on the logits. `None` returns logits, `"softmax"` probabilities,
+            `"sigmoid"` the probability of a single class.
+        dropout: rate of dropout on the sum of the hidden states at the extract tokens; 0.1 in the
+            paper.
         temperature, sure_threshold: as in `GPT1TextClassifier`.
 
     Raises:
@@ -96,11 +98,11 @@ class GPT1TextSimilarity(Task, keras_hub.models.Task):
 
 
 def _merge_orders(x: Tensor) -> Tensor:
-    """Both orders as sequences of one batch: `[batch, 2, length]` to `[2 batch, length]`."""
+    """Merges both orders into one batch: `[batch, 2, length]` to `[2 batch, length]`."""
     return ops.concatenate([x[:, 0], x[:, 1]], axis=0)
 
 
 def _sum_of_orders(states: Tensor) -> Tensor:
-    """The sum over both orders: float `[2 batch, hidden_dim]` to `[batch, hidden_dim]`."""
+    """Sums over both orders: float `[2 batch, hidden_dim]` to `[batch, hidden_dim]`."""
     first, second = ops.split(states, 2, axis=0)
     return first + second

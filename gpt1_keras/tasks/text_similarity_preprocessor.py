@@ -29,7 +29,7 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
 
     Returns:
         `{"token_ids": int32 [batch, 2, length], "padding_mask": int32 [batch, 2, length]}`, without
-        `batch` for one pair; with `y`, a tuple as Keras's `fit` takes it.
+        `batch` for one pair; with `y`, a tuple for Keras's `fit`.
     """
 
     field_counts = (2,)
@@ -47,7 +47,7 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
         self.sequence_length = sequence_length
 
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
-        """As `FieldsPreprocessor.frame`.
+        """Frames both orders of each pair; see `FieldsPreprocessor.frame`.
 
         Returns:
             `(ids, truncated)`: int32 `[2 batch, None]`, the two orders of each pair in turn; and
@@ -56,9 +56,9 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
         return text_backend().frame_both_orders(segments, self.tokenizer, self.sequence_length)
 
     def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
-        """As `FieldsPreprocessor.pad`: int32 `[batch, 2, length]`."""
+        """Returns int32 `[batch, 2, length]`; see `FieldsPreprocessor.pad`."""
         return text_backend().pad_both_orders(framed, self.tokenizer, self.sequence_length, pad_to)
 
     def count_tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """The number of tokens of each pair in one of its orders, int32 `[batch]`."""
+        """Returns the number of tokens of each pair in one of its orders, int32 `[batch]`."""
         return tf.reduce_sum(inputs["padding_mask"][:, 0], axis=-1)

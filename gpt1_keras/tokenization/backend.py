@@ -9,7 +9,7 @@ from gpt1_keras.tokenization import list_backend, tensor_backend
 
 
 def text_backend() -> Any:
-    """The module that processes texts: `tensor_backend`; or `list_backend`, with the same names.
+    """Returns the module that processes texts: `tensor_backend`, or the similar `list_backend`.
 
     `list_backend` has nested lists in place of ragged tensors, and arrays in place of tensors.
     """
@@ -17,7 +17,7 @@ def text_backend() -> Any:
 
 
 def is_single(texts: Any) -> bool:
-    """Whether texts that a user gives are one string, without a batch dimension."""
+    """Returns whether texts that a user gives are one string, without a batch dimension."""
     return isinstance(texts, (str, bytes)) or getattr(texts, "ndim", None) == 0
 
 

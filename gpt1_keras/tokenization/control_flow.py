@@ -67,5 +67,5 @@ def repeat(function: Callable[[Texts], Texts], texts: Texts, rounds: int) -> Tex
 
 
 def loop_shapes(texts: Texts) -> Any:
-    """The shape invariants of texts that a loop changes."""
+    """Returns the shape invariants of texts that a loop changes."""
     return tf.nest.map_structure(lambda _: tf.TensorShape([None]), texts)

@@ -44,7 +44,7 @@ class CrossingMerges:
         self._starts = tf.constant(by_id[..., None, :], dtype)
 
     def __call__(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-        """Whether merging joins symbols of two tokens.
+        """Returns whether merging joins symbols of two tokens.
 
         Args:
             left: int32 `[n]`, the index of the left token in the constructor's `left`.
@@ -71,7 +71,7 @@ def _edges(
     across: np.ndarray,
     or_equal: bool = False,
 ) -> np.ndarray:
-    """The symbols at one edge of tokens while they are merged from their characters.
+    """Returns the symbols at one edge of tokens while they are merged from their characters.
 
     Args:
         vocabulary: tokens and merges.

@@ -62,7 +62,7 @@ def frame_both_orders(
 
 
 def segment_limit(segments: int, sequence_length: int) -> int:
-    """The most tokens that each segment keeps; `segments` is their number. Errors as `frame`."""
+    """Returns the most tokens that each of `segments` segments keeps; raises like `frame`."""
     limit = sequence_length - 2 if segments == 1 else sequence_length // 2 - 2
     if limit < 1:
         raise ValueError(
@@ -192,6 +192,6 @@ def _columns(slices: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> list[tf.Tensor]:
 
 
 def _ranges(starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """The indices in all slices, one slice after the other: int64 `[sum of lengths]`."""
+    """Returns the indices in all slices, one slice after the other: int64 `[sum of lengths]`."""
     starts = tf.reshape(starts, [-1])
     return tf.ragged.range(starts, starts + tf.reshape(lengths, [-1])).values

@@ -70,7 +70,7 @@ def learn_merges(
 
 
 def _count_words(texts: Iterable[str], normalization: str) -> collections.Counter[str]:
-    """How often each word of the texts occurs."""
+    """Returns how often each word of the texts occurs."""
     split = _word_splitter(normalization)
     counts: collections.Counter[bytes] = collections.Counter()
     texts = iter(texts)
@@ -81,7 +81,7 @@ def _count_words(texts: Iterable[str], normalization: str) -> collections.Counte
 
 @functools.cache
 def _word_splitter(normalization: str) -> Callable[[tf.Tensor], tf.Tensor]:
-    """A graph that splits texts into words, string `[batch]` to string `[words]`, traced once."""
+    """Returns a graph, traced once, that splits texts, string `[batch]`, into string `[words]`."""
     normalizer = find_normalizer(normalization)()
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
@@ -99,7 +99,7 @@ def _repeat(words: collections.Counter[str]) -> Iterator[str]:
 
 
 def _alphabet(words: collections.Counter[str]) -> list[str]:
-    """The most frequent characters of counted words, sorted."""
+    """Returns the most frequent characters of counted words, sorted."""
     counts: collections.Counter[str] = collections.Counter()
     for word, count in words.items():
         for character in word:

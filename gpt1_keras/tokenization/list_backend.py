@@ -92,7 +92,7 @@ def check_choices(choices: list[list[str]], labels: Any = None) -> None:
 
 
 def rank(texts: Any) -> int | None:
-    """The depth of nested lists; None if their depths differ."""
+    """Returns the depth of nested lists; None if their depths differ."""
     if isinstance(texts, str):
         return 0
     ranks = {rank(text) for text in texts} or {0}
@@ -131,7 +131,7 @@ class Codec:
         return tokenizer
 
     def encode(self, texts: Any) -> Any:
-        """As `GPT1Tokenizer.tokenize`: an array of one text's ids, or nested lists."""
+        """Like `GPT1Tokenizer.tokenize`: an array of one text's ids, or nested lists."""
         texts = as_texts(texts)
         if isinstance(texts, str):
             return np.array(self._encode([texts])[0], np.int32)
@@ -139,7 +139,7 @@ class Codec:
         return self._encode_nested(texts)
 
     def encode_with_offsets(self, texts: Any) -> tuple[Any, Any, Any]:
-        """As `GPT1Tokenizer.tokenize_with_offsets`."""
+        """Like `GPT1Tokenizer.tokenize_with_offsets`."""
         texts = as_texts(texts, "surrogateescape")  # a surrogate for each invalid byte
         if isinstance(texts, str):
             ids, starts, ends = self._encode_one_with_offsets(texts)
@@ -148,7 +148,7 @@ class Codec:
         return self._encode_nested_with_offsets(texts)
 
     def _encode_nested_with_offsets(self, texts: list[Any]) -> tuple[Any, Any, Any]:
-        """The ids, starts and ends of nested lists of str."""
+        """Returns the ids, starts and ends of nested lists of str."""
         columns = [
             self._encode_one_with_offsets(text)
             if isinstance(text, str)
@@ -159,7 +159,7 @@ class Codec:
         return ids, starts, ends
 
     def _encode_one_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
-        """The ids, starts and ends of a text, in which surrogates stand for invalid bytes."""
+        """Returns a text's ids, starts and ends; surrogates stand for invalid bytes in it."""
         normalized = [self._normalized[ord(character)] for character in text]
         sizes = [len(character.encode("utf-8", "surrogateescape")) for character in text]
         ends = np.cumsum(sizes, dtype=np.int64)
@@ -170,26 +170,26 @@ class Codec:
         return encoding.ids, (ends - sizes)[first].tolist(), ends[last].tolist()
 
     def _encode_nested(self, texts: list[Any]) -> list[Any]:
-        """The ids of nested lists of str."""
+        """Returns the ids of nested lists of str."""
         if texts and isinstance(texts[0], list):
             return [self._encode_nested(row) for row in texts]
         return self._encode(texts)
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
-        """The ids of a batch."""
+        """Returns the ids of a batch."""
         normalized = [text.translate(self._normalized) for text in texts]
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(normalized)]
 
     def encode_each(self, batches: Sequence[list[str]]) -> list[list[list[int]]]:
-        """As `GPT1Tokenizer.tokenize_each`."""
+        """Like `GPT1Tokenizer.tokenize_each`."""
         return [self._encode(texts) for texts in batches]
 
     def encode_choices(self, texts: Sequence[list[str]], choices: list[list[str]]) -> list[Any]:
-        """As `GPT1Tokenizer.tokenize_choices`."""
+        """Like `GPT1Tokenizer.tokenize_choices`."""
         return [*self.encode_each(texts), self._encode_nested(choices)]
 
     def decode(self, ids: Any, padding: int) -> str | list[str]:
-        """As `GPT1Tokenizer.detokenize`."""
+        """Like `GPT1Tokenizer.detokenize`."""
         if not isinstance(ids, (list, tuple)):
             array = np.asarray(ids)
             if array.ndim == 2:
@@ -201,7 +201,7 @@ class Codec:
         return [self._decode(row) for row in ids] if len(ids) else ""
 
     def _decode(self, ids: Sequence[int]) -> str:
-        """The text of a list of ids. Raises ValueError if an id is outside the vocabulary."""
+        """Returns the text of ids. Raises ValueError if an id is outside the vocabulary."""
         strange = [int(id) for id in ids if not 0 <= id < len(self._token_texts)]
         if strange:
             raise ValueError(

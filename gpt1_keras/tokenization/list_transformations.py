@@ -20,7 +20,7 @@ Ids = list[int]
 def frame(
     segments: Sequence[list[Ids]], tokenizer: SpecialIds, sequence_length: int
 ) -> tuple[list[Ids], np.ndarray]:
-    """As `input_transformations.frame`."""
+    """Like `input_transformations.frame`."""
     limit = segment_limit(len(segments), sequence_length)
     framed = []
     for texts in zip(*segments, strict=True):
@@ -35,7 +35,7 @@ def frame(
 def frame_both_orders(
     segments: Sequence[list[Ids]], tokenizer: SpecialIds, sequence_length: int
 ) -> tuple[list[Ids], np.ndarray]:
-    """As `input_transformations.frame_both_orders`."""
+    """Like `input_transformations.frame_both_orders`."""
     first, truncated = frame(segments, tokenizer, sequence_length)
     second, _ = frame(segments[::-1], tokenizer, sequence_length)
     return [ids for pair in zip(first, second) for ids in pair], truncated
@@ -48,7 +48,7 @@ def frame_choices(
     tokenizer: SpecialIds,
     sequence_length: int,
 ) -> tuple[dict[str, list[Ids]], np.ndarray]:
-    """As `input_transformations.frame_choices`."""
+    """Like `input_transformations.frame_choices`."""
     limit = segment_limit(2, sequence_length)
     sequence: dict[str, list[Ids]] = {"token_ids": [], "positions": [], "branches": []}
     truncated = []
@@ -78,7 +78,7 @@ def frame_choices(
 def pad(
     ids: list[Ids], tokenizer: SpecialIds, sequence_length: int, pad_to: PadTo = "bucket"
 ) -> dict[str, np.ndarray]:
-    """As `padding.pad`."""
+    """Like `padding.pad`."""
     length = sequence_length
     if pad_to != "sequence_length":
         length = _length(ids, bucket_lengths(sequence_length), pad_to)
@@ -91,7 +91,7 @@ def pad(
 def pad_both_orders(
     ids: list[Ids], tokenizer: SpecialIds, sequence_length: int, pad_to: PadTo = "bucket"
 ) -> dict[str, np.ndarray]:
-    """As `padding.pad_both_orders`."""
+    """Like `padding.pad_both_orders`."""
     padded = pad(ids, tokenizer, sequence_length, pad_to)
     return {name: array.reshape(-1, 2, array.shape[1]) for name, array in padded.items()}
 
@@ -102,7 +102,7 @@ def pad_choices(
     sequence_length: int,
     pad_to: PadTo = "bucket",
 ) -> dict[str, np.ndarray]:
-    """As `padding.pad_choices`."""
+    """Like `padding.pad_choices`."""
     rows = sequence["token_ids"]
     length = _length(rows, choice_lengths(sequence_length, pad_to), pad_to)
     padding = {"token_ids": tokenizer.pad_token_id, "positions": 0, "branches": -1}
@@ -114,7 +114,7 @@ def pad_choices(
 
 
 def _length(rows: list[Ids], lengths: Sequence[int], pad_to: PadTo) -> int:
-    """As `padding._length`."""
+    """Like `padding._length`."""
     longest = max([1, *map(len, rows)])
     if pad_to == "longest":
         return longest

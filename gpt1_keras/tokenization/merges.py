@@ -83,7 +83,7 @@ class Merger:
     def _choose_pairs(
         self, rank: tf.Tensor, bound: tf.Tensor, zero: tf.Tensor, right: tf.Tensor, left: tf.Tensor
     ) -> tf.Tensor:
-        """Which pairs to merge in this round: bool `[n]`."""
+        """Returns which pairs to merge in this round: bool `[n]`."""
         absent = tf.constant(self._rank_and_bound.absent)
         piece = tf.raw_ops.Cumsum(x=tf.cast(bound == absent, tf.int32), axis=zero)
         lowest = tf.math.unsorted_segment_min(rank, piece, tf.size(rank) + tf.constant(1))
@@ -121,7 +121,7 @@ def _every_other(pairs: tf.Tensor) -> tf.Tensor:
 
 
 def _lowest_ranks(vocabulary: Vocabulary) -> dict[tuple[int, int], int]:
-    """The lowest rank of a merge that may ever join two adjacent symbols, for each such pair.
+    """Returns the lowest rank of a merge that may ever join two adjacent symbols, for each pair.
 
     A merge may join any symbol that its left side may end in to any symbol that its right side may
     start with. All other pairs of adjacent symbols are never joined.

@@ -15,7 +15,7 @@ PadTo: TypeAlias = Literal["sequence_length", "bucket", "longest"]
 
 
 def bucket_lengths(sequence_length: int) -> list[int]:
-    """The lengths that sequences are padded to: 16, 24, 32, 48, 64, ... and `sequence_length`.
+    """Returns the lengths to pad sequences to: 16, 24, 32, 48, 64, ... and `sequence_length`.
 
     As each is 1.5 or 1.33 times the one before, at most a third of a sequence is padding, and a
     graph has a dozen shapes.
@@ -29,7 +29,7 @@ def bucket_lengths(sequence_length: int) -> list[int]:
 
 
 def choice_lengths(sequence_length: int, pad_to: PadTo) -> list[int]:
-    """The lengths that all branches of a question are padded to; see `pad_choices`."""
+    """Returns the lengths that all branches of a question are padded to; see `pad_choices`."""
     is_fixed = pad_to == "sequence_length"
     lengths = [sequence_length] if is_fixed else bucket_lengths(sequence_length)
     # All branches of a question together may be longer than `sequence_length`.
@@ -107,7 +107,7 @@ def pad_choices(
 
 
 def _length(ids: tf.RaggedTensor, lengths: Sequence[int], pad_to: PadTo) -> tf.Tensor:
-    """The length of the longest row, at least 1, or the smallest of `lengths` that holds it."""
+    """Returns the longest row's length, at least 1, or the smallest of `lengths` for it."""
     longest = tf.reduce_max(tf.concat([ids.row_lengths(), [1]], axis=0))
     if pad_to == "longest":
         return longest

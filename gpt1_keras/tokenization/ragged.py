@@ -9,7 +9,7 @@ from gpt1_keras.lazy import tensorflow as tf
 
 
 def row_splits(lengths: tf.Tensor) -> tf.Tensor:
-    """The row splits of rows of these lengths: int `[rows]` to int `[rows + 1]`."""
+    """Returns the row splits of rows of these lengths: int `[rows]` to int `[rows + 1]`."""
     return tf.concat([[0], tf.cumsum(lengths)], 0)
 
 

@@ -91,12 +91,12 @@ def _check(are_valid: tf.Tensor, message: str, received: Any) -> None:
 
 
 def rank(texts: tf.Tensor | tf.RaggedTensor) -> int | None:
-    """The number of dimensions of texts that `as_texts` or `as_choices` returned."""
+    """Returns the number of dimensions of texts that `as_texts` or `as_choices` returned."""
     return texts.shape.rank
 
 
 def _refusal(x: Any, error: Exception) -> ValueError:
-    """The error about an argument that is not strings."""
+    """Returns the error about an argument that is not strings."""
     return ValueError(
         "Expected a string, or a list or array of strings. Received: "
         f"{reprlib.repr(x)}, a {type(x).__name__}. {error}"
@@ -129,14 +129,14 @@ class Codec:
             )
 
     def encode(self, texts: Any) -> tf.Tensor | tf.RaggedTensor:
-        """As `GPT1Tokenizer.tokenize`."""
+        """Like `GPT1Tokenizer.tokenize`."""
         texts = as_texts(texts)
         with tf.device("cpu"):
             ids = self._encode(tf.reshape(texts, [-1]))
         return _of_shape(ids, texts)
 
     def encode_with_offsets(self, texts: Any) -> tuple[Any, Any, Any]:
-        """As `GPT1Tokenizer.tokenize_with_offsets`."""
+        """Like `GPT1Tokenizer.tokenize_with_offsets`."""
         texts = as_texts(texts)
         with tf.device("cpu"):
             ids, starts, ends = self._encode_with_offsets(tf.reshape(texts, [-1]))
@@ -144,7 +144,7 @@ class Codec:
         return tuple(_of_shape(each, texts) for each in ragged)
 
     def encode_each(self, batches: Sequence[tf.Tensor]) -> list[tf.RaggedTensor]:
-        """As `GPT1Tokenizer.tokenize_each`."""
+        """Like `GPT1Tokenizer.tokenize_each`."""
         if len(batches) == 1:
             return [self.encode(batches[0])]
         ids = self.encode(tf.concat(batches, axis=0))
@@ -157,12 +157,12 @@ class Codec:
     def encode_choices(
         self, texts: Sequence[tf.Tensor], choices: tf.RaggedTensor
     ) -> list[tf.RaggedTensor]:
-        """As `GPT1Tokenizer.tokenize_choices`."""
+        """Like `GPT1Tokenizer.tokenize_choices`."""
         *ids, choice_ids = self.encode_each([*texts, choices.values])
         return [*ids, choices.with_values(choice_ids)]
 
     def decode(self, ids: Any, padding: int) -> str | list[str] | tf.Tensor:
-        """As `GPT1Tokenizer.detokenize`."""
+        """Like `GPT1Tokenizer.detokenize`."""
         if isinstance(ids, (list, tuple)):
             ids = tf.ragged.constant(ids, tf.int32)
         elif not isinstance(ids, tf.RaggedTensor):

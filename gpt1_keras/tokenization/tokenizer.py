@@ -318,12 +318,12 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         return tokenizer
 
     def _check_codec(self) -> Any:
-        """The codec of the text backend. Raises ValueError if there is no vocabulary yet."""
+        """Returns the text backend's codec. Raises ValueError if there is no vocabulary yet."""
         self._check_vocabulary()
         return self._codec
 
     def _check_vocabulary(self) -> Vocabulary:
-        """The vocabulary. Raises ValueError if there is none yet."""
+        """Returns the vocabulary. Raises ValueError if there is none yet."""
         if self._vocabulary is None:
             raise ValueError(
                 "The tokenizer has no vocabulary yet: give it `vocabulary` and `merges`, or call "

@@ -67,7 +67,7 @@ class Vocabulary:
         self.left, self.right, self.product = np.array(pairs, np.int32).reshape(-1, 3).T
 
     def _merge_ids(self, rank: int, merge: tuple[str, str]) -> list[int]:
-        """The ids of a merge's sides and product. Raises ValueError if the merge does not fit."""
+        """Returns the ids of a merge's sides and product. ValueError if the merge does not fit."""
         left, right = merge
         if left.endswith(END_OF_WORD):
             raise ValueError(
@@ -109,7 +109,7 @@ class Vocabulary:
             file.write(self.merges_text())
 
     def merges_text(self) -> str:
-        """The content of the merges file."""
+        """Returns the content of the merges file."""
         return "\n".join([_HEADER, *map(" ".join, self.merges)]) + "\n"
 
 

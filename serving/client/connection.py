@@ -1,4 +1,4 @@
-"""The client that a target asks for: REST or gRPC."""
+"""Connects to a server over REST or gRPC."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -7,7 +7,7 @@ from serving.client.rest_client import RestClient
 
 
 def connect(target: str, model: str, signature: str) -> AbstractContextManager[Client]:
-    """Returns a client, which is to be entered as a context.
+    """Returns a client as a context manager.
 
     Args:
         target: `http://host:port` for REST; `host:port`, or another name that gRPC takes, for gRPC.
@@ -15,11 +15,11 @@ def connect(target: str, model: str, signature: str) -> AbstractContextManager[C
         signature: the signature's name.
 
     Returns:
-        A context manager of a client, whose calls raise `QueryError`.
+        A context manager that yields a client. Its calls raise `QueryError`.
     """
     if target.startswith(("http://", "https://")):
         return nullcontext(RestClient(target, model, signature))
-    # Imported here, as it takes all of TensorFlow, which REST does without.
+    # Imported here, as it imports TensorFlow, which REST does not need.
     from serving.client.grpc_client import open_client
 
     return open_client(target, model, signature)

@@ -1,4 +1,4 @@
-"""The answers of the signature `explain`, for people: words coloured by their shares."""
+"""Shows the answers of the signature `explain`: words coloured by their shares."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -8,14 +8,15 @@ from rich.text import Text
 
 LEGEND = "Blue speaks for the answer, orange against it; the deeper, the more."
 
-# Black letters can be read on both, and both look different to people who do not see red or green.
+# Black text is readable on both colours, and people who do not see red or green can tell them
+# apart.
 _FOR, _AGAINST = (86, 180, 233), (230, 159, 0)
 _LEAST = 0.05  # of the largest share: below it, a word has no colour
-_LEFT_OUT = -1  # the choice of a word that is in none
+_LEFT_OUT = -1  # `choice` of a word that stands in no choice
 
 
 class Word(NamedTuple):
-    """A word of an explained text: the field and choice that it stands in, its bytes, its share."""
+    """A word of an explained text: its field and choice, its range of bytes, and its share."""
 
     field: str
     choice: int
@@ -26,7 +27,7 @@ class Word(NamedTuple):
 
 
 def words_of(answer: Mapping[str, Any]) -> list[Word]:
-    """Returns the words of an example, from the outputs of `explain` by name."""
+    """Returns the words of an example, from the named outputs of `explain`."""
     count = answer["num_words"]
     choices = answer.get("word_choices", [_LEFT_OUT] * count)
     names = ("word_starts", "word_ends", "words", "word_shares")
@@ -35,7 +36,7 @@ def words_of(answer: Mapping[str, Any]) -> list[Word]:
 
 
 def has_colours(console: Console) -> bool:
-    """Tells whether to colour words: on a terminal, unless NO_COLOR says otherwise."""
+    """Returns whether to colour words: on a terminal, unless NO_COLOR is set."""
     return console.is_terminal and console.color_system is not None and not console.no_color
 
 
@@ -72,7 +73,7 @@ def coloured(row: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[Text
 
 
 def _coloured(text: str | bytes, words: list[Word], largest: float) -> Text:
-    """A text with its words, ascending, in colour."""
+    """Returns a text with its words, in ascending order, in colour."""
     content = text.encode(errors="surrogateescape") if isinstance(text, str) else text
     result, position = Text(), 0
     for word in words:
@@ -85,7 +86,7 @@ def _coloured(text: str | bytes, words: list[Word], largest: float) -> Text:
 
 
 def _style(strength: float) -> str:
-    """Black letters on a colour that begins with white at 0 and is deepest at 1 and -1."""
+    """Returns black on a colour that is white at 0 and deepest at 1 and -1."""
     deepest = _FOR if strength > 0 else _AGAINST
     red, green, blue = (round(255 + abs(strength) * (each - 255)) for each in deepest)
     return f"black on rgb({red},{green},{blue})"

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-# Requests hold tensors, and the messages for tensors come only with all of TensorFlow.
+# Requests hold tensors, and only TensorFlow has the messages for tensors.
 import tensorflow as tf
 from tensorflow.core.framework.types_pb2 import DataType
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataRequest, SignatureDefMap
@@ -80,6 +80,6 @@ def _plain(array: np.ndarray) -> Any:
         decode = np.vectorize(lambda text: text.decode(errors="replace"), otypes=[object])
         return decode(array).tolist()
     if np.issubdtype(array.dtype, np.floating):
-        # By way of text a float32 becomes 0.9, the shortest decimal for it, not 0.8999999761581421.
+        # Through text, a float32 becomes its shortest decimal, such as 0.9, not 0.8999999761581421.
         return array.astype(str).astype(float).tolist()
     return array.tolist()

@@ -1,4 +1,4 @@
-"""What a client of a model server offers, over whatever it asks the server."""
+"""The interface of a model server's clients, the same for gRPC and REST."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ TIMEOUT_SECONDS = 60.0
 
 
 class QueryError(Exception):
-    """A question that does not fit the model, or that the server did not answer."""
+    """The question does not fit the model, or the server did not answer."""
 
 
 class Input(NamedTuple):
@@ -37,7 +37,7 @@ class Client(Protocol):
         """
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the outputs for inputs, to be called after `signature`.
+        """Returns the outputs for inputs. Call it after `signature`.
 
         Args:
             inputs: nested lists of numbers, strings or bytes, by name.

@@ -1,4 +1,4 @@
-"""Questions to a model, from arguments or lines, and its answers."""
+"""Questions to a model, read from arguments or lines, and its answers."""
 
 import itertools
 import json
@@ -18,7 +18,8 @@ def rows_of_arguments(
     """Returns the rows of named arguments, and the values that all rows share.
 
     Args:
-        arguments: pairs of an input's name and a value: a text, or JSON for anything else.
+        arguments: pairs of an input's name and a value. The value is a text, or JSON if it is not a
+            text.
         inputs: the signature's inputs. A value for one of rank 0 is shared by all rows.
 
     Raises:
@@ -75,10 +76,10 @@ def rows_of_lines(lines: Iterable[bytes], inputs: Mapping[str, Input]) -> Iterat
 def answers(
     client: Client, rows: Iterable[Row], shared: Row
 ) -> Iterator[tuple[Row, dict[str, Any]]]:
-    """Asks about rows, in batches of rows of the same shape.
+    """Asks a server about rows, in batches of rows of the same shape.
 
     Args:
-        client: whom to ask.
+        client: a client of the server.
         rows: a value for each input.
         shared: values of the inputs that all rows share.
 
@@ -97,7 +98,7 @@ def answers(
 
 
 def _row_inputs(inputs: Mapping[str, Input]) -> list[str]:
-    """Returns the names of the inputs that have a value for each row, not one for all rows."""
+    """Returns the names of the inputs that have a value for each row."""
     return sorted(name for name, each in inputs.items() if each.rank != 0)
 
 

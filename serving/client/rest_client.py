@@ -1,4 +1,4 @@
-"""A client of a server over REST, which does without TensorFlow."""
+"""A client of a server over REST. It does not need TensorFlow."""
 
 import base64
 import http.client
@@ -38,7 +38,7 @@ class RestClient:
         return outputs if len(self._outputs) > 1 else {self._outputs[0]: outputs}
 
     def _ask(self, path: str, document: Mapping[str, Any] | None = None) -> Any:
-        """Returns the JSON of the server's reply to a document, or without one to a GET."""
+        """Returns the JSON of the server's reply to a document, or to a GET without one."""
         body = None if document is None else json.dumps(document).encode()
         try:
             with urllib.request.urlopen(self._url + path, body, TIMEOUT_SECONDS) as response:
@@ -48,7 +48,7 @@ class RestClient:
             try:
                 text = json.loads(text)["error"]
             except (ValueError, KeyError, TypeError):
-                pass  # not from a model server
+                pass  # another program than a model server replied
             raise QueryError(f"HTTP {error.code}: {text}") from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise QueryError(f"Cannot ask {self._url}: {error}") from error

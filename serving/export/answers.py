@@ -1,4 +1,4 @@
-"""What an export makes of a task's answers."""
+"""Answers: what an export returns for what a task's `predict_outputs` returns."""
 
 import dataclasses
 from collections.abc import Callable, Mapping

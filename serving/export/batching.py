@@ -1,4 +1,4 @@
-"""Batching inside the graph: texts of many requests are answered together."""
+"""Batching inside the graph: it answers the texts of many requests together."""
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +18,13 @@ def merged(
 ) -> Callable[..., dict[str, tf.Tensor]]:
     """Makes a function that runs on the examples of many calls at once.
 
-    Examples whose strings are all the same are computed once.
+    Examples with the same strings are computed once.
 
     Args:
-        function: from named strings `[batch]` to tensors `[batch, ...]`, whose examples do not
-            depend on each other. An error in it fails all calls that are merged, so its arguments
-            have to be checked before.
-        names: of the strings.
+        function: from named strings `[batch]` to tensors `[batch, ...]`. Its examples do not depend
+            on each other. Check its arguments before: an error in it fails all calls that are
+            merged.
+        names: the names of the strings.
         batching: how calls are merged.
 
     Returns:
@@ -47,10 +47,10 @@ def batched(
     """Makes a function that runs on the rows of many calls at once.
 
     Args:
-        function: from tensors `[batch, ...]`, in this order, to tensors `[batch, ...]`, whose rows
-            do not depend on each other. Both have shapes that only differ in their batch, and an
-            error in it fails all calls that are merged.
-        specs: of its arguments, with their names.
+        function: from tensors `[batch, ...]`, in the order of `specs`, to tensors `[batch, ...]`.
+            Its rows do not depend on each other, and only the batch may differ between calls'
+            shapes. An error in it fails all calls that are merged.
+        specs: the specs of its arguments, with their names.
         batching: how calls are merged.
 
     Returns:
@@ -59,12 +59,12 @@ def batched(
     computation = tf.function(function, autograph=False, jit_compile=False).get_concrete_function(
         *specs
     )
-    # In one process of Python, queues of the same name are one, whatever model they belong to.
+    # In one process, queues of the same name are one queue, even for different models.
     shared_name = f"batching_{uuid.uuid4().hex}"
 
     def call(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         outputs = tf.raw_ops.BatchFunction(
-            # A merged request of a wrong shape would be an error to all others.
+            # In a merged batch, one request of a wrong shape would fail all others.
             in_tensors=[tf.ensure_shape(tensors[spec.name], spec.shape) for spec in specs],
             captured_tensors=computation.captured_inputs,
             f=computation,
@@ -72,8 +72,8 @@ def batched(
             num_batch_threads=_THREADS,
             batch_timeout_micros=round(1000 * batching.timeout_ms),
             max_enqueued_batches=batching.max_queue,
-            # With splitting, this limits a request, and the last allowed size limits a batch. As
-            # all sizes are allowed, no batch is padded.
+            # With splitting, this limits a request, and the last allowed size limits a batch. All
+            # sizes are allowed, so no batch is padded.
             max_batch_size=batching.max_batch_size * batching.max_queue,
             allowed_batch_sizes=list(range(1, batching.max_batch_size + 1)),
             enable_large_batch_splitting=True,
@@ -86,9 +86,9 @@ def batched(
 
 
 def _distinct(strings: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-    """The number of each example among the distinct ones, and where each of those is first."""
+    """Returns each example's number among the distinct ones, and where each of these is first."""
     joined = strings[0]
-    if len(strings) > 1:  # before their lengths, "a b" and "c" would be "a" and "b c"
+    if len(strings) > 1:  # lengths tell "a b", "c" from "a", "b c"
         lengths = [tf.strings.as_string(tf.strings.length(each)) for each in strings]
         joined = tf.strings.join([*lengths, *strings], separator=" ")
     distinct, number = tf.unique(joined)
@@ -97,7 +97,7 @@ def _distinct(strings: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _shaped(output: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
-    """The output in its shape, which that of a batch without examples lacks."""
+    """Sets the output's shape, which the output for a batch without examples lacks."""
     if known.shape[1:].is_fully_defined():
         return tf.reshape(output, [-1, *known.shape[1:]])
     missing = known.shape.rank - tf.rank(output)
@@ -112,13 +112,13 @@ def by_bucket(
     num_tokens: tf.Tensor,
     lengths: Sequence[int],
 ) -> dict[str, tf.Tensor]:
-    """Runs a function on one bucket's examples at a time: long ones do not delay short ones.
+    """Runs a function on one bucket's examples at a time, so that few tokens are padding.
 
     Args:
         function: from the model's inputs to a dict of tensors `[batch, ...]`.
-        inputs: its arguments, int32 `[batch, ..., length]`, padded to the longest example.
+        inputs: the arguments, int32 `[batch, ..., length]`, padded to the longest example.
         num_tokens: int32 `[batch]`, the number of tokens in each example.
-        lengths: of the buckets, ascending.
+        lengths: the buckets' lengths, ascending.
 
     Returns:
         The outputs, in the order of the examples.

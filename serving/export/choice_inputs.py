@@ -13,14 +13,14 @@ from serving.export.input_checks import Condition, asserted, at_most, in_range, 
 from serving.export.signature import Tensors, full_stops
 from serving.export.text_inputs import TextInputs
 
-# The most sequences that an example with all its choices may be as long as: attention's memory
-# grows with the square of its length.
+# An example with all its choices may have as many tokens as this number of sequences: attention's
+# memory grows with the square of its length.
 _MAX_SEQUENCES = 8
 _LENGTHS = "lengths"  # the name of the joined choices' lengths
 
 
 class ChoiceInputs(TextInputs):
-    """The inputs of multiple choice: as `TextInputs`, but the last field is `[batch, choices]`.
+    """The inputs of multiple choice: like `TextInputs`, but the last field is `[batch, choices]`.
 
     In a dense tensor, an empty string is not a choice.
     """
@@ -35,7 +35,7 @@ class ChoiceInputs(TextInputs):
 
     def bucket_lengths(self) -> list[int]:
         lengths = super().bucket_lengths()
-        # Several choices after a long context are often longer than the longest sequence.
+        # A long context with several choices often has more tokens than one sequence.
         return [*lengths, 2 * lengths[-1]]
 
     def example(self, length: int) -> Tensors:
@@ -47,12 +47,12 @@ class ChoiceInputs(TextInputs):
         return {**texts, choices: tf.constant([[full_stops(choice)] * 4])}
 
     def prepare(self, texts: Tensors) -> Tensors:
-        """Returns the texts, with a ragged tensor of the choices, at least one for each example."""
+        """Returns the texts, with choices as a ragged tensor, at least one for each example."""
         texts = self._preprocessor.as_tensors(texts)
         choices = texts[self._field]
         count = choices.row_lengths()
-        # A text has hardly more tokens than bytes. Before requests are merged, nothing else is
-        # known of them.
+        # Before requests are merged, only the bytes are known. A text rarely has more tokens than
+        # bytes.
         limit = segment_limit(2, self.sequence_length)
         tokens = 2 + tf.minimum(tf.strings.length(choices.values), limit)
         total = tf.math.unsorted_segment_sum(tokens, choices.value_rowids(), choices.nrows())
@@ -67,7 +67,7 @@ class ChoiceInputs(TextInputs):
         """Returns the outputs with `label`, the best choice's text."""
         choices = self.dense_choices(texts)
         label = tf.gather(choices, outputs["choice"], batch_dims=1)
-        # Merged with requests of more choices, scores have columns for these.
+        # If the request was merged with others of more choices, scores have columns for these.
         scores = outputs["scores"][:, : tf.shape(choices)[1]]
         return {**outputs, "scores": scores, "label": label}
 
@@ -78,7 +78,7 @@ class ChoiceInputs(TextInputs):
     def pad(self, framed: Any) -> Tensors:
         inputs = super().pad(framed)
         indices = inputs["extract_indices"]
-        # A batch without examples has no column of them, which the model does not take.
+        # The model needs at least one column, and a batch without examples has none.
         missing = tf.maximum(1 - tf.shape(indices)[1], 0)
         padded = tf.pad(indices, [[0, 0], [0, missing]], constant_values=-1)
         return {**inputs, "extract_indices": padded}
@@ -104,16 +104,16 @@ class ChoiceInputs(TextInputs):
         ]
 
     def merged(self, answer: Callable[..., Tensors], batching: Batching) -> Callable[..., Tensors]:
-        """As for other tasks, but choices and scores pass through the queue as strings.
+        """Like `TextInputs.merged`, but choices and scores pass through the queue as strings.
 
-        Tensors of requests that are merged may only differ in their batch; and a request that is
-        split gets rows of several batches, each with as many columns of scores as one of its
-        examples has choices.
+        Tensors of merged requests may differ only in their batch, but requests differ in their
+        number of choices. And if a request is split, its parts' scores have different numbers of
+        columns.
         """
 
         def answer_joined(**joined: tf.Tensor) -> Tensors:
             outputs = answer(**self._split(**joined))
-            # Nine digits are a float32, whichever it is.
+            # Nine digits tell any two float32 numbers apart.
             digits = tf.strings.as_string(outputs["scores"], precision=8, scientific=True)
             return {**outputs, "scores": tf.strings.reduce_join(digits, axis=1, separator=" ")}
 
@@ -127,7 +127,7 @@ class ChoiceInputs(TextInputs):
         return answer_merged
 
     def _join(self, texts: Tensors) -> Tensors:
-        """The texts with one string of choices for each example, and these choices' lengths."""
+        """Returns the texts, each example's choices joined to one string, and their lengths."""
         choices = texts[self._field]
         lengths = choices.with_values(tf.strings.as_string(tf.strings.length(choices.values)))
         return {
@@ -137,7 +137,7 @@ class ChoiceInputs(TextInputs):
         }
 
     def _split(self, **joined: tf.Tensor) -> Tensors:
-        """The texts that `_join` joined."""
+        """Returns the texts that `_join` joined."""
         lengths = tf.strings.split(joined.pop(_LENGTHS))
         lengths = lengths.with_values(tf.strings.to_number(lengths.values, tf.int32))
         of_example = tf.gather(joined[self._field], lengths.value_rowids())

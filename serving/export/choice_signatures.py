@@ -16,9 +16,9 @@ def choice_signatures(spec: ExportSpec) -> Signatures:
     """Returns the signatures of multiple choice.
 
     Outputs are `label`, string `[batch]`, the best choice; `choice`, int32 `[batch]`, its index;
-    and `scores`, float `[batch, choices]`, probabilities, 0 where there is no choice. Where the
-    model has a threshold, also `is_sure`, bool `[batch]`. From tokens there is no `label`.
-    `explain` is about the log-odds of a choice.
+    and `scores`, float `[batch, choices]`, probabilities, 0 where there is no choice. If the model
+    has a threshold, there is also `is_sure`, bool `[batch]`. The signature `tokens` returns no
+    `label`. `explain` explains the log-odds of a choice.
     """
     model, inputs = spec.model, ChoiceInputs(spec.model)
 

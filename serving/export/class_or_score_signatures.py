@@ -1,4 +1,4 @@
-"""The signatures of a task whose answer is a class, or a number."""
+"""The signatures of a task that answers with a class or a number."""
 
 import keras
 import tensorflow as tf
@@ -23,11 +23,11 @@ def class_or_score_signatures(spec: ExportSpec) -> Signatures:
 
 
 def class_or_score_answers(model: Task) -> Answers:
-    """Returns what an export makes of such a task's answers.
+    """Returns the answers of an export of such a task.
 
-    - With classes: `label`, string `[batch]`; `scores`, float `[batch, classes]`; and where the
-      model has a threshold `is_sure`, bool `[batch]`. `explain` is about the log-odds of a class;
-      with another activation than softmax, about what it returns for the class.
+    - With classes: `label`, string `[batch]`; `scores`, float `[batch, classes]`; and, if the model
+      has a threshold, `is_sure`, bool `[batch]`. `explain` explains the log-odds of a class, or,
+      with an activation other than softmax, its output.
     - Otherwise: `score`, float `[batch]`.
     """
     return _score_answers(model) if model.class_names is None else _class_answers(model)

@@ -1,4 +1,4 @@
-"""How sure an export is of its answers."""
+"""The confidence of an export's answers."""
 
 import tensorflow as tf
 
@@ -10,7 +10,7 @@ def confidence_of(model: Task, answers: tf.Tensor) -> dict[str, tf.Tensor]:
 
     Args:
         model: a task with classes or choices.
-        answers: what its `predict_outputs` returns, float `[batch, classes or choices]`.
+        answers: the result of its `predict_outputs`, float `[batch, classes or choices]`.
 
     Returns:
         `scores`, calibrated probabilities of the same shape; and, if the model has a threshold,
@@ -24,11 +24,12 @@ def confidence_of(model: Task, answers: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 def calibrated_logits(model: Task, answers: tf.Tensor) -> tf.Tensor:
-    """Returns what the scores are the softmax of, float as the answers.
+    """Returns the logits whose softmax the scores are, float of the answers' shape.
 
     Args:
-        model: as for `confidence_of`, with logits, or the probabilities of a softmax.
-        answers: what its `predict_outputs` returns.
+        model: a task with classes or choices, whose outputs are logits or probabilities of a
+            softmax.
+        answers: the result of its `predict_outputs`.
     """
     calibration = model.calibration
     assert calibration is not None  # as the task has classes or choices

@@ -1,4 +1,4 @@
-"""The signature `embed`: texts to hidden states, for search and clustering."""
+"""The signature `embed`: returns hidden states of texts, for search and clustering."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ _DESCRIPTIONS = {
 def embed_signature(spec: ExportSpec, embedding: Embedding, sequence_length: int) -> Signature:
     """Returns the signature `embed` of an export.
 
-    It takes `text`, string `[batch]`, whatever the task's own fields are: a text as the tokenizer
-    reads it, without special tokens. It returns `embedding`, float32 `[batch, hidden_dim]`, or of
-    each token `[batch, length, hidden_dim]`, padded with 0 as `token_ids` and `padding_mask`, int32
-    `[batch, length]`, which it then returns too; `num_tokens`, int32 `[batch]`; and `truncated`,
-    bool `[batch]`. A text without tokens has the embedding 0.
+    It takes `text`, string `[batch]`, for every task, and reads it without special tokens. It
+    returns `embedding`, float32 `[batch, hidden_dim]`; `num_tokens`, int32 `[batch]`; and
+    `truncated`, bool `[batch]`. With the pooling `"tokens"`, `embedding` is `[batch, length,
+    hidden_dim]`, with zeros for padding, and it also returns `token_ids` and `padding_mask`, int32
+    `[batch, length]`. A text without tokens has an embedding of zeros.
 
     Args:
         spec: what the export is made of.
@@ -68,14 +68,14 @@ def embed_signature(spec: ExportSpec, embedding: Embedding, sequence_length: int
 
 
 def _scaled(vectors: tf.Tensor, embedding: Embedding) -> tf.Tensor:
-    """Vectors on the last axis, of a length of 1 if that is asked for; 0 stays 0."""
+    """Scales vectors on the last axis to length 1, if the options say so; 0 stays 0."""
     if not embedding.normalize:
         return vectors
     return tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=-1, keepdims=True))
 
 
 def _states_of(backbone: Any, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> tf.Tensor:
-    """The hidden states of all tokens, float `[tokens, hidden_dim]`, text after text."""
+    """Returns the hidden states of all tokens, float `[tokens, hidden_dim]`, text by text."""
     if isinstance(backbone, PackedDecoder):
         return backbone.states(token_ids, tf.reduce_sum(padding_mask, axis=1))
     states = backbone({"token_ids": token_ids}, training=False)

@@ -1,4 +1,4 @@
-"""What an export says about itself: the metadata of SavedModels and .tflite files alike."""
+"""The metadata of exports, SavedModels and .tflite files alike."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def fields_of(model: Task) -> list[str]:
 
 
 def metadata_of(model: Task) -> dict[str, Any]:
-    """Describes a task with a preprocessor by values that JSON can hold."""
+    """Describes a task with a preprocessor, by values that JSON can hold."""
     tokenizer = model.preprocessor.tokenizer
     calibration = getattr(model, "calibration", None)
     return {

@@ -1,4 +1,4 @@
-"""What an export can be asked for: batching, embeddings and explanations.
+"""Options of exports: batching, embeddings and explanations.
 
 `serving.export --help` reads this file, so it imports no TensorFlow.
 """
@@ -8,7 +8,7 @@ import math
 
 from gpt1_keras.cli import option
 
-GROUP = "batching inside the graph"  # of options in --help
+GROUP = "batching inside the graph"  # a heading in --help
 
 MEAN, LAST, TOKENS = "mean", "last", "tokens"
 POOLINGS = (MEAN, LAST, TOKENS)
@@ -23,15 +23,16 @@ class Batching:
     """How requests that arrive at the same time are merged.
 
     Args:
-        max_batch_size: the most examples that are answered at once. Larger requests are split.
-        timeout_ms: milliseconds that the first example waits for others while there is room. With
-            0, an idle server answers at once, and a busy one takes together what has arrived in
-            the meantime.
-        max_queue: batches that may wait. Further requests fail at once with UNAVAILABLE; one of
-            more examples than a whole queue holds, with INVALID_ARGUMENT.
+        max_batch_size: the most examples that are computed at once. Larger requests are split.
+        timeout_ms: milliseconds that the first example waits for others while a batch has room.
+            With 0, an idle server answers at once, and a busy one takes together all examples that
+            have arrived meanwhile.
+        max_queue: the number of batches that may wait. Further requests fail at once with
+            UNAVAILABLE. A request with more examples than a whole queue holds fails with
+            INVALID_ARGUMENT.
 
     Raises:
-        ValueError: a size below 1, or a negative time.
+        ValueError: a number is below 1, or a time is negative or infinite.
     """
 
     max_batch_size: int = option("examples to answer at once", 32, group=GROUP)
@@ -55,9 +56,9 @@ class Embedding:
     """What the signature `embed` returns for a text.
 
     Args:
-        pooling: `"mean"` of the hidden states of all tokens, `"last"` for that of the last token,
-            `"tokens"` for all of them.
-        normalize: whether vectors are scaled to a length of 1, so that products are cosines.
+        pooling: `"mean"` for the mean of all tokens' hidden states, `"last"` for the last token's,
+            `"tokens"` for each token's.
+        normalize: whether vectors are scaled to length 1, so that their products are cosines.
 
     Raises:
         ValueError: another pooling.
@@ -78,15 +79,15 @@ class Explanation:
     """How the signature `explain` finds the words' shares in an answer.
 
     Args:
-        method: `"integrated-gradients"`, which costs as much for a text of many words as for one of
-            few words and is as long; or `"leave-one-out"`, which is exact and answers each text
-            once more for each of its words.
-        steps: for integrated gradients, points between no words and all words at which gradients
-            are computed. Twice as many make the shares' sum more exact, and take twice as long.
-        max_words: for leaving one out, the most words of an example; one of more is refused.
+        method: `"integrated-gradients"`, whose cost depends on the length of a text and not on its
+            number of words; or `"leave-one-out"`, which is exact, and runs the model once more for
+            each word.
+        steps: for integrated gradients, the number of points at which gradients are computed. Twice
+            as many make the shares' sum more exact, and take twice as long.
+        max_words: for leave-one-out, the most words of an example; longer examples are refused.
 
     Raises:
-        ValueError: an unknown method, or a number below 1.
+        ValueError: the method is unknown, or a number is below 1.
     """
 
     method: str = INTEGRATED_GRADIENTS

@@ -14,10 +14,9 @@ class ExportSpec:
 
     Args:
         model: a task with a preprocessor.
-        batching: how the texts of many requests are answered together; None to answer each request
-            alone.
-        int8: whether matrices are stored in 8 bits; the model's own are rounded.
-        blocks: 8-bit blocks in the place of the backbone's own.
+        batching: how requests are merged; None to answer each request alone.
+        int8: whether matrices are stored in 8 bits; the model's own matrices are rounded in place.
+        blocks: 8-bit blocks that replace the backbone's own.
         embedding: what the signature `embed` returns; None for an export without it.
         explanation: how the signature `explain` finds the words' shares; None for an export
             without it.

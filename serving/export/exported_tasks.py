@@ -1,4 +1,4 @@
-"""The tasks that are exported: each one's signatures, and what is measured of it."""
+"""The tasks that can be exported, with their signatures and metrics."""
 
 from gpt1_keras import GPT1CausalLM, GPT1MultipleChoice, GPT1TextClassifier, GPT1TextSimilarity
 from gpt1_keras.tasks.task import Task
@@ -30,7 +30,8 @@ def signatures_of(spec: ExportSpec) -> Signatures:
     """Returns the signatures that a task is exported with.
 
     Raises:
-        ValueError: the model has no preprocessor, or is not a task that can be exported so.
+        ValueError: the model has no preprocessor, or is not a task that can be exported with these
+            options.
     """
     signatures: Signatures = find_part(spec.model, _TASKS, "signatures", "be exported")(spec)
     if spec.embedding:
@@ -41,7 +42,7 @@ def signatures_of(spec: ExportSpec) -> Signatures:
 
 
 def metric_of(model: Task) -> Metric:
-    """Returns what is measured of a task.
+    """Returns the metric of a task.
 
     Raises:
         ValueError: the model has no preprocessor, or is not a task with a metric.

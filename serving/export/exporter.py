@@ -1,4 +1,4 @@
-"""Writes versions of a SavedModel that takes raw text, with what TF Serving wants beside it."""
+"""Writes versions of a SavedModel that takes raw text, with warm-up requests for TF Serving."""
 
 import dataclasses
 import os
@@ -49,32 +49,33 @@ def export(
 
     Args:
         model: a task with a preprocessor, of `gpt1_keras` or registered by
-            `serving.registry.register_task`. Exports carry its class names and the name of its
-            normalization.
+            `serving.registry.register_task`. The export's metadata has its class names and the name
+            of its normalization.
         output: the model's base directory, which holds its versions.
-        model_name: the name that warm-up requests call it by; the base directory's by default. TF
-            Serving does not compare it with its own.
-        batching: how to answer many requests together; by default each is answered alone.
+        model_name: the model's name in warm-up requests; by default, the name of the base
+            directory. TF Serving does not compare it with its own.
+        batching: how to merge requests; by default each is answered alone.
         explanation: how the signature `explain` finds the words' shares in an answer; None for an
-            export without it. Only for fine-tuned tasks.
-        dtype: such as `"bfloat16"`, to compute and to store weights in; the model's own by default.
-        int8: whether the backbone's matrices are multiplied in 8 bits; embeddings are stored so.
-            All else is computed in `dtype`. Such an export needs the runtime and the processor that
-            its metadata says, and is refused when it is loaded elsewhere.
-        int8_storage: whether matrices are only stored in 8 bits, and computed with in `dtype`.
-        calibration: examples on which the model shows the ranges of its activations, for `int8`; as
-            `validation`, without labels. By default those of `validation`, or else texts of random
-            words.
+            export without it. Only fine-tuned tasks can have it.
+        dtype: the dtype of computations and stored weights, such as `"bfloat16"`; by default the
+            model's own.
+        int8: whether the backbone's matrices are multiplied in 8 bits; embeddings are stored in 8
+            bits too. The rest is computed in `dtype`. Such an export needs the runtime and the
+            processor that its metadata names; it cannot be loaded elsewhere.
+        int8_storage: whether matrices are only stored in 8 bits; computations are in `dtype`.
+        calibration: for `int8`, examples on which the ranges of activations are measured, like
+            those of `validation`, without labels. By default, the examples of `validation`, or
+            texts of random words if there are none.
         validation: labelled examples, as `gpt1_keras.labelled_files.read_rows` returns them. The
-            model and the export answer them, and the metadata says how well.
-        embedding: what the signature `embed` returns; without, there is none.
+            model and the export answer them, and the metadata has both results.
+        embedding: what the signature `embed` returns; None for an export without it.
 
     Returns:
         The path of the version's directory.
 
     Raises:
-        ValueError: the model has no preprocessor, or is not a task that can be exported so; or
-            examples do not fit it; or this machine cannot multiply in 8 bits.
+        ValueError: the model has no preprocessor, or is not a task that can be exported with these
+            options; examples do not fit it; or this machine cannot multiply in 8 bits.
     """
     if calibration is not None and not int8:
         raise ValueError("`calibration` is for `int8`. Received: int8=False.")
@@ -85,7 +86,7 @@ def export(
     if int8:
         check_int8(model)
     size = {"batch_size": batching.max_batch_size} if batching else {}
-    # What cannot be exported, or not be explained, is refused here.
+    # This refuses what cannot be exported or explained.
     before = signatures_of(ExportSpec(model, explanation=explanation))
     comparison = Validation(model, validation, **size) if validation else None
     changed = _copy(model, dtype) if dtype or int8 or int8_storage else model
@@ -128,7 +129,7 @@ def export(
 
 
 def _copy(model: Task, dtype: str | None) -> Task:
-    """The task with the same weights in another dtype."""
+    """Returns the task with the same weights in another dtype."""
     backbone = model.backbone
     config = model.get_config() | {
         "backbone": type(backbone).from_config(

@@ -1,16 +1,16 @@
-"""What must hold for the inputs of a signature, checked in its graph."""
+"""Checks the inputs of a signature in its graph."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-# What must hold, bool of any shape; what is expected, in words; and what was received.
+# The condition, bool of any shape; a sentence that says what is expected; and what was received.
 Condition: TypeAlias = tuple[tf.Tensor, str, tf.Tensor]
 
 
 def asserted(tensors: Mapping[str, Any], *conditions: Condition) -> dict[str, Any]:
-    """Returns tensors that are only computed with where all conditions hold."""
+    """Returns the tensors; their graph fails unless all conditions hold."""
     assertions = [
         tf.debugging.Assert(tf.reduce_all(condition), [f"{expected} Received:", received])
         for condition, expected, received in conditions
@@ -20,16 +20,17 @@ def asserted(tensors: Mapping[str, Any], *conditions: Condition) -> dict[str, An
 
 
 def in_range(name: str, numbers: tf.Tensor, size: int) -> Condition:
-    """The condition that numbers are indices of `size` elements.
+    """Returns the condition that numbers are indices of `size` elements.
 
-    Lookups count negative ones from the end, and those on a GPU take any.
+    Without it, look-ups would count negative indices from the end, and on a GPU would take any
+    index.
     """
     valid = (numbers >= 0) & (numbers < size)
     return valid, f"Expected {name} from 0 to {size - 1}.", tf.boolean_mask(numbers, ~valid)
 
 
 def at_most(what: str, numbers: tf.Tensor, most: int) -> Condition:
-    """The condition that numbers are at most `most`."""
+    """Returns the condition that numbers are at most `most`."""
     return numbers <= most, f"Expected at most {most} {what}.", tf.reduce_max(numbers)
 
 

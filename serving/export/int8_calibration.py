@@ -1,4 +1,4 @@
-"""The blocks of an 8-bit export, calibrated on texts."""
+"""Calibrates the blocks of an 8-bit export on texts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -39,19 +39,20 @@ def check_int8(model: Task) -> None:
 def calibrated_blocks(
     model: Task, examples: Sequence[Mapping[str, Any]] | None, source: str
 ) -> tuple[list[Int8Block], dict[str, Any]]:
-    """Returns a task's blocks with products of 8-bit numbers.
+    """Returns a task's blocks that multiply 8-bit numbers.
 
     Args:
-        model: a registered task, which `check_int8` accepts.
-        examples: the model's inputs by name, on which it shows the ranges of its activations; of
-            many, some at equal distances are read. By default, texts of random words.
-        source: what the examples are, for people to read.
+        model: a registered task that `check_int8` accepts.
+        examples: the model's inputs by name, on which the ranges of activations are measured. Of
+            many examples, at most 512 at equal distances are read. By default, texts of random
+            words.
+        source: what the examples are, for the metadata.
 
     Returns:
         The blocks; and `source`, the number of `examples` and of their `tokens`.
 
     Raises:
-        ValueError: the examples do not fit the task, or show no ranges.
+        ValueError: the examples do not fit the task, or give no ranges.
     """
     default = signatures_of(ExportSpec(model)).by_name[DEFAULT_SIGNATURE]
     recorder = RangeRecorder(model.backbone.blocks)
@@ -76,7 +77,7 @@ def calibrated_blocks(
 
 
 def _made_up_requests(model: Task, default: Signature) -> Iterator[dict[str, tf.Tensor]]:
-    """Yields a signature's examples with random words, of each length."""
+    """Yields the signature's examples of each length, with random words."""
     tokenizer = model.preprocessor.tokenizer
     special = set(tokenizer.special_token_ids)
     ids = np.array([id for id in range(tokenizer.vocabulary_size()) if id not in special])

@@ -18,10 +18,10 @@ from serving.export_names import CLASSIFY, EXAMPLES_INPUT, REGRESS
 
 
 def warmup_requests(signatures: Signatures, model_name: str) -> list[PredictionLog]:
-    """Returns requests for each signature, so that no client pays for a new shape.
+    """Returns requests for each signature, so that no client's request is the first of its shape.
 
     Args:
-        signatures: of the export; each says of which lengths its requests are.
+        signatures: the export's signatures, each with the lengths of its requests.
         model_name: the name in the requests' model_spec.
     """
     lengths = sorted({length for each in signatures.by_name.values() for length in each.lengths})
@@ -34,7 +34,7 @@ def warmup_requests(signatures: Signatures, model_name: str) -> list[PredictionL
 
 
 def _request(spec: ModelSpec, tensors: Mapping[str, tf.Tensor]) -> PredictionLog:
-    # TF Serving has calls of their own for the signatures of these names.
+    # TF Serving has separate calls for the signatures of these names.
     if spec.signature_name == CLASSIFY:
         request = classification_pb2.ClassificationRequest(model_spec=spec)
         _add_examples(request.input, tensors)

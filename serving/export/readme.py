@@ -1,4 +1,4 @@
-"""The README inside an export: what it is, what it takes and returns, and how to serve it."""
+"""Writes the README of an export: its model, its inputs and outputs, and how to serve it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -40,9 +40,9 @@ def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> st
     """Returns the README, in Markdown.
 
     Args:
-        name: the model's.
-        metadata: as `serving.export` writes it.
-        signatures: the export's, which describe themselves.
+        name: the model's name.
+        metadata: the metadata that `serving.export` writes.
+        signatures: the export's signatures.
     """
     instance = ", ".join(f'"{field}": ...' for field in signatures.by_name[DEFAULT_SIGNATURE].specs)
     return _TEMPLATE.format(

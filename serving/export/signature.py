@@ -1,4 +1,4 @@
-"""A signature: a named function of an export, and what its warm-up and its README need to know."""
+"""A signature: a named function of an export, with examples for warm-up and a description."""
 
 import dataclasses
 import functools
@@ -16,12 +16,12 @@ class Signature:
     """A function of named tensors, as an export offers it.
 
     Args:
-        function: from named tensors to named tensors.
-        specs: of its inputs by name.
-        example: from a number of tokens to the inputs of one example of about this length, by
-            name. Warm-up requests, and so the requests of `serving.check`, are made of it; it may
-            return further tensors, which are left out.
-        lengths: the numbers of tokens of the examples that an export is warmed up with.
+        function: maps named tensors to named tensors.
+        specs: the specs of its inputs by name.
+        example: maps a number of tokens to the inputs of one example of about this length, by name.
+            Warm-up requests, and so the requests of `serving.check`, are made of it. Further
+            tensors that it returns are left out.
+        lengths: the lengths, in tokens, of the examples for warm-up.
         description: a sentence for the export's README.
     """
 
@@ -60,7 +60,8 @@ def compiled(
 ) -> ConcreteFunction:
     """Returns a concrete function of named tensors; without XLA, which TF Serving does not have.
 
-    It refuses tensors of other shapes, which the C++ session does not compare with the signature.
+    It refuses tensors of other shapes. The C++ session itself does not compare shapes with the
+    signature.
     """
 
     def of_these_shapes(**inputs: tf.Tensor) -> Mapping[str, tf.Tensor]:

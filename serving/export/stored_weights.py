@@ -1,4 +1,4 @@
-"""What an export holds beside its graph: weights, in 8 bits if asked for, a quarter of the file."""
+"""The weights of an export, which may be stored in 8 bits: a quarter of the size."""
 
 import uuid
 from typing import Any
@@ -15,8 +15,8 @@ _LARGEST = 127.0
 class StoredWeights(tf.Module):
     """The weights that a SavedModel's signatures read.
 
-    The model itself is not among them: tracked, it would bring all weights into the checkpoint a
-    second time. Of the matrices in whose place `spec.blocks` have their own, none is stored.
+    The model itself is not an attribute: TensorFlow would track it, and store all weights twice.
+        Matrices that `spec.blocks` replace are not stored.
 
     Args:
         spec: what the export is made of. With `int8`, its model's matrices are rounded in place.
@@ -30,7 +30,7 @@ class StoredWeights(tf.Module):
             self._exact_products = ExactProducts()
 
         def is_rounded(weight: keras.Variable) -> bool:
-            # Where the blocks have 8-bit matrices, all other products are of floats.
+            # If the blocks have their own 8-bit matrices, the other kernels stay in float.
             is_table = weight.name == "embeddings"
             return spec.int8 and len(weight.shape) == 2 and (is_table or not replaced)
 
@@ -46,14 +46,14 @@ class StoredWeights(tf.Module):
 class QuantizedVariable(tf.saved_model.experimental.TrackableResource):
     """A variable that an export holds as int8 values, with a scale for each row or column.
 
-    The variable is computed from them once, when an export is loaded, and takes the memory that it
-    did; so a request costs what it did. The values are symmetric: the largest of a row or column is
-    127.
+    The variable is computed from these once, when the export is loaded. So it takes as much memory
+    as before, and a request as much time. The values are symmetric: the largest of a row or column
+    is 127.
 
     Args:
-        variable: float `tf.Variable` `[rows, columns]`, which signatures read; it is rounded to
-            what the file holds.
-        axis: 1 for a scale for each row, for embeddings; 0 for each column, for kernels.
+        variable: float `tf.Variable` `[rows, columns]`, which signatures read; it is rounded to the
+            values in the file.
+        axis: 1 for a scale for each row, as for embeddings; 0 for each column, as for kernels.
     """
 
     def __init__(self, variable: tf.Variable, axis: int) -> None:
@@ -71,10 +71,10 @@ class QuantizedVariable(tf.saved_model.experimental.TrackableResource):
         children = super()._trackable_children(save_type, **kwargs)
         return {**children, "scales": self._scales, "values": self._values}
 
-    # --- what TensorFlow calls when it saves and loads ---
+    # --- TensorFlow calls these when it saves and loads ---
 
     def _create_resource(self) -> tf.Tensor:
-        # In one process of Python, variables of the same name are one.
+        # In one process, variables of the same name are one variable.
         name = f"dequantized_{uuid.uuid4().hex}"
         return tf.raw_ops.VarHandleOp(dtype=self._dtype, shape=self._shape, shared_name=name)
 

@@ -34,34 +34,36 @@ def task_signatures(
 ) -> Signatures:
     """Returns a fine-tuned task's signatures.
 
-    - `serving_default`: texts by field, string `[batch]`; `choices` `[batch, choices]`.
-    - `classify` or `regress`: serialized `tf.Example`s with these features, for TF Serving's calls
-      of these names.
-    - `explain`, if `spec.explanation` is given: the texts and outputs of `serving_default`, and the
-      words' shares in the answer; see `serving.export.explanations`.
-    - `tokenize`: the same texts to the model's inputs; and `starts` and `ends`, int32 of the shape
-      of `token_ids`: the range of bytes of its text that each token came from, -1 for special
-      tokens and padding. (Not for a preprocessor with its own `transform` and without `frame`.)
-    - `tokens`: the model's inputs in place of text.
+    - `serving_default`: takes texts by field, string `[batch]`, and choices `[batch, choices]`.
+    - `classify` or `regress`: takes serialized `tf.Example`s with these features, for TF Serving's
+      calls of these names.
+    - `explain`, if `spec.explanation` is given: takes and returns the same as `serving_default`,
+      and also returns the words' shares in the answer; see `serving.export.explanations`.
+    - `tokenize`: maps the same texts to the model's inputs; and to `starts` and `ends`, int32 of
+      the shape of `token_ids`: the range of bytes of its text that each token came from, -1 for
+      special tokens and padding. (A preprocessor with its own `transform` and without `frame` gives
+      no ranges.)
+    - `tokens`: takes the model's inputs instead of texts.
 
-    All outputs have `num_tokens`, int32 `[batch]`, and those of texts `truncated`, bool `[batch]`.
+    The outputs of answers include `num_tokens`, int32 `[batch]`; those from texts, `truncated`,
+    bool `[batch]`. `classify` and `regress` return only what TF Serving's calls expect.
 
     Args:
-        spec: what the export is made of. With `batching`, texts of many requests are answered
-            together, those of `serving_default` and of `tf.Example`s alike.
+        spec: what the export is made of. With `batching`, requests are merged, those of
+            `serving_default` and of `tf.Example`s alike.
         answers: the other outputs.
         inputs: how texts become the model's inputs; `TextInputs` by default.
 
     Raises:
-        ValueError: the model has no blocks that `spec.blocks` could take the place of; or its
-            answers cannot be explained, or not by this method.
+        ValueError: the model has no blocks that `spec.blocks` could replace; or its answers cannot
+            be explained, or not by this method.
     """
     graph = _TaskGraph(spec, answers, inputs or TextInputs(spec.model))
     return Signatures(graph.sequence_length, graph.signatures())
 
 
 class _TaskGraph:
-    """The functions of a task's signatures; arguments as for `task_signatures`."""
+    """The functions of a task's signatures; arguments as in `task_signatures`."""
 
     def __init__(self, spec: ExportSpec, answers: Answers, inputs: TextInputs) -> None:
         model = spec.model
@@ -81,7 +83,7 @@ class _TaskGraph:
             tensor.name: tf.TensorSpec(tensor.shape, tf.int32, tensor.name)
             for tensor in model.inputs
         }
-        # Traced once, whichever signatures use them.
+        # Traced once for all signatures that use them.
         self._tokenize = tf.function(inputs.tokenize, autograph=False)
         self._answer_tokens = tf.function(self._outputs_of, autograph=False)
         self._answer = self._answering(self._answer_tokens)
@@ -108,7 +110,7 @@ class _TaskGraph:
                 lengths,
             )
         if self._explainer:
-            # An explanation takes many runs, of any shape: one example optimizes its graph.
+            # An explanation is many runs of different shapes, so one example warms its graph up.
             signatures[EXPLAIN] = Signature(
                 self._explain, texts, example, lengths[:1], self._explainer.description
             )
@@ -129,7 +131,7 @@ class _TaskGraph:
         return self._inputs.finish(texts, self._answer(**texts))
 
     def _of_examples(self, answer: Callable[[Tensors, Tensors], Tensors]) -> Callable[..., Tensors]:
-        """A signature of serialized tf.Examples, named `inputs`."""
+        """Makes a function of serialized tf.Examples, its argument `inputs`."""
 
         def answer_examples(**inputs: tf.Tensor) -> Tensors:
             texts = self._inputs.prepare(self._inputs.parse(inputs[EXAMPLES_INPUT]))
@@ -146,7 +148,7 @@ class _TaskGraph:
         return self._answer_tokens(**asserted(inputs, *self._inputs.conditions(inputs)))
 
     def _answering(self, from_tokens: Callable[..., Tensors]) -> Callable[..., Tensors]:
-        """The outputs of prepared texts, by what answers the model's inputs."""
+        """Makes a function of prepared texts from one of the model's inputs."""
 
         def answer(**texts: Any) -> Tensors:
             inputs = self._tokenize(**texts)
@@ -156,7 +158,7 @@ class _TaskGraph:
         return answer
 
     def _by_bucket(self, from_tokens: ConcreteFunction) -> Callable[..., Tensors]:
-        """As `from_tokens`, a bucket at a time."""
+        """Makes `from_tokens` compute one bucket at a time."""
 
         def answer(**inputs: tf.Tensor) -> Tensors:
             num_tokens = self._count_tokens(inputs)
@@ -170,7 +172,7 @@ class _TaskGraph:
 
 
 def _serialized_example(texts: Tensors) -> tf.Tensor:
-    """One tf.Example with these features, string `[1]`."""
+    """Returns one serialized tf.Example with these features, string `[1]`."""
     example = tf.train.Example()
     for name, tensor in texts.items():
         values = tf.reshape(tensor, [-1]).numpy().tolist()

@@ -15,12 +15,11 @@ from serving.export.token_offsets import framed_offsets, has_offsets, tokenize_e
 
 
 class TextInputs:
-    """The inputs of a task that reads one string for each field, as a classifier does.
+    """The inputs of a task that reads one string for each field, such as a classifier.
 
     Args:
-        model: a task whose preprocessor names its texts by `fields`, and has `as_tensors`,
-            `transform`, `pad` and `count_tokens`, as `GPT1TextClassifierPreprocessor`. The model's
-            inputs are int32.
+        model: a task whose preprocessor has `fields`, `as_tensors`, `transform`, `pad` and
+            `count_tokens`, like `GPT1TextClassifierPreprocessor`. The model's inputs are int32.
     """
 
     def __init__(self, model: Task) -> None:
@@ -57,7 +56,7 @@ class TextInputs:
         return texts
 
     def finish(self, texts: Tensors, outputs: Tensors) -> Tensors:
-        """Returns the outputs for prepared texts, with what only the texts can say."""
+        """Returns the outputs, with further ones that are made from the prepared texts."""
         return outputs
 
     def tokenize(self, **texts: Any) -> Tensors:
@@ -67,7 +66,7 @@ class TextInputs:
         return {**self.pad(framed), "truncated": truncated}
 
     def tokenize_with_offsets(self, **texts: Any) -> Tensors:
-        """As `tokenize`; and each token's range of bytes, if the preprocessor says how it frames.
+        """Like `tokenize`, with each token's range of bytes, if the preprocessor has `frame`.
 
         The ranges are `starts` and `ends`, int32 of the shape of `token_ids`; -1 for special tokens
         and padding.
@@ -88,10 +87,10 @@ class TextInputs:
         return self._preprocessor.pad(framed)
 
     def conditions(self, inputs: Tensors) -> list[Condition]:
-        """Returns what holds for the model's inputs if they are as `tokenize` returns them.
+        """Returns the conditions that inputs from `tokenize` fulfil.
 
-        What is not would be answered all the same: a lookup takes negative ids, and a wrong mask
-        moves the extract token.
+        Without them, wrong inputs would get answers: a look-up takes negative ids, and a wrong mask
+            moves the extract token.
         """
         ids, mask = inputs["token_ids"], inputs["padding_mask"]
         length, num_tokens = tf.shape(mask)[-1], tf.reduce_sum(mask, axis=-1)

@@ -1,4 +1,4 @@
-"""Where in the texts of a request the model's tokens stand."""
+"""Finds the ranges of bytes in a request's texts that the model's tokens came from."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ STARTS, ENDS = "starts", "ends"  # the names of outputs
 
 
 def has_offsets(preprocessor: Any) -> bool:
-    """Whether a preprocessor says how it frames; a user's may only have `transform`."""
+    """Returns whether a preprocessor has `frame`; a user's may only have `transform`."""
     classes = type(preprocessor).__mro__
     transform, frame = (
         next((index for index, cls in enumerate(classes) if name in vars(cls)), len(classes))
@@ -24,14 +24,14 @@ def has_offsets(preprocessor: Any) -> bool:
 def tokenize_each_with_offsets(
     tokenizer: GPT1Tokenizer, batches: Sequence[Any]
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Encodes several batches of strings in one call, and finds each token's range of bytes.
+    """Tokenizes several batches of strings in one call, and finds each token's range of bytes.
 
     Args:
-        tokenizer: encodes them.
+        tokenizer: the tokenizer.
         batches: string `[batch]` each, or ragged `[batch, None]`.
 
     Returns:
-        `(ids, starts, ends)`, each a list of int32 with one more, ragged dimension.
+        `(ids, starts, ends)`, each a list of int32 tensors with one more, ragged dimension.
     """
     flat = [each.values if isinstance(each, tf.RaggedTensor) else each for each in batches]
     ids, *offsets = tokenizer.tokenize_with_offsets(tf.concat(flat, axis=0))
@@ -54,15 +54,15 @@ def framed_offsets(
     starts: list[Any],
     ends: list[Any],
 ) -> dict[str, tf.Tensor]:
-    """The ranges of the tokens of the model's inputs.
+    """Returns the ranges of bytes of the tokens in the model's inputs.
 
     Args:
-        preprocessor: which framed the segments.
+        preprocessor: the preprocessor that framed the segments.
         inputs: the model's inputs, with `token_ids`, int32 `[batch, ..., length]`.
         segments, starts, ends: as `tokenize_each_with_offsets` returns them.
 
     Returns:
-        `starts` and `ends`, int32 of the shape of `token_ids`, -1 for what is no token of a text.
+        `starts` and `ends`, int32 of the shape of `token_ids`; -1 for special tokens and padding.
     """
     ids = inputs["token_ids"]
     is_token = tf.sequence_mask(preprocessor.count_tokens(inputs), tf.shape(ids)[-1])

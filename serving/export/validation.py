@@ -1,4 +1,4 @@
-"""What an export's options cost: its answers to labelled examples, compared with the model's."""
+"""Compares an export with its model on labelled examples: what the export's options cost."""
 
 import os
 import pathlib
@@ -27,8 +27,8 @@ class Validation:
         batch_size: the number of examples in a request.
 
     Raises:
-        ValueError: the task has no metric; or examples lack an input of the model, or have labels
-            that it does not know.
+        ValueError: the task has no metric; or examples lack an input of the model, or have unknown
+            labels.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Validation:
             path: the export's folder; the C++ runtime runs it.
 
         Returns:
-            The number of `examples`; the name of the `metric`; and its value `before`, of the
-            model, and `after`, of the export.
+            dict: `examples`, their number; `metric`, its name; and its values `before`, for the
+            model, and `after`, for the export.
         """
         servable = Servable("export", 1, pathlib.Path(path))
         before, after = [], []

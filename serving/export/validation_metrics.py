@@ -1,4 +1,4 @@
-"""What is measured on labelled examples, for each task."""
+"""The metric of each task on labelled examples."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +17,9 @@ class Metric:
     """A measure of a task's answers.
 
     Args:
-        name: for people to read.
-        read_labels: from rows to their labels; it raises ValueError for one that is no label of the
-            task.
-        measure: from the outputs of `serving_default` and those labels to a number.
+        name: the name for the metadata.
+        read_labels: from rows to their labels; it raises ValueError for an unknown label.
+        measure: from the outputs of `serving_default` and these labels to a number.
     """
 
     name: str
@@ -29,7 +28,7 @@ class Metric:
 
 
 def class_or_score_metric(model: Task) -> Metric:
-    """Accuracy, or the correlation of a task that answers with a number."""
+    """Returns accuracy; for a task that answers with a number, the correlation."""
     if model.class_names is None:
         return Metric("Pearson correlation", _scores, _correlation)
 
@@ -44,7 +43,7 @@ def class_or_score_metric(model: Task) -> Metric:
 
 
 def choice_metric(model: Task) -> Metric:
-    """Accuracy; labels are the indices of the right choices."""
+    """Returns accuracy; labels are the indices of the right choices."""
     return Metric(
         "accuracy",
         lambda rows: _numbers(rows, int),
@@ -53,7 +52,7 @@ def choice_metric(model: Task) -> Metric:
 
 
 def language_model_metric(model: Task) -> Metric:
-    """The mean log-probability, in nats, of all tokens that follow another; there are no labels."""
+    """Returns the mean log-probability, in nats, of all tokens but each first; it has no labels."""
     return Metric("log-probability of a token", lambda rows: [], _log_probability)
 
 
@@ -69,7 +68,7 @@ def _numbers(rows: Sequence[Mapping[str, Any]], kind: type) -> list[Any]:
 
 def _scores(rows: Sequence[Mapping[str, Any]]) -> list[float]:
     scores = _numbers(rows, float)
-    if not np.ptp(scores) > 0:  # nor where one is NaN
+    if not np.ptp(scores) > 0:  # also true if one is NaN
         raise ValueError(
             f"A correlation needs examples of different scores. Received: {scores[:5]}."
         )
@@ -86,7 +85,7 @@ def _accuracy(name: str, outputs: Outputs, labels: list[Any]) -> float:
 
 def _correlation(outputs: Outputs, labels: list[Any]) -> float:
     scores = _joined(outputs, "score")
-    # Answers that are all the same tell nothing of the labels, and have no correlation.
+    # If all answers are equal, the correlation is undefined, and they say nothing of the labels.
     return float(np.corrcoef(scores, labels)[0, 1]) if np.ptp(scores) else 0.0
 
 

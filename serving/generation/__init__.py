@@ -1,1 +1,1 @@
-"""Texts from a language model: samplers by their options, and continuations of prompts."""
+"""Generates texts with a language model: samplers from options, and continuations of prompts."""

@@ -1,4 +1,4 @@
-"""Continuations of prompts by a language model."""
+"""Continues prompts with a language model."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,17 +18,17 @@ def continuations(
     Args:
         lm: a language model.
         prompts: UTF-8.
-        sampler: what chooses each next token.
-        max_length: number of tokens of prompt and continuation; by default, the sequence length of
-            the model's preprocessor.
+        sampler: chooses each next token.
+        max_length: number of tokens of prompt and continuation together; by default, the sequence
+            length of the model's preprocessor.
 
     Yields:
         Each prompt with its continuation.
 
     Raises:
-        ValueError: the model has no preprocessor; there is no prompt, one has no token or leaves no
-            room for another; `max_length` is out of the model's context; or the sampler chooses
-            from more tokens than there are. All before the first text.
+        ValueError: the model has no preprocessor; there is no prompt, or a prompt has no token or
+            leaves no room for another; `max_length` is not from 1 to the model's context; or the
+            sampler chooses from more tokens than there are. It is raised before the first text.
     """
     _check(lm, prompts, sampler, max_length)
     lm.compile(sampler=sampler)

@@ -1,4 +1,4 @@
-"""KerasHub's samplers, by options of a program."""
+"""Makes KerasHub's samplers from a program's options."""
 
 import dataclasses
 import math

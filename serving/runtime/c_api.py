@@ -12,7 +12,7 @@ Pointer = ctypes.c_void_p
 
 
 class StatusError(Exception):
-    """What the runtime refused or failed at.
+    """The runtime refused something, or failed.
 
     Attributes:
         code: the number of the status code, the same as gRPC's.
@@ -32,7 +32,7 @@ class _Buffer(ctypes.Structure):
 
 
 class Output(ctypes.Structure):
-    """TF_Output: a tensor of a graph, as an output of an operation."""
+    """TF_Output: a tensor of a graph, the output of an operation."""
 
     _fields_ = [("operation", Pointer), ("index", ctypes.c_int)]
 
@@ -110,7 +110,7 @@ class Runtime:
     def __getattr__(self, name: str) -> Any:
         """Returns a function of the C API, by its name without `TF_`."""
         function = getattr(self._library, f"TF_{name}")
-        setattr(self, name, function)  # running a small graph takes no longer than some look-ups
+        setattr(self, name, function)  # look-ups take as long as running a small graph
         return function
 
     def op_list(self) -> bytes:
@@ -122,11 +122,11 @@ class Runtime:
             self.DeleteBuffer(buffer)
 
     def disable_xla(self) -> None:
-        """Refuses to compile with XLA from now on, as TF Serving does."""
+        """Makes the runtime refuse to compile with XLA from now on, like TF Serving."""
         self._library["_ZN10tensorflow21DisableXlaCompilationEv"]()
 
     def enable_xla(self) -> None:
-        """Compiles with XLA again."""
+        """Lets the runtime compile with XLA again."""
         self._library["_ZN10tensorflow20EnableXlaCompilationEv"]()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -2,9 +2,9 @@
 
 It reads a JSON object from the standard input: the `runtime`'s folder, the model's `path`, and
 `requests`, each with `feeds` (serialized TensorProtos in base64 by tensor name) and `fetches`. It
-writes one to the standard output: the runtime's `version` and `ops` (an OpList in base64), and
-`replies`, each with `values` (lists, with bytes in base64) or an `error`. A model that cannot be
-loaded gets an `error` instead of `replies`.
+writes a JSON object to the standard output: the runtime's `version` and `ops` (an OpList in
+base64), and `replies`, each with `values` (lists, with bytes in base64) or an `error`. If the model
+cannot be loaded, there is an `error` instead of `replies`.
 """
 
 import base64
@@ -19,7 +19,7 @@ from serving.runtime.session import Session
 
 def main() -> None:
     """Answers the standard input on the standard output."""
-    os.dup2(sys.stderr.fileno(), 2)  # undoes `serving`: the runtime's last words say why it died
+    os.dup2(sys.stderr.fileno(), 2)  # undoes `silence_imports`, to show why the runtime dies
     job = json.load(sys.stdin)
     runtime = Runtime(job["runtime"])
     runtime.disable_xla()

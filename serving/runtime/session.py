@@ -33,10 +33,10 @@ _UNIMPLEMENTED = 12
 
 
 class FeedError(StatusError):
-    """A feed that is not a well-formed TensorProto.
+    """A feed is not a well-formed TensorProto.
 
     Attributes:
-        name: of the tensor that was fed.
+        name: the name of the tensor that was fed.
     """
 
     def __init__(self, name: str, error: StatusError) -> None:
@@ -50,7 +50,7 @@ class Session:
     Args:
         runtime: the runtime to load it in.
         path: the SavedModel's folder.
-        tags: of the graph in it to load.
+        tags: the tags of the graph to load.
         config: a serialized ConfigProto: threads, and how graphs are optimised.
 
     Raises:
@@ -80,7 +80,7 @@ class Session:
             raise
         finally:
             runtime.DeleteSessionOptions(options)
-        # Freed with the last reference: a run in flight holds one.
+        # Freed with the last reference; runs in flight hold references.
         weakref.finalize(self, _delete, runtime, self._session, self._graph).atexit = False
 
     def run(
@@ -145,7 +145,7 @@ def parse(runtime: Runtime, name: str, proto: bytes) -> np.ndarray:
 
     Args:
         runtime: the runtime.
-        name: of the tensor, for errors.
+        name: the tensor's name, for errors.
         proto: the serialized TensorProto.
 
     Raises:
@@ -161,7 +161,7 @@ def parse(runtime: Runtime, name: str, proto: bytes) -> np.ndarray:
 
 def _parse(runtime: Runtime, name: str, proto: bytes) -> int:
     """Returns a new tensor, which the caller deletes."""
-    tensor = runtime.AllocateTensor(1, None, 0, 4)  # of any dtype: it is overwritten
+    tensor = runtime.AllocateTensor(1, None, 0, 4)  # the dtype will be overwritten
     buffer = runtime.NewBufferFromString(proto, len(proto))
     try:
         runtime.call(runtime.TensorFromProto, buffer, tensor)

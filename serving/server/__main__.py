@@ -45,8 +45,8 @@ def _serve(options: Options, xla: bool) -> None:
     stopping = threading.Event()
     try:
         with _xla(xla), Server(**dataclasses.asdict(options)) as server:
-            # TensorFlow's million objects stay, and searching them for garbage whenever a request
-            # makes many made parsing eight times slower.
+            # TensorFlow's million objects stay for ever. Without this, garbage collection would
+            # search them whenever a request makes many objects: parsing was eight times slower.
             gc.freeze()
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: stopping.set())
@@ -63,7 +63,7 @@ def _serve(options: Options, xla: bool) -> None:
 
 @contextlib.contextmanager
 def _xla(allowed: bool) -> Iterator[None]:
-    """Refuses to compile with XLA, unless it is allowed: a graph that needs it would fail there."""
+    """Refuses XLA unless it is allowed, so that graphs fail here if they would in TF Serving."""
     from serving.server.models.loading import runtime
 
     if not allowed:
@@ -79,5 +79,5 @@ if __name__ == "__main__":
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Python would wait for the threads of requests that did not end in time.
+    # A normal exit would wait for the threads of requests that did not end in time.
     os._exit(status)

@@ -1,4 +1,4 @@
-"""The configuration files of TensorFlow Serving, protocol buffers in text format."""
+"""Reads TensorFlow Serving's configuration files, protocol buffers in text format."""
 
 import re
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ _Message = TypeVar("_Message", bound=Message)
 
 
 class ConfigError(ValueError):
-    """A configuration file that does not hold what is expected there."""
+    """A configuration file does not hold what is expected there."""
 
 
 def read(path: str, message: _Message) -> _Message:
@@ -29,7 +29,7 @@ def read(path: str, message: _Message) -> _Message:
         with open(path, encoding="utf-8") as file:
             return text_format.Parse(file.read(), message)
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        # TensorFlow Serving's own words, which scripts look for.
+        # TensorFlow Serving's own words, as scripts search for them.
         reason = re.sub("^([0-9]+:[0-9]+) : ", r"\1: ", " ".join(str(error).split()))
         raise ConfigError(
             f"Error parsing text-format {name}: {reason} (Invalid protobuf file: '{path}')"
@@ -47,7 +47,7 @@ def read_session_config(path: str) -> ConfigProto:
 
 
 def read_metrics_path(path: str) -> str | None:
-    """Returns the path of the metrics page, if the file of `--monitoring_config_file` enables it.
+    """Returns the path of the metrics page if the file of `--monitoring_config_file` enables it.
 
     Raises as `read`.
     """

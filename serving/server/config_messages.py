@@ -1,4 +1,4 @@
-"""Messages of TensorFlow Serving's configuration files that tensorflow-serving-api leaves out."""
+"""Messages of TensorFlow Serving's configuration files that tensorflow-serving-api lacks."""
 
 import functools
 
@@ -25,7 +25,7 @@ def new(name: str) -> Message:
 
 @functools.cache
 def _pool() -> descriptor_pool.DescriptorPool:
-    """The messages' descriptors, apart from those of other libraries."""
+    """Returns the messages' descriptors, in a pool separate from other libraries'."""
     file = descriptor_pb2.FileDescriptorProto(
         name="serving.proto", package=_PACKAGE, syntax="proto3"
     )

@@ -1,4 +1,4 @@
-"""The refusal that every call of the server ends with: TensorFlow Serving's code and message."""
+"""ServingError: every error of the server, with TensorFlow Serving's code and message."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ _CODES = {code.value[0]: code for code in StatusCode}
 
 
 class ServingError(Exception):
-    """A model that cannot be loaded or a request that cannot be answered.
+    """A model cannot be loaded, or a request cannot be answered.
 
     Attributes:
         code: the gRPC status code.
@@ -28,17 +28,17 @@ class ServingError(Exception):
 
 
 def runtime_refusal(error: StatusError) -> ServingError:
-    """Returns the refusal of what TensorFlow's runtime refused, or failed at."""
+    """Returns the error for what TensorFlow's runtime refused or failed at."""
     return ServingError(_CODES[error.code], error.message)
 
 
 def invalid_argument(message: str) -> ServingError:
-    """Returns the commonest refusal: the request itself is wrong."""
+    """Returns the error for a request that is itself wrong, the most frequent one."""
     return ServingError(StatusCode.INVALID_ARGUMENT, message)
 
 
 def malformed_tensor(alias: str) -> ServingError:
-    """Returns the refusal of an input that is not a well-formed TensorProto."""
+    """Returns the error for an input that is not a well-formed TensorProto."""
     return invalid_argument(f"tensor parsing error: {alias}")
 
 

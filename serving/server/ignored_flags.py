@@ -1,4 +1,4 @@
-"""The flags of TensorFlow Serving 2.20 that are no options of the server."""
+"""The flags of TensorFlow Serving 2.20 that are not options of a `Server`."""
 
 import dataclasses
 import logging
@@ -8,13 +8,13 @@ from gpt1_keras.cli import option
 
 
 def _ignored(anyway: Any, why: str) -> Any:
-    """A flag that changes nothing here; its default says what is done anyway."""
+    """Returns a flag that has no effect here; its default is the value that always applies."""
     return option(why, anyway, group="flags of TensorFlow Serving that have no effect here")
 
 
 @dataclasses.dataclass(frozen=True)
 class ProcessFlags:
-    """Flags of the process: XLA is on or off for all of it."""
+    """Flags of the whole process, such as XLA's."""
 
     xla_cpu_compilation_enabled: bool = option("compile with XLA where a graph asks for it", False)
     xla_gpu_compilation_enabled: bool = option(
@@ -25,7 +25,7 @@ class ProcessFlags:
 
 @dataclasses.dataclass(frozen=True)
 class IgnoredFlags:
-    """Flags that change nothing here, each with the reason."""
+    """Flags that have no effect here, each with the reason."""
 
     rest_api_num_threads: int | None = _ignored(None, "connections have threads of their own")
     rest_api_enable_cors_support: bool = _ignored(False, "a proxy can add the headers")
@@ -57,7 +57,7 @@ class IgnoredFlags:
     )
 
     def warn(self) -> None:
-        """Names, in one warning, all flags that ask for something else than what is done anyway."""
+        """Warns once, and names all flags whose value differs from the one that applies."""
         asked = [
             f"--{field.name} ({field.metadata['settings']['help']})"
             for field in dataclasses.fields(self)

@@ -1,4 +1,4 @@
-"""What a server can be told: TensorFlow Serving's flags that have a meaning here."""
+"""A server's options: TensorFlow Serving's flags that have an effect here, and some more."""
 
 import dataclasses
 import functools
@@ -11,7 +11,7 @@ _INT32 = 2**31 - 1  # gRPC's options, and most of TensorFlow Serving's flags, ar
 
 
 def _flag(default: Any, help: str, least: int = 0, most: int = _INT32) -> Any:
-    """A field that is a flag; `least` and `most` bound numbers."""
+    """Returns a field that is a flag; `least` and `most` bound numbers."""
     if isinstance(default, bool):
         return option(help, default)
     if isinstance(default, str):
@@ -21,7 +21,7 @@ def _flag(default: Any, help: str, least: int = 0, most: int = _INT32) -> Any:
 
 
 def _text(text: str) -> str:
-    """Checks a string: gRPC and protocol buffers hold no other bytes than UTF-8."""
+    """Returns a string after a check: gRPC and protocol buffers hold only UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -110,7 +110,7 @@ class Options:
         "", "a MonitoringConfig in text format, for metrics on the REST port"
     )
 
-    # What requests may use, over both.
+    # Limits of requests, over both.
     max_request_bytes: int = _flag(
         2**24, "length of the longest request to accept, also once it is expanded", 1
     )

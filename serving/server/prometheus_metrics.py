@@ -14,12 +14,12 @@ from serving.server.errors import ServingError
 
 _MICROSECONDS = 1e6
 _BUCKETS = [10 * 1.8**power for power in range(33)]  # to about 20 minutes
-# The library adds the time at which each series began; TensorFlow Serving does not.
+# The library adds the start time of each series; TensorFlow Serving does not.
 _CREATED = re.compile(rb"^(?:# \w+ )?\S+_created[ {].*\n", re.MULTILINE)
 
 
 class Metrics:
-    """What one server has counted and timed since it was made."""
+    """The counts and times of one server's requests."""
 
     CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -52,13 +52,14 @@ class Metrics:
         """Counts and times the body of a `with` statement as one request.
 
         Args:
-            model_name: a served model. Empty for any other, which is not counted: names that
-                clients make up would stay in memory.
+            model_name: a served model; empty for any other name, which is not counted, as every
+                name that a client makes up would stay in memory.
             api: the call, in lower case.
             entrypoint: `GRPC` or `REST`.
 
         Raises:
-            ServingError: in place of any other error, which is a fault of the server and is logged.
+            ServingError: also instead of any other error, which is the server's fault and is
+                logged.
         """
         begin, status = time.perf_counter(), StatusCode.OK
         try:
@@ -90,8 +91,8 @@ class Metrics:
         """Shows how full the queue of requests is, whenever the page is read.
 
         Args:
-            limit: requests that may wait.
-            waiting: returns how many do.
+            limit: the number of requests that may wait.
+            waiting: returns how many requests wait.
             running: returns how many requests run.
         """
         for name, text, value in (

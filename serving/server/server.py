@@ -2,7 +2,7 @@
 
 It stands in for tensorflow_model_server on machines that have only Python: it runs models in the
 same C++ runtime, with the same protocols, errors, flags and configuration files, so that clients
-and tests written against it work with the real server. docs/serving.md says what it leaves to the
+and tests written against it work with the real server. docs/server.md says what it leaves to the
 real one.
 """
 
@@ -31,27 +31,27 @@ from serving.server.transport import listening
 from serving.server.transport.grpc_server import GrpcServer
 from serving.server.transport.rest_server import RestServer
 
-# Together less than the half minute after which others kill a process that they asked to end.
+# Together less than 30 seconds: after that, Docker or Kubernetes would kill the process.
 _GRACE_SECONDS = 25.0
 _CANCEL_SECONDS = 2.0
 
 
 class Server:
-    """Serves models over gRPC and, with a port for it, REST. A context manager starts and stops it.
+    """Serves models over gRPC and, if it has a port, REST. A context manager starts and stops it.
 
     Args:
         model_name: name to serve one model under.
-        model_base_path: folder of its versions.
+        model_base_path: the folder of that model's versions.
         **flags: the other options, those of `serving/server/options.py`.
 
     Attributes:
         models: the models that are served.
-        metrics: what this server has counted and timed.
+        metrics: the counts and times of this server's requests.
 
     Raises:
         ServingError: a model cannot be loaded.
         ConfigError: a configuration file does not hold what is expected there.
-        ValueError: options do not go together.
+        ValueError: options contradict each other.
         OSError: a file cannot be read.
     """
 
@@ -102,7 +102,7 @@ class Server:
         return self._grpc.port
 
     def start(self) -> None:
-        """Opens the ports, and begins to answer requests and to look for changes.
+        """Opens the ports, and starts to answer requests and to look for changes.
 
         Raises:
             OSError: a port cannot be opened.
@@ -127,7 +127,7 @@ class Server:
     def stop(self) -> None:
         """Closes the ports, and returns once the requests in flight are answered.
 
-        Those that are not after 25 seconds fail with CANCELLED or UNAVAILABLE.
+        Requests that are not answered after 25 seconds fail with CANCELLED or UNAVAILABLE.
         """
         self._stopping.set()
         grpc_stopped = self._grpc.stop(_GRACE_SECONDS)
@@ -148,9 +148,9 @@ class Server:
         self.stop()
 
     def _drain(self, grpc_stopped: threading.Event, seconds: float) -> bool:
-        """Closes the ports, and tells whether the requests in flight were answered in time."""
+        """Closes the ports; returns whether the requests in flight were answered in time."""
         end = time.monotonic() + seconds
-        # In parallel: otherwise each would go on listening while another one waits.
+        # In parallel: otherwise one would still listen while another one waits.
         threads = [
             threading.Thread(target=rest.stop, args=[seconds], daemon=True) for rest in self._rest
         ]
@@ -165,15 +165,15 @@ class Server:
         while not self._stopping.wait(seconds):
             try:
                 poll()
-            except Exception:  # which must not end the polling, whatever it is
+            except Exception:  # no error may end the polling
                 logging.exception("Cannot look for changes")
 
     def _poll_config(self) -> None:
-        """Reads the file of models again, and takes over what is new in it."""
+        """Reads the configuration file again, and applies changes."""
         file = self._options.model_config_file
         try:
             config = config_files.read_models(file)
-            if config != self._config:  # otherwise broken versions would be tried at every poll
+            if config != self._config:  # or every poll would try broken versions again
                 self.models.configure(config)
                 self._config = config
         except (ServingError, OSError, ValueError) as error:

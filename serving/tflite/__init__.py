@@ -1,4 +1,4 @@
-"""Models as .tflite files for devices: text in, scores out, in LiteRT's built-in ops alone.
+"""Models as .tflite files for devices: text in, scores out, only with LiteRT's built-in ops.
 
 `python -m serving.tflite` converts; see docs/on_device.md.
 """

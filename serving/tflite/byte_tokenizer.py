@@ -1,8 +1,8 @@
-"""UTF-8 bytes to token ids in LiteRT's built-in ops, on tensors of fixed shapes.
+"""Turns UTF-8 bytes into token ids with LiteRT's built-in ops, on tensors of fixed shapes.
 
-The ids are those of `GPT1Tokenizer`. There, tensors grow and shrink with the text; here each byte
-has a slot, and the slots in use move to the front. A code point's letters never outnumber its
-bytes, so they fit in its slots.
+The ids are the same as those of `GPT1Tokenizer`. Its tensors grow and shrink with the text; here
+each byte has a slot, and the slots in use move to the front. A code point becomes at most as many
+characters as it has bytes, so they fit into its slots.
 """
 
 import functools
@@ -15,9 +15,9 @@ import tensorflow as tf
 from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
 from gpt1_keras.tokenization.normalization.bert import BertNormalizer
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
-from serving.tflite.normalization_table import FIRST_LETTER, NormalizationTable
+from serving.tflite.normalization_table import FIRST_CHARACTER, NormalizationTable
 
-FEWEST = 64  # slots that have a graph of their own
+FEWEST = 64  # slots of the smallest graph
 _LARGEST = 2**31 - 1
 
 TokenizedTexts: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]  # ids, starts, lengths
@@ -27,12 +27,12 @@ class ByteTokenizer:
     """Tokenizes a fixed number of texts, each of a fixed number of bytes.
 
     Args:
-        tokenizer: with `normalization="bert"`, and merges in any order.
-        max_bytes: of each text.
+        tokenizer: a tokenizer with `normalization="bert"`.
+        max_bytes: the most bytes of each text.
 
     Raises:
-        ValueError: another normalisation, or more bytes than an int32 can hold beside the rank of a
-            merge.
+        ValueError: the normalisation is another, or there are so many bytes that an int32 cannot
+            hold an index and the rank of a merge.
     """
 
     def __init__(self, tokenizer: GPT1Tokenizer, max_bytes: Sequence[int]) -> None:
@@ -50,7 +50,7 @@ class ByteTokenizer:
                 "of a code point depends on its neighbours, for which LiteRT has no built-in "
                 f"ops. Expected {BertNormalizer.name!r}."
             )
-        self._letters = NormalizationTable(vocabulary)
+        self._characters = NormalizationTable(vocabulary)
         symbols = np.stack([vocabulary.left, vocabulary.right], -1) + 1
         pairs, ranks = np.unique(symbols, axis=0, return_index=True)
         self._rank = PairTable(pairs[:, 0], pairs[:, 1], ranks)
@@ -64,8 +64,9 @@ class ByteTokenizer:
                 be signed, from -128 to 127, or unsigned.
 
         Returns:
-            `(ids, starts, lengths)`: int32 `[slots]`, the ids of all texts end to end, then any
-            ids; int32 `[texts]`, the index of each text's first id, and how many ids it has.
+            `(ids, starts, lengths)`: int32 `[slots]`, the ids of all texts end to end, then
+            undefined ids; int32 `[texts]`, the index of each text's first id; and int32 `[texts]`,
+            its number of ids.
         """
         space, used = tf.constant([ord(" ")]), [_used(text) for text in texts]
         # A space after each text keeps its words from joining those of the next.
@@ -76,7 +77,7 @@ class ByteTokenizer:
             for part in (tf.range(text.shape[0]) < count, [True])
         ]
         [bytes] = _to_front(tf.concat(kept, axis=0), bytes)
-        ends = tf.cumsum(tf.stack(used) + 1) - 1  # where that space is
+        ends = tf.cumsum(tf.stack(used) + 1) - 1  # the index of that space
 
         def tokenize(slots: int) -> TokenizedTexts:
             ids, starts, lengths = self._tokenize(bytes[:slots], ends)
@@ -85,25 +86,25 @@ class ByteTokenizer:
         return _in_fewest(tokenize, ends[-1] + 1, self._slots)
 
     def _tokenize(self, bytes: tf.Tensor, ends: tf.Tensor) -> TokenizedTexts:
-        """As `__call__`, of texts end to end.
+        """Like `__call__`, for texts end to end.
 
         Args:
             bytes: int32 `[slots]`, from 0 to 255.
             ends: int32 `[texts]`, the index of the space after each text.
         """
-        first, second, third = self._letters.codes(code_points(bytes))
+        first, second, third = self._characters.codes(code_points(bytes))
         codes = first + _move(second, 1) + _move(third, 2)
         in_use = codes > 0
-        [letters] = _to_front(in_use, codes)
-        is_letter = letters >= FIRST_LETTER
-        joined = letters >= self._letters.first_joined
-        is_final = is_letter & ~(joined & _move(joined, -1))
+        [characters] = _to_front(in_use, codes)
+        is_character = characters >= FIRST_CHARACTER
+        joined = characters >= self._characters.first_joined
+        is_final = is_character & ~(joined & _move(joined, -1))
         words = tf.cumsum(tf.cast(is_final, tf.int32), exclusive=True)
-        # The space after each text tells where it ends at the front.
+        # The space after each text shows where the text ends, after the move to the front.
         indices = tf.cumsum(tf.cast(in_use, tf.int32), exclusive=True)
         words_before = tf.gather(words, tf.gather(indices, ends))
 
-        symbols = self._letters.symbols(letters, is_final)
+        symbols = self._characters.symbols(characters, is_final)
         symbols, words = self._merge(symbols, words)
         in_use = symbols > 0
         ends = tf.reduce_sum(
@@ -114,9 +115,10 @@ class ByteTokenizer:
         return tf.maximum(ids - 1, 0), starts, ends - starts
 
     def _merge(self, symbols: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Merges as `gpt1_keras.tokenization.merges.Merger`: in each round, one pair of each word.
+        """Merges like `gpt1_keras.tokenization.merges.Merger`: in each round, one pair of each
+        word.
 
-        That pair is the leftmost of the word's lowest rank.
+        This is the leftmost pair of the word's lowest rank.
 
         Args:
             symbols: int32 `[slots]`, the base symbols, 0 for none.
@@ -131,7 +133,8 @@ class ByteTokenizer:
         def merge_once(
             symbols: tf.Tensor, words: tf.Tensor, rank: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
-            # Rank and index in one number: a word's smallest is of its lowest rank, the leftmost.
+            # Rank and index in one number: a word's smallest number is its leftmost pair of lowest
+            # rank.
             order = tf.where(rank == ABSENT, _LARGEST, rank * slots + index)
             best = tf.math.unsorted_segment_min(order, words, slots)
             hit = (rank != ABSENT) & (order == tf.gather(best, words))
@@ -147,19 +150,19 @@ class ByteTokenizer:
         )[:2]
 
     def _ranks(self, symbols: tf.Tensor) -> tf.Tensor:
-        """The rank of each symbol's merge with the next, int32 `[slots]`."""
+        """Returns the rank of each symbol's merge with the next one, int32 `[slots]`."""
         return self._rank(symbols, _move(symbols, -1))
 
 
 def _used(text: tf.Tensor) -> tf.Tensor:
-    """The number of slots up to the last that is not zero, int32 scalar, of `[max_bytes]`."""
+    """Returns the number of bytes up to the last that is not zero, int32 scalar."""
     return tf.reduce_max(tf.where(text != 0, tf.range(1, text.shape[0] + 1), 0))
 
 
 def _in_fewest(
     tokenize: Callable[[int], TokenizedTexts], needed: tf.Tensor, slots: int
 ) -> TokenizedTexts:
-    """What `tokenize` returns for the least of a few numbers of slots that is enough."""
+    """Calls `tokenize` with the smallest of a few numbers of slots that is enough."""
     numbers = [slots]
     while numbers[0] >= 2 * FEWEST:
         numbers.insert(0, numbers[0] // 2)
@@ -174,7 +177,7 @@ def _in_fewest(
 def _to_front(kept: tf.Tensor, *columns: tf.Tensor) -> list[tf.Tensor]:
     """Moves what is kept to the front; zeros follow. All are `[slots]`."""
     indices = tf.cumsum(tf.cast(kept, tf.int32), exclusive=True)[:, tf.newaxis]
-    # What is not kept adds zero at an index.
+    # What is not kept adds zero at some index.
     return [tf.scatter_nd(indices, tf.where(kept, column, 0), column.shape) for column in columns]
 
 
@@ -185,8 +188,9 @@ def code_points(bytes: tf.Tensor) -> tf.Tensor:
         bytes: int32 `[n]`, from 0 to 255.
 
     Returns:
-        int32 `[n]`: at the first byte of each well-formed sequence its code point; 0 elsewhere. A
-        decoder that replaces the rest finds the same sequences, as none begins inside another.
+        int32 `[n]`: the code point at the first byte of each well-formed sequence; 0 elsewhere. A
+        decoder that replaces malformed bytes finds the same sequences, as none begins inside
+        another.
     """
     tails = [_move(bytes, -offset) - 0x80 for offset in (1, 2, 3)]
     is_tail = [(tail >= 0) & (tail < 0x40) for tail in tails]
@@ -203,12 +207,12 @@ def code_points(bytes: tf.Tensor) -> tf.Tensor:
     return result
 
 
-# Of sequences of two, three and four bytes: the first byte's base, and the code points they encode.
+# For sequences of two, three and four bytes: the first byte's base, and the range of code points.
 _SEQUENCES = [(0xC0, 0x80, 0x7FF), (0xE0, 0x800, 0xFFFF), (0xF0, 0x10000, 0x10FFFF)]
 
 
 def _move(column: tf.Tensor, by: int) -> tf.Tensor:
-    """A column, `[n]`, moved to the right, or to the left if negative, and filled with zeros."""
+    """Moves a column, `[n]`, to the right, or left if negative; zeros fill the gap."""
     # tf.slice, as LiteRT's kernel for strided slices is slow.
     [size] = column.shape
     kept = max(size - abs(by), 0)

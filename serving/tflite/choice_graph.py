@@ -16,17 +16,17 @@ from serving.tflite.device_graph import (
     task_graph,
 )
 
-_HIDDEN = 1e9  # what the logit of an absent choice loses
+_HIDDEN = 1e9  # subtracted from the logit of an absent choice
 
 
 def choice_graph(spec: DeviceSpec) -> DeviceGraph:
     """Returns the graph of multiple choice, with a fixed number of choices.
 
-    The last field is int32 `[choices, max_bytes]`; a choice without any byte is absent. Answers
-    are `scores`, float `[choices]`: probabilities, 0 for absent choices; and where the model has a
-    threshold `is_sure`, int32 `[1]`. The model reads what
-    `gpt1_keras.tokenization.input_transformations.pad_choices` returns, int32 `[1, length]` and
-    `[1, choices]`.
+    The last field is int32 `[choices, max_bytes]`; a choice without any byte is absent. Answers are
+    `scores`, float `[choices]`, probabilities, 0 for absent choices; and, if the model has a
+    threshold, `is_sure`, int32 `[1]`. The model's inputs are as
+    `gpt1_keras.tokenization.padding.pad_choices` returns them, int32 `[1, length]` and `[1,
+    choices]`.
 
     Raises:
         ValueError: the number of choices is missing, or below 1.

@@ -19,12 +19,12 @@ from serving.tflite.device_graph import (
 
 
 def class_or_score_graph(spec: DeviceSpec, reads_both_orders: bool = False) -> DeviceGraph:
-    """Returns the graph of a task whose answer is a class, or a number.
+    """Returns the graph of a task that answers with a class or a number.
 
-    Answers are `scores`, float `[classes]`, and where the model has a threshold `is_sure`, int32
+    Answers are `scores`, float `[classes]`, and, if the model has a threshold, `is_sure`, int32
     `[1]`; or, if the task answers with a number, `score`, float `[1]`. The model reads `token_ids`,
-    int32 `[orders, sequence_length]`, and `num_tokens`, int32 `[1]`, of each order. There is one
-    order of the texts, or two.
+    int32 `[orders, sequence_length]`, and `num_tokens`, int32 `[1]`, the length of each order.
+    There are one or two orders of the texts.
 
     Raises:
         ValueError: a number of choices is given.
@@ -63,5 +63,5 @@ def class_or_score_graph(spec: DeviceSpec, reads_both_orders: bool = False) -> D
 
 
 def similarity_graph(spec: DeviceSpec) -> DeviceGraph:
-    """Returns the graph of similarity: as `class_or_score_graph`, of two orders of the texts."""
+    """Returns the graph of similarity: `class_or_score_graph` with both orders of the texts."""
     return class_or_score_graph(spec, reads_both_orders=True)

@@ -1,4 +1,4 @@
-"""A task as one .tflite file of built-in ops."""
+"""Converts a task into one .tflite file of built-in ops."""
 
 import os
 import pathlib
@@ -32,15 +32,15 @@ def convert(
 ) -> str:
     """Converts a model; see docs/on_device.md for the signatures of each task.
 
-    Texts that the file does not call truncated get the ids that training and the server give
-    them, and in float32 the same scores, within 1e-4.
+    Texts that the file does not report as truncated get the same ids as in training and on the
+    server, and in float32 the same scores, within 1e-4.
 
     Args:
         model: a task with a `GPT1Backbone` and a preprocessor, of `gpt1_keras` or registered by
             `serving.registry.register_task`.
         output: path of the file.
-        max_bytes: the bytes of UTF-8 that a text's input has; or one such number for each of the
-            task's fields.
+        max_bytes: the most bytes of UTF-8 in a text; or such a number for each of the task's
+            fields.
         sequence_length: the most tokens of a framed text; at most the model's context.
         num_choices: the most choices of an example; only for `GPT1MultipleChoice`.
         quantization: `"none"`, `"float16"`, `"int8"` or `"int4"`; see `quantize`.
@@ -49,11 +49,11 @@ def convert(
         The path of the file.
 
     Raises:
-        ValueError: the model is not such a task, has another backbone, no preprocessor, a
-            normalisation or a framing that cannot run on a device, or weights that are quantized
-            already, or needs an op that LiteRT lacks (such as one of TensorFlow's, through Flex);
-            or a length or a number of choices is out of range.
-        ImportError: a quantization without LiteRT's quantizer.
+        ValueError: the model is not such a task; it has another backbone, no preprocessor, a
+            normalisation or a framing that cannot run on a device, or weights that are already
+            quantized; it needs an op that is not built into LiteRT; or a length or a number of
+            choices is out of range.
+        ImportError: the quantization needs LiteRT's quantizer, which is not installed.
     """
     check_quantization(quantization)
     make_graph = find_part(model, DEVICE_TASKS, "device_graph", "run on a device")
@@ -113,7 +113,7 @@ def _check(model: Task, sequence_length: int) -> None:
 
 
 def _convert(graph: DeviceGraph) -> bytes:
-    """The float32 file's content."""
+    """Returns the float32 file's content."""
     signatures = {
         name: tf.function(function, autograph=False).get_concrete_function(
             **{alias: tf.TensorSpec(spec.shape, spec.dtype, alias) for alias, spec in specs.items()}
@@ -129,7 +129,7 @@ def _convert(graph: DeviceGraph) -> bytes:
         try:
             return converter.convert()
         except ConverterError as error:
-            # It lists what could run through Flex, and what could not even so.
+            # It lists the ops that could run through Flex, and those that could not.
             lists = re.findall(r"(?:Select|Custom) ops: (.*)", str(error))
             ops = [op for names in lists for op in names.strip().split(", ")]
             raise _no_built_in_op(ops or [str(error)]) from error

@@ -1,9 +1,9 @@
-"""The backbone in the shapes and ops that LiteRT runs fast, in float32.
+"""The backbone with the shapes and ops that LiteRT runs fast, in float32.
 
-What a signature takes and returns has fixed shapes, and yet a short text must not cost what a long
-one does. So a text is cut to its tokens first, and all that follows has its length: XNNPACK, which
-computes for LiteRT, takes another whenever it is run. Masks are added, as LiteRT's kernel for
-selecting is slow, and made of floats, as XNNPACK knows no other numbers.
+Inputs and outputs of signatures have fixed shapes, and yet a short text must cost less than a long
+one. So a text is first cut to its tokens, and all later tensors have its length: XNNPACK, which
+computes for LiteRT, accepts another length in each run. Masks are added, as LiteRT's kernel for
+selecting is slow, and are floats, as XNNPACK computes only with floats.
 """
 
 from typing import TypeAlias
@@ -15,7 +15,7 @@ from gpt1_keras.models.attention_scores import MASKED_SCORE
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone, check_no_variant
 from serving.tflite.device_block import DeviceBlock, KeysAndValues, constant, to_array
 
-LOGITS = "logits"  # in the name of the product that shares its weights with the token embeddings
+LOGITS = "logits"  # in the name of the product that shares the token embeddings' weights
 
 Cache: TypeAlias = list[KeysAndValues]  # of each block
 
@@ -24,8 +24,8 @@ class DeviceBackbone(tf.Module):
     """Reads texts of at most `sequence_length` tokens.
 
     Args:
-        backbone: whose weights to take.
-        sequence_length: at most its context.
+        backbone: the backbone whose weights are used.
+        sequence_length: the most tokens of a text, at most the backbone's context.
 
     Raises:
         ValueError: the backbone is a variant of GPT1Backbone.
@@ -54,11 +54,12 @@ class DeviceBackbone(tf.Module):
         positions: tf.Tensor | None = None,
         branches: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """Computes the hidden states of some tokens, as `CausalBackbone.states_at`.
+        """Computes the hidden states of some tokens, like `CausalBackbone.states_at`.
 
         Args:
             token_ids: int32 `[rows, length]`.
-            indices: int32 `[rows, n]`, of those tokens; the states at -1 mean nothing.
+            indices: int32 `[rows, n]`, the tokens' indices. The result for an index of -1 is
+                undefined.
             positions, branches: int32 `[rows, length]`, as `pad_choices` returns them.
 
         Returns:
@@ -69,7 +70,7 @@ class DeviceBackbone(tf.Module):
     def last_state_and_cache(
         self, token_ids: tf.Tensor, num_tokens: tf.Tensor
     ) -> tuple[tf.Tensor, Cache]:
-        """Reads one text, which `next_state` can continue.
+        """Reads one text, so that `next_state` can continue it.
 
         Args:
             token_ids: int32 `[1, sequence_length]`.
@@ -92,7 +93,7 @@ class DeviceBackbone(tf.Module):
 
         Args:
             token_id: int32 `[1]`.
-            position: int32 `[1]`, how many tokens were read before; less than `sequence_length`.
+            position: int32 `[1]`, the number of tokens read before, less than `sequence_length`.
             cache: as `last_state_and_cache` returns it.
 
         Returns:
@@ -145,13 +146,13 @@ class DeviceBackbone(tf.Module):
         for block in self._blocks[:-1]:
             x, pair = block(x, mask)
             cache.append(pair)
-        # Of the last block, nothing but keys and values is needed of the other tokens.
+        # For the other tokens, the last block computes only keys and values.
         mask = mask_between(queries, keys, query_branches, key_branches)
         x, pair = self._blocks[-1](x, mask, asked=asked)
         return tf.reshape(x, [*indices.shape, self.hidden_dim]), [*cache, pair]
 
     def _embed(self, token_ids: tf.Tensor, positions: tf.Tensor | None = None) -> tf.Tensor:
-        """int32 `[length]` to float `[length, hidden_dim]`."""
+        """Maps int32 `[length]` to float `[length, hidden_dim]`."""
         x = _look_up(tf.convert_to_tensor(self._tokens), token_ids)
         if positions is None:
             return x + self._positions[: tf.size(token_ids)]
@@ -164,11 +165,11 @@ def mask_between(
     query_branches: tf.Tensor | None = None,
     key_branches: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Returns what is added to attention scores, float `[n, length]`.
+    """Returns the mask that is added to attention scores, float `[n, length]`.
 
     Args:
         queries: float `[n]`, the indices of the tokens that attend.
-        keys: float `[length]`, the indices of those that are attended to.
+        keys: float `[length]`, the indices of the tokens that they attend to.
         query_branches, key_branches: optional float `[n]` and `[length]`, 0 for the shared prefix.
     """
     mask = tf.nn.relu(keys - queries[:, tf.newaxis])
@@ -179,7 +180,8 @@ def mask_between(
     return mask * MASKED_SCORE
 
 
-# The converter knows this name, and makes of it LiteRT's op for embeddings, which can be quantized.
+# The converter turns a function of this name into LiteRT's op for embeddings, which can be
+# quantized.
 @tf.function(experimental_implements="embedding_matmul", autograph=False)
 def _look_up(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     return tf.gather(table, ids)

@@ -1,4 +1,4 @@
-"""One block of the backbone, and its layers, in the ops that LiteRT runs fast."""
+"""One block of the backbone, and its layers, with the ops that LiteRT runs fast."""
 
 from typing import TypeAlias
 
@@ -25,11 +25,11 @@ class Dense(tf.Module):
 
     @classmethod
     def of(cls, layer: keras.layers.Dense) -> "Dense":
-        """Takes the weights of a layer; LoRA's part is merged into the kernel."""
+        """Makes a layer with the weights of another one; the kernel includes LoRA's part."""
         return cls(to_array(layer.kernel), to_array(layer.bias))
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """float `[n, in]` to `[n, out]`."""
+        """Maps float `[n, in]` to `[n, out]`."""
         return tf.matmul(x, self._kernel) + self._bias
 
 
@@ -37,7 +37,7 @@ class LayerNorm(tf.Module):
     """Layer normalisation over the last axis, in float32.
 
     Args:
-        layer: whose weights to take.
+        layer: the layer whose weights are used.
     """
 
     def __init__(self, layer: keras.layers.LayerNormalization) -> None:
@@ -46,7 +46,7 @@ class LayerNorm(tf.Module):
         self._epsilon = layer.epsilon
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """float `[n, width]` to the same."""
+        """Maps float `[n, width]` to the same shape."""
         centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
         variance = tf.reduce_mean(centred * centred, axis=-1, keepdims=True)
         return centred * tf.math.rsqrt(variance + self._epsilon) * self._gamma + self._beta
@@ -56,7 +56,7 @@ class DeviceBlock(tf.Module):
     """A post-norm block of the Transformer (figure 1).
 
     Args:
-        block: of a `GPT1Backbone`, whose weights to take.
+        block: the block of a `GPT1Backbone` whose weights are used.
     """
 
     def __init__(self, block: keras.layers.Layer) -> None:
@@ -65,7 +65,7 @@ class DeviceBlock(tf.Module):
         qkv = block.attention.qkv
         kernels = np.split(to_array(qkv.kernel), 3, axis=1)
         biases = np.split(to_array(qkv.bias), 3)
-        # Scores are divided by sqrt(head_dim) in the weights of the queries.
+        # The queries' weights divide scores by sqrt(head_dim).
         scale = (kernels[0].shape[1] // self._heads) ** -0.5
         kernels[0], biases[0] = kernels[0] * scale, biases[0] * scale
         self._query, self._key, self._value = map(Dense, kernels, biases)
@@ -87,9 +87,10 @@ class DeviceBlock(tf.Module):
         Args:
             x: float `[length, width]`.
             mask: float `[queries, keys]`, added to the attention scores.
-            asked: int32 `[n]`, the indices in x of the tokens that outputs are for; by default all.
-            past: keys and values, which the new ones are written into.
-            index: int32 scalar, where on the axis of the length.
+            asked: int32 `[n]`, the indices in x of the tokens to compute outputs for; by default
+                all.
+            past: keys and values of a cache, into which the new ones are written.
+            index: int32 scalar, the index in `past` at which they are written.
 
         Returns:
             float `[length, width]` or `[n, width]`; and keys and values.
@@ -112,7 +113,7 @@ class DeviceBlock(tf.Module):
         return self._feedforward_norm(x + transformed), (key, value)
 
     def _split_heads(self, x: tf.Tensor) -> tf.Tensor:
-        """`[n, width]` to `[1, heads, n, head_dim]`."""
+        """Maps `[n, width]` to `[1, heads, n, head_dim]`."""
         head_dim = x.shape[1] // self._heads
         return tf.transpose(tf.reshape(x, [1, -1, self._heads, head_dim]), (0, 2, 1, 3))
 
@@ -123,5 +124,5 @@ def to_array(weight: keras.Variable) -> np.ndarray:
 
 
 def constant(array: np.ndarray) -> tf.Variable:
-    """Returns an array as a variable that does not train, which the file then has once."""
+    """Returns an array as a variable that is not trained; the file then holds it only once."""
     return tf.Variable(array, trainable=False)

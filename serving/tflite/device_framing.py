@@ -1,7 +1,7 @@
-"""The input transformations of section 3.3 in LiteRT's built-in ops, on tensors of fixed shapes.
+"""The input transformations of section 3.3 with LiteRT's built-in ops, on tensors of fixed shapes.
 
-A sequence is pieces laid end to end: texts, which `ByteTokenizer` found, special tokens and
-padding. All are slices of one vector, so a sequence is one gather. The results are those of
+A sequence is made of pieces end to end: texts from `ByteTokenizer`, special tokens and padding. All
+are slices of one vector, so one gather makes a sequence. The results are the same as those of
 `gpt1_keras.tokenization.input_transformations`.
 """
 
@@ -22,7 +22,7 @@ class Framer:
     """Frames texts.
 
     Args:
-        tokenizer: for the special ids.
+        tokenizer: has the special ids.
         sequence_length: the most tokens of a sequence.
     """
 
@@ -41,7 +41,7 @@ class Framer:
         """Frames texts: `[start] first [delimiter] second ... [extract]`.
 
         Args:
-            tokens: what `ByteTokenizer` returns.
+            tokens: the result of `ByteTokenizer`.
             order: the indices of the texts to frame.
 
         Returns:
@@ -117,7 +117,7 @@ class Framer:
         return self._length - 2 - limit + choices * (limit + 2)
 
     def _special_pieces(self, ids: tf.Tensor) -> list[_Piece]:
-        """The pieces of the start, delimiter and extract tokens, after the texts' ids."""
+        """Returns the pieces of the start, delimiter and extract tokens, after the texts' ids."""
         return [(ids.shape[0] + index, 1) for index in range(len(self._special_ids))]
 
     def _join(

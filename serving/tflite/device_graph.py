@@ -1,4 +1,4 @@
-"""What the graphs of all tasks share on a device."""
+"""The common parts of all tasks' graphs on a device."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ INT = tf.int32  # and float32: the types that LiteRT's Kotlin and JavaScript hav
 
 Tensors: TypeAlias = dict[str, tf.Tensor]
 Specs: TypeAlias = Mapping[str, tf.TensorSpec]
-# By name, functions of named tensors of fixed shapes, and their inputs' specs.
+# Functions of named tensors of fixed shapes, and their inputs' specs, by the signature's name.
 Signatures: TypeAlias = Mapping[str, tuple[Callable[..., Tensors], Specs]]
 
 
@@ -24,7 +24,7 @@ class DeviceSpec:
 
     Args:
         model: a task with a preprocessor.
-        max_bytes: the bytes of the text in each field.
+        max_bytes: the most bytes of the text in each field.
         sequence_length: the most tokens of a framed text.
         num_choices: the most choices of an example, if the task has choices.
     """
@@ -41,8 +41,8 @@ class DeviceGraph:
 
     Args:
         signatures: its functions.
-        modules: what holds the weights that the functions read.
-        vocabulary: the tokens in the order of their ids, which the file then has as metadata.
+        modules: the modules with the weights that the functions read.
+        vocabulary: the tokens in the order of their ids, for the file's metadata, or None.
     """
 
     signatures: Signatures
@@ -61,19 +61,19 @@ def task_graph(
 
     Its signatures:
 
-    - `text`: each field, int32 `[max_bytes]`, to the task's answers, `num_tokens`, int32 `[1]`,
-      and `truncated`, int32 `[1]`: 1 where a text was cut, or fills its input and so may have been
-      longer.
-    - `tokenize`: the same texts to the model's inputs, `num_tokens` and `truncated`.
-    - `tokens`: the model's inputs, in place of texts, to the answers.
+    - `text`: maps each field, int32 `[max_bytes]`, to the task's answers, `num_tokens`, int32
+      `[1]`, and `truncated`, int32 `[1]`: 1 if a text was cut, or fills its input and so may have
+      been longer.
+    - `tokenize`: maps the same texts to the model's inputs, `num_tokens` and `truncated`.
+    - `tokens`: maps the model's inputs to the answers.
 
     Args:
-        text_specs: of the texts by field.
-        token_specs: of the model's inputs by name.
+        text_specs: the specs of the texts by field.
+        token_specs: the specs of the model's inputs by name.
         frame: from the texts by field to the model's inputs by name; and, as scalars, `num_tokens`
             and `truncated`.
         answer: from the model's inputs to the named answers.
-        modules: what holds the weights that `answer` reads.
+        modules: the modules with the weights that `answer` reads.
     """
 
     def tokenize(**texts: tf.Tensor) -> Tensors:
@@ -103,7 +103,7 @@ def refuse_choices(spec: DeviceSpec) -> None:
 
 
 def confidence_of_one(model: Task, answers: tf.Tensor) -> Tensors:
-    """As `serving.export.confidence.confidence_of`, for one example: bool is int32 `[1]`."""
+    """Like `serving.export.confidence.confidence_of`, for one example: bool is int32 `[1]`."""
     found = confidence_of(model, answers)
     outputs = {"scores": found["scores"][0]}
     return outputs | {name: flag(found[name][0]) for name in found.keys() - outputs.keys()}

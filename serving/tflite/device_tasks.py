@@ -1,4 +1,4 @@
-"""The tasks that run on devices, and each one's graph."""
+"""The tasks that run on devices, with their graphs."""
 
 from gpt1_keras import GPT1CausalLM, GPT1MultipleChoice, GPT1TextClassifier, GPT1TextSimilarity
 from serving.registry import TaskEntry

@@ -1,11 +1,11 @@
-"""A .tflite file as an object and back: a flatbuffer, with large constants after it."""
+"""Unpacks and packs .tflite files: a flatbuffer, with large constants after it."""
 
 import flatbuffers
 import numpy as np
 from tensorflow.lite.python import schema_py_generated as schema
 
-_LARGE = 1024  # bytes, from which on a constant lies after the flatbuffer
-_ALIGNMENT = 16  # bytes, of which its offset is a multiple
+_LARGE = 1024  # bytes; constants of this size or more lie after the flatbuffer
+_ALIGNMENT = 16  # bytes; the constants' offsets are multiples of it
 
 
 def unpack(content: bytes) -> schema.ModelT:
@@ -19,12 +19,13 @@ def unpack(content: bytes) -> schema.ModelT:
 
 
 def pack(model: schema.ModelT) -> bytes:
-    """Returns the content of what `unpack` returned, which is used up."""
+    """Returns the content of a file from what `unpack` returned, and empties its buffers."""
     large = [each for each in model.buffers if each.data is not None and len(each.data) >= _LARGE]
     constants, length = [], 0
     for buffer in large:
         constants.append(bytes(buffer.data) + bytes(-len(buffer.data) % _ALIGNMENT))
-        # From the first constant on; and never 0, which would be left out and take no space.
+        # Offsets from the first constant; never 0, which flatbuffers leaves out, so the size
+        # differs.
         buffer.data, buffer.offset, buffer.size = None, length + _ALIGNMENT, len(buffer.data)
         length += len(constants[-1])
     start = len(_pack(model))
@@ -41,7 +42,7 @@ def _pack(model: schema.ModelT) -> bytes:
 
 
 class _SharingBuilder(flatbuffers.Builder):
-    """Writes equal vectors once: each graph has the scales of all weights that it reads."""
+    """Writes equal vectors once, such as the scales of weights that several graphs read."""
 
     def __init__(self) -> None:
         super().__init__()

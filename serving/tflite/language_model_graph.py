@@ -1,4 +1,4 @@
-"""The graph of a language model: a token at a time."""
+"""The graph of a language model, which predicts one token at a time."""
 
 import tensorflow as tf
 
@@ -20,12 +20,12 @@ from serving.tflite.device_graph import (
 def next_token_graph(spec: DeviceSpec) -> DeviceGraph:
     """Returns the graph of `GPT1CausalLM`: the next token's logits, and a cache to continue from.
 
-    - `text`: `text`, int32 `[max_bytes]`, to `logits`, float `[vocabulary_size]`, `cache`, float,
-      the keys and values, and `num_tokens` and `truncated`, int32 `[1]`.
-    - `tokenize`: the same text to `token_ids`, int32 `[sequence_length]`, `num_tokens` and
+    - `text`: maps `text`, int32 `[max_bytes]`, to `logits`, float `[vocabulary_size]`; `cache`,
+      float, the keys and values; and `num_tokens` and `truncated`, int32 `[1]`.
+    - `tokenize`: maps the same text to `token_ids`, int32 `[sequence_length]`, `num_tokens` and
       `truncated`.
-    - `tokens`: `token_ids`, int32 `[1]`, the next token; `num_tokens`, int32 `[1]`, how many were
-      read before; and `cache`; to `logits` and `cache`.
+    - `tokens`: maps `token_ids`, int32 `[1]`, the next token; `num_tokens`, int32 `[1]`, the number
+      of tokens read before; and `cache`, to `logits` and `cache`.
 
     Raises:
         ValueError: a number of choices is given.

@@ -1,4 +1,4 @@
-"""Smaller weights, by LiteRT's quantizer."""
+"""Quantizes weights with LiteRT's quantizer."""
 
 import contextlib
 import io
@@ -21,10 +21,10 @@ def quantize(content: bytes, name: str) -> bytes:
     """Quantizes a model.
 
     Args:
-        content: of a .tflite file in float32.
-        name: one of `QUANTIZATIONS`. `float16` halves the weights' size, and computes in float32.
-            `int8` and `int4` have one scale for each row of a matrix, and LiteRT quantizes what is
-            multiplied with it to int8 as it runs. `int4` keeps the token embeddings in int8.
+        content: the content of a .tflite file in float32.
+        name: one of `QUANTIZATIONS`. With `float16`, weights have half the size, and computations
+            are in float32. With `int8` and `int4`, a matrix has one scale for each row, and LiteRT
+            quantizes its input to int8 at run time. `int4` keeps the token embeddings in int8.
 
     Returns:
         The content of the quantized file.
@@ -52,8 +52,8 @@ def quantize(content: bytes, name: str) -> bytes:
         recipe.add_dynamic_config(f".*{LOGITS}.*", products, num_bits=8)
         recipe.add_dynamic_config(".*", embeddings, num_bits=8)
     engine = quantizer.Quantizer(content, recipe.get_quantization_recipe())
-    # The signatures share their weights, and it warns of each that it meets again; and it shows
-    # progress bars even where it is told not to.
+    # The quantizer warns of each weight that several signatures share, and shows progress bars even
+    # if it is told not to.
     logging.disable(logging.WARNING)
     try:
         with contextlib.redirect_stderr(io.StringIO()):

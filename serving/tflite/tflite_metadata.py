@@ -1,4 +1,4 @@
-"""What a .tflite file says about itself: JSON in its own metadata buffer."""
+"""The metadata of a .tflite file: JSON in a buffer of its own."""
 
 import json
 import os
@@ -15,7 +15,7 @@ NAME = "gpt1_keras"
 
 
 def add_metadata(content: bytes, metadata: dict[str, Any]) -> bytes:
-    """Returns a file's content with metadata, values that JSON can hold."""
+    """Returns a file's content with added metadata, values that JSON can hold."""
     model = unpack(content)
     buffer = schema.BufferT()
     buffer.data = np.frombuffer(json.dumps(metadata).encode(), np.uint8)
@@ -30,9 +30,9 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads what `add_metadata` wrote into a .tflite file.
 
     Returns:
-        What an export says about itself (`serving.export.export_metadata.metadata_of`), with
-        `max_bytes`, a dict from field to int; `sequence_length`; `num_choices`; `weights`, how they
-        are stored; and, of a language model, `vocabulary`, the tokens in the order of their ids.
+        The metadata of an export (`serving.export.export_metadata.metadata_of`), with `max_bytes`,
+        a dict from field to int; `sequence_length`; `num_choices`; `weights`, how they are stored;
+        and, for a language model, `vocabulary`, the tokens in the order of their ids.
 
     Raises:
         FileNotFoundError: there is no such file.

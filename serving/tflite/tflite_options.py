@@ -1,4 +1,4 @@
-"""What a .tflite file can be asked for.
+"""Options of .tflite files.
 
 `serving.tflite --help` reads this file, so it imports no TensorFlow.
 """

@@ -1,7 +1,7 @@
-"""Causal attention in training, with a gradient that keeps no probabilities.
+"""Causal attention in training. Its gradient does not keep the probabilities.
 
-It shares the masked scores with `models.attention`, but not softmax: it keeps softmax's normalizers
-instead of its result, and computes the probabilities again in the backward pass.
+It shares the masked scores with `models.attention`, but not softmax: it keeps only softmax's
+normalizers, and computes the probabilities again in the backward pass.
 """
 
 from collections.abc import Callable
@@ -25,17 +25,17 @@ def causal_attention(
     keep_probability: float = 1.0,
     branches: Tensor | None = None,
 ) -> Tensor:
-    """Returns softmax(q k^T / sqrt(head_dim)) v over the same and all earlier positions.
+    """Returns softmax(q k^T / sqrt(head_dim)) v over each position and all before it.
 
-    Only query, key, value, output, the normalizers and the dropout masks are kept. Queries are
-    taken in blocks, so that most of what the causal mask would hide is never computed.
+    The gradient keeps only query, key, value, output, normalizers and dropout masks. Queries are
+    computed in blocks, so most of the scores that the causal mask would hide are never computed.
 
     Args:
         query: float `[batch, heads, length, head_dim]`.
         key: as `query`.
         value: as `query`.
         sample_kept: optional function from the shape of a block of probabilities,
-            `[batch, heads, queries, keys]`, to a bool tensor: those that dropout keeps. The
+            `[batch, heads, queries, keys]`, to a bool tensor: which of them dropout keeps. The
             queries are the last of the keys.
         keep_probability: the share that `sample_kept` keeps.
         branches: optional int `[batch, length]`, see `attention_scores`.
@@ -120,7 +120,7 @@ def _drop(x: Tensor, kept: Tensor | None) -> Tensor:
 
 
 def _blocks(length: int | None) -> list[tuple[int, int | None]]:
-    """Returns the first and last position of each block; one block for an unknown length."""
+    """Returns each block's start and stop position; one block for an unknown length."""
     if not isinstance(length, int):
         return [(0, None)]
     starts = range(0, length, _BLOCK_LENGTH)

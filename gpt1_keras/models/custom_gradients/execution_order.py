@@ -1,6 +1,6 @@
 """Makes TensorFlow compute tensors late, so that they do not occupy memory until they are needed.
 
-Both functions change nothing on JAX, where XLA schedules for itself.
+Other backends do not need this: XLA schedules by itself, and torch runs in the order of the code.
 """
 
 import contextlib
@@ -24,7 +24,8 @@ def zero_after(tensor: Tensor) -> Tensor:
     """Returns a zero that depends on the float tensor and cannot be folded into a constant.
 
     Returns:
-        scalar of the tensor's dtype; 1 if the first element is NaN, when all is lost anyway.
+        scalar of the tensor's dtype. It is 1 if the first element is NaN; the results are lost then
+        anyway.
     """
     first = ops.reshape(tensor, (-1,))[0]
     return ops.cast(ops.isnan(first), tensor.dtype)

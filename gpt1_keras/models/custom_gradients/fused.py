@@ -16,12 +16,12 @@ LEAST_ELEMENTS = 2**18  # for fewer, compiling takes longer than it saves
 
 
 def fused(function: Callable) -> Callable:
-    """Returns the function, compiled where that is worth it: for large tensors of known shape.
+    """Returns the function, which XLA compiles for large tensors of known shape.
 
     Args:
-        function: of tensors and constants; the first is the largest. It belongs to a module, so
-            that all layers share what is compiled, and is used where gradients are written by
-            hand: none passes through it.
+        function: takes tensors and constants; the first is the largest. Define it at module level,
+            so that all layers share what is compiled. Use it only where gradients are written by
+            hand, as no gradient passes through it.
     """
 
     @functools.cache
@@ -37,7 +37,7 @@ def fused(function: Callable) -> Callable:
         )
         if not is_large:
             return function(first, *others)
-        # So that the call keeps nothing for a gradient.
+        # `stop_gradient`, so that the call keeps nothing for a gradient.
         values = (tf.stop_gradient(x) if tf.is_tensor(x) else x for x in (first, *others))
         return compiled()(*values)
 

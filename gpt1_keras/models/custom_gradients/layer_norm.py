@@ -1,4 +1,4 @@
-"""Layer normalisation, with a gradient of few passes over the memory."""
+"""Layer normalisation, with a gradient that passes over the memory few times."""
 
 from typing import Any
 
@@ -35,10 +35,11 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor
 
 
 def layer_norm_in_inference(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
-    """As `layer_norm`, of stock operations.
+    """Returns the same as `layer_norm`, by stock operations.
 
-    The forms that TensorFlow's graph optimizer fuses give it another epsilon; or run on no GPU,
-    take 8 times as long where oneDNN is off, and 4 times as long for one short text where it is on.
+    The forms that TensorFlow's graph optimizer fuses are no better: one gets another epsilon; the
+    other does not run on GPUs, takes 8 times as long where oneDNN is off, and 4 times as long for
+    one short text where it is on.
     """
     return _normalize(x, gamma, beta, epsilon)[0]
 
@@ -46,7 +47,7 @@ def layer_norm_in_inference(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: flo
 def _normalize(
     x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns `(layer normalisation, x without mean and variance, what x was scaled by)`."""
+    """Returns `(output, x with mean 0 and variance 1, the factor that scaled it)`."""
     centred = ops.cast(x, "float32")
     centred -= _mean(centred)
     scale = ops.rsqrt(_mean(ops.square(centred)) + epsilon)

@@ -10,7 +10,7 @@ from gpt1_keras.models.custom_gradients.fused import fused
 from gpt1_keras.types import Tensor
 
 MAX_LOGITS = 2**23  # in memory at once: 32 MiB in float32
-_MAX_CHUNKS = 16  # so that a large batch has more logits in memory, but few chunks
+_MAX_CHUNKS = 16  # a large batch has larger chunks instead of more of them
 
 
 def linear_cross_entropy(
@@ -18,8 +18,8 @@ def linear_cross_entropy(
 ) -> Tensor:
     """Returns the weighted sum of -log softmax(states table^T)[target].
 
-    Logits are computed chunk by chunk, and in training each chunk's gradient together with its
-    loss. So no more than `MAX_LOGITS` or a 16th of them are ever in memory, and nothing is computed
+    Logits are computed chunk by chunk; in training, each chunk's gradient is computed with its
+    loss. So at most `MAX_LOGITS` or a 16th of the logits are in memory, and nothing is computed
     twice.
 
     Args:
@@ -36,7 +36,7 @@ def linear_cross_entropy(
     if not training:
         return _sum_over_chunks(states, table, targets, weights, chunks, training)[0]
 
-    # Weights up to 1, as float16 would round the gradients of a mean to 0.
+    # Scaled to at most 1: float16 would round the small gradients of a mean to 0.
     largest = ops.max(weights, initial=1e-30)
 
     @ops.custom_gradient
@@ -46,7 +46,7 @@ def linear_cross_entropy(
         )
 
         def gradient(*args: Tensor, upstream: Tensor = None) -> tuple[Tensor, Tensor]:
-            # float32 up to here, so that a loss scale for float16 applies before rounding.
+            # In float32 until here, so that a loss scale for float16 applies before rounding.
             upstream = largest * (args[0] if upstream is None else upstream)
             return (
                 ops.cast(upstream * states_gradient, states.dtype),
@@ -84,8 +84,8 @@ def _sum_over_chunks(
     rows = ops.shape(states)[0] // chunks
 
     def add_chunk(index: Tensor, loss: Tensor, *gradients: Tensor) -> tuple[Tensor, ...]:
-        # Never true, but makes a chunk wait for the one before; else several would be in memory
-        # at once.
+        # `loss < 0` is never true, but makes a chunk wait for the one before: several at once would
+        # need more memory.
         start = index * rows + ops.cast(loss < 0.0, "int32")
         state = ops.slice(states, (start, 0), (rows, width))
         target = ops.slice(targets, (start,), (rows,))
@@ -106,7 +106,7 @@ def _sum_over_chunks(
 
     carried: list[Any] = [0, ops.zeros(())]
     if training:
-        # Not constants: TensorFlow would store those in the graph.
+        # Not constants, which TensorFlow would store in the graph.
         zero = ops.cast(zero_after(table), "float32")
         carried += [ops.full(ops.shape(states), zero), ops.full(table.shape, zero)]
     _, *results = ops.while_loop(lambda index, *_: index < chunks, add_chunk, carried)
@@ -117,10 +117,10 @@ def _sum_over_chunks(
 def _cross_entropy_and_gradient(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Returns -log softmax(logits)[target], float32 `[rows]`, and its gradient.
 
-    TensorFlow has a kernel for both, which takes half as long again on a CPU.
+    TensorFlow has a kernel for both, which takes 1.5 times as long on a CPU.
     """
     of_targets = ops.take_along_axis(logits, targets[:, None], axis=-1)
-    # Without the initial value, Keras refuses to take the maxima of no rows.
+    # Without `initial`, Keras refuses a tensor without rows.
     largest = ops.max(logits, axis=-1, keepdims=True, initial=-math.inf)
     exponentials = ops.exp(logits - largest)
     total = ops.sum(exponentials, axis=-1, keepdims=True)

@@ -1,7 +1,7 @@
-"""An LSTM layer whose training is a few large products and two small loops.
+"""An LSTM layer that trains by a few large products and two small loops.
 
 Keras multiplies by every weight, and adds to every weight's gradient, at each position of a
-sequence. Here the loops hold only what must wait for the position before: the product with the
+sequence. Here the loops compute only what must wait for the position before: the product with the
 recurrent kernel in the forward pass, and with its transpose in the backward pass.
 """
 
@@ -17,8 +17,8 @@ from gpt1_keras.types import Tensor
 class LSTM(keras.layers.LSTM):
     """`keras.layers.LSTM` that returns all hidden states, with default activations and no dropout.
 
-    In inference it is Keras's own, as a custom gradient would end up in exports. So it is with an
-    initial state or a mask.
+    In inference, and with an initial state or a mask, it is Keras's own layer: exports should not
+    hold a custom gradient.
     """
 
     def __init__(self, units: int, **kwargs: Any) -> None:
@@ -109,7 +109,7 @@ def _gradient_of_sums(
     """Returns the gradient of the gates' sums, float `[length, batch, 4 units]`."""
     input, forget, candidate, output = _gates(sums)
     tanh_cells = ops.tanh(cells)
-    # Everything that needs no loop, in one tensor: Keras cannot scan several of unknown length.
+    # All factors that need no loop, in one tensor: Keras cannot scan several of unknown length.
     factors = ops.concatenate(
         [
             upstream,

@@ -16,15 +16,16 @@ def random_mask(
     probability: float,
     seed_generator: keras.random.SeedGenerator,
 ) -> Tensor:
-    """Samples booleans that are true with a probability, rounded to a multiple of 2^-16.
+    """Samples booleans that are true with a given probability.
 
-    On TensorFlow, each random number of 64 bits yields four booleans. A uniform float for each, as
-    in Keras's dropout, takes twice as long in a graph and 70 times as long in XLA on a CPU.
+    On TensorFlow, the probability is rounded to a multiple of 2^-16, and each random number of 64
+    bits yields four booleans. A uniform float for each boolean, as in Keras's dropout, takes twice
+    as long in a graph and 70 times as long in XLA on a CPU.
 
     Args:
         shape: ints or int scalars.
         probability: from 0 to 1.
-        seed_generator: which advances.
+        seed_generator: its state advances.
 
     Returns:
         bool of that shape.

@@ -41,17 +41,17 @@ def align(texts: tf.Tensor) -> AlignedTexts:
 
 
 def strings_of(texts: Texts) -> tf.Tensor:
-    """The strings of texts, `[n]`."""
+    """Returns the strings of texts, `[n]`."""
     return texts.strings if isinstance(texts, AlignedTexts) else texts
 
 
 def is_ascii(texts: Texts) -> tf.Tensor:
-    """Whether each text is ASCII: bool `[n]`."""
+    """Returns whether each text is ASCII: bool `[n]`."""
     return tf.strings.regex_full_match(strings_of(texts), r"[\x00-\x7f]*")
 
 
 def take(texts: Texts, indices: tf.Tensor) -> Texts:
-    """The texts at indices, int `[m, 1]`."""
+    """Returns the texts at indices, int `[m, 1]`."""
     if not isinstance(texts, AlignedTexts):
         return tf.gather_nd(texts, indices)
     return AlignedTexts(*_shared(_take)(*texts, tf.cast(indices, tf.int64)[:, 0]))
@@ -135,7 +135,7 @@ def replace_parts(texts: Texts, parts: tf.RaggedTensor, changed: tf.Tensor) -> T
 def _ranges_of_changed(
     parts: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor, changed: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The starts and ends of the code points of changed parts; see `replace_parts`."""
+    """Returns the starts and ends of the code points of changed parts; see `replace_parts`."""
     lengths = _count_code_points(parts)
     splits = row_splits(_count_code_points(changed))
     part = row_indices(splits)
@@ -166,5 +166,5 @@ def _concat(texts: Sequence[AlignedTexts]) -> AlignedTexts:
 
 
 def _count_code_points(strings: tf.Tensor) -> tf.Tensor:
-    """How many code points strings have: int64 `[n]`."""
+    """Returns how many code points strings have: int64 `[n]`."""
     return tf.cast(tf.strings.length(strings, unit="UTF8_CHAR"), tf.int64)

@@ -22,7 +22,7 @@ def decode_with_ranges(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf
 
 
 def byte_splits(texts: tf.Tensor) -> tf.Tensor:
-    """The byte that each text starts at in the concatenation of all, and its length.
+    """Returns the byte that each text starts at in the concatenation of all, and its length.
 
     String `[n]` to int64 `[n + 1]`.
     """

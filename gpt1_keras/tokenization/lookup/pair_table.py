@@ -52,7 +52,7 @@ class PairTable:
         self._rows = tf.constant(table.astype(dtype))
 
     def _slots(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-        """The two slots of each pair, one in each half of the table: int32 `[2, n]`."""
+        """Returns the two slots of each pair, one in each half of the table: int32 `[2, n]`."""
         mixed = left * self._factors[0] + right * self._factors[1]  # int32 products wrap around
         return mixed % self._half + np.array([[0], [self._half]], np.int32)
 

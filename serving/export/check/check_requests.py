@@ -19,11 +19,11 @@ _INIT_SIGNATURE = "__saved_model_init_op"  # run when the model is loaded
 
 @dataclass(frozen=True)
 class Request:
-    """A request to a signature, by the names that its tensors have in the graph.
+    """A request to a signature; its tensors have the names of the graph.
 
     Attributes:
         signature: the signature's name.
-        origin: where the request is from, for messages.
+        origin: where the request comes from, for messages.
         feeds: serialized TensorProtos by tensor name.
         fetches: names of the tensors to return.
     """
@@ -39,8 +39,7 @@ def requests_for(graph: MetaGraphDef, warmup: Sequence[Message]) -> list[Request
 
     Args:
         graph: the export's graph.
-        warmup: the requests that come with it. A signature that they leave out gets one that is
-            made up.
+        warmup: the export's warm-up requests. A signature without one gets a made-up request.
 
     Raises:
         ValueError: a request is for a signature that the graph does not have.
@@ -84,7 +83,7 @@ def _inputs(request: Any) -> Iterator[tuple[str, Mapping[str, bytes]]]:
 def _made_up(
     signature: SignatureDef, signatures: Mapping[str, SignatureDef]
 ) -> Mapping[str, bytes]:
-    """Returns one row of something for each input, by name."""
+    """Returns one row of made-up values for each input, by name."""
     if set(signature.inputs) == {EXAMPLES_INPUT} and DEFAULT_SIGNATURE in signatures:
         texts = signatures[DEFAULT_SIGNATURE].inputs
         return {EXAMPLES_INPUT: _serialized([_example(texts).SerializeToString()])}
@@ -92,7 +91,7 @@ def _made_up(
 
 
 def _example(texts: Mapping[str, TensorInfo]) -> tf.train.Example:
-    """Returns a tf.Example with one row of something for each feature."""
+    """Returns a tf.Example with one row of made-up values for each feature."""
     example = tf.train.Example()
     for name, info in texts.items():
         values = np.ravel(_row(info)).tolist()

@@ -23,9 +23,9 @@ def run_in(folder: str | os.PathLike[str], path: Path, requests: Sequence[Reques
     """Runs requests in a process without Python TensorFlow, on a copy of the export.
 
     Args:
-        folder: of an installed tensorflow package, whose libraries are used.
+        folder: the folder of an installed tensorflow package, whose libraries are used.
         path: the export.
-        requests: what to run.
+        requests: the requests to run.
 
     Returns:
         What `serving.runtime.process` writes, a dict.
@@ -66,7 +66,7 @@ def failures(
     """Yields the first problem of each signature in one runtime.
 
     Args:
-        requests: what was run.
+        requests: the requests that were run.
         found: what `run_in` returned for this runtime.
         first: what it returned for the first one, which the others must agree with.
     """
@@ -89,7 +89,7 @@ def failures(
 
 
 def _link(source: str, target: str) -> None:
-    """Copies a file, without its contents where the file system can do that."""
+    """Links a file where the file system can, and otherwise copies it."""
     try:
         os.link(source, target)
     except OSError:
@@ -97,7 +97,7 @@ def _link(source: str, target: str) -> None:
 
 
 def _same(reply: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tells whether two replies are the same but for the last digits of their numbers."""
+    """Returns whether two replies are the same, up to the last digits of floats."""
     pairs = [(np.array(a), np.array(b)) for a, b in zip(reply["values"], other.get("values", []))]
     return all(
         np.allclose(a, b, rtol=0, atol=_TOLERANCE, equal_nan=True)

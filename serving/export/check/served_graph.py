@@ -1,4 +1,4 @@
-"""What an export's graph says about itself, and what TensorFlow Serving would refuse in it."""
+"""Reads an export's graph, and finds what TensorFlow Serving would refuse in it."""
 
 import base64
 import os
@@ -16,7 +16,7 @@ from serving.export_names import SAVED_MODEL_FILE
 
 
 def read_graph(path: Path) -> MetaGraphDef:
-    """Reads the graph that is served.
+    """Reads the graph that TensorFlow Serving serves.
 
     Args:
         path: the SavedModel's folder.
@@ -67,7 +67,7 @@ def foreign_paths(graph: MetaGraphDef) -> Iterator[str]:
 
 
 def _nodes(graph: MetaGraphDef) -> Iterator[NodeDef]:
-    """Yields all nodes, also those of functions."""
+    """Yields all nodes, including those of functions."""
     yield from graph.graph_def.node
     for function in graph.graph_def.library.function:
         yield from function.node_def

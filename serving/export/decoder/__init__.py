@@ -1,1 +1,1 @@
-"""The backbone of an export: real tokens as the rows of one matrix."""
+"""The backbone of an export: the tokens, without padding, are the rows of one matrix."""

@@ -1,4 +1,4 @@
-"""The ranges of a model's activations on texts, which an 8-bit export keeps as constants."""
+"""Records the ranges of a model's activations on texts; 8-bit exports hold them as constants."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from gpt1_keras.models.transformer_block import TransformerBlock
 
 @dataclasses.dataclass(frozen=True)
 class ChannelRanges:
-    """The least and the greatest number of each channel, float32 `[channels]`."""
+    """The smallest and the largest number of each channel, float32 `[channels]`."""
 
     least: np.ndarray
     greatest: np.ndarray
@@ -22,13 +22,13 @@ class ChannelRanges:
 
 @dataclasses.dataclass(frozen=True)
 class BlockRanges:
-    """What the four matrices of a block multiply.
+    """The ranges of what the four matrices of a block multiply.
 
     Attributes:
         inputs: the block's inputs.
-        attended: what attention returns.
+        attended: the outputs of attention.
         normalized: the outputs of the first layer normalisation.
-        hidden: those of GELU.
+        hidden: the outputs of GELU.
     """
 
     inputs: ChannelRanges
@@ -41,7 +41,7 @@ class RangeRecorder:
     """Records the ranges of what the dense layers of blocks multiply.
 
     Args:
-        blocks: of a `GPT1Backbone`.
+        blocks: the blocks of a `GPT1Backbone`.
     """
 
     def __init__(self, blocks: Sequence[TransformerBlock]) -> None:
@@ -54,15 +54,15 @@ class RangeRecorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """While functions are traced in this context, the graphs record whenever they run."""
+        """Makes functions that are traced in this context record ranges whenever they run."""
         with observed_inputs(self._record):
             yield
 
     def ranges(self) -> list[BlockRanges]:
-        """Returns what was recorded, for each block.
+        """Returns the recorded ranges of each block.
 
         Raises:
-            ValueError: no token was read, or a number was infinite or none.
+            ValueError: no token was read, or an activation was infinite or NaN.
         """
         return [
             BlockRanges(*(self._by_layer[id(layer)].ranges() for layer in _dense_layers(block)))
@@ -74,7 +74,7 @@ class RangeRecorder:
 
 
 class _ChannelRecorder:
-    """The least and the greatest of what passes, by channel."""
+    """Records the smallest and the largest activation of each channel."""
 
     def __init__(self, channels: int) -> None:
         self._least = tf.Variable(tf.fill([channels], np.float32("inf")), trainable=False)
@@ -96,6 +96,6 @@ class _ChannelRecorder:
 
 
 def _dense_layers(block: TransformerBlock) -> list[keras.layers.Dense]:
-    """The layers that multiply, in the order of the fields of `BlockRanges`."""
+    """Returns the dense layers, in the order of the fields of `BlockRanges`."""
     attention = block.attention
     return [attention.qkv, attention.output_projection, block.expand, block.contract]

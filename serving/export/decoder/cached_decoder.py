@@ -1,4 +1,4 @@
-"""The decoder of a language model's export: texts, and then one more token of each at a time."""
+"""The decoder of a language model's export: reads texts, and then one token of each at a time."""
 
 from typing import TypeAlias
 
@@ -14,29 +14,29 @@ Cache: TypeAlias = list[tuple[tf.Tensor, tf.Tensor]]
 
 
 class CachedDecoder(PackedDecoder):
-    """A `PackedDecoder` that goes on token by token.
+    """A `PackedDecoder` that continues texts token by token.
 
-    What texts are continued from is in two caches: a long one, which steps only read, and a short
-    one, the window, which each step copies to write into it. In the long one texts end in the same
-    column, so that each is seen from a column of its own on.
+    Keys and values are in two caches: a long one, which steps only read, and a short one, the
+        window, which each step copies to write into it. In the long cache all texts end in the same
+        column, so each text has its own first column.
     """
 
     def read(self, token_ids: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, Cache]:
-        """Reads the beginnings of texts.
+        """Reads the prompts of texts.
 
         Args:
             token_ids: int32 `[batch, length]`.
-            lengths: int32 `[batch]`, the numbers of their tokens, at least 1.
+            lengths: int32 `[batch]`, their numbers of tokens, at least 1.
 
         Returns:
-            The hidden states of their last tokens, float `[batch, hidden_dim]`; and the cache, of
-            as many columns as the longest has tokens.
+            The hidden states of their last tokens, float `[batch, hidden_dim]`; and the cache, with
+            as many columns as the longest text has tokens.
         """
         packing = Packing([token_ids], lengths, self._buckets)
         packed = self._apply(self._blocks, packing, token_ids)
         longest = tf.reduce_max(lengths)
         starts = longest - lengths
-        # Columns before a text repeat its first token, which nobody sees there.
+        # Columns before a text repeat its first token, and are masked.
         index = tf.maximum(tf.range(longest) - starts[:, tf.newaxis], 0)
         rank = tf.math.invert_permutation(packing.order)[:, tf.newaxis]
         rows = packing.row_of(tf.broadcast_to(rank, tf.shape(index)), index)
@@ -59,11 +59,11 @@ class CachedDecoder(PackedDecoder):
 
         Args:
             token_ids: int32 `[batch]`.
-            positions: int32 `[batch]`, where they are in their texts.
-            cache: of earlier tokens.
-            starts: int32 `[batch]`, the first column of each text in it.
-            window: of the tokens after these.
-            index: int32 scalar, the column of the window to write to. Those after it are not seen.
+            positions: int32 `[batch]`, their positions in their texts.
+            cache: keys and values of earlier tokens.
+            starts: int32 `[batch]`, the first column of each text in the cache.
+            window: keys and values of the tokens after those in the cache.
+            index: int32 scalar, the column of the window to write to. Later columns are not seen.
 
         Returns:
             The tokens' hidden states, float `[batch, hidden_dim]`; and the window.
@@ -87,7 +87,7 @@ class CachedDecoder(PackedDecoder):
 
 
 def _attend(query: tf.Tensor, *parts: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
-    """As `gpt1_keras.models.attention.attention`, of keys that are in several tensors.
+    """Like `gpt1_keras.models.attention.attention`, for keys in several tensors.
 
     Args:
         query: float `[batch, heads, 1, head_dim]`.

@@ -1,9 +1,10 @@
-"""A block that multiplies 8-bit numbers: weights, and activations in the ranges of a calibration.
+"""A block that multiplies 8-bit numbers: weights, and activations in calibrated ranges.
 
 Channels of activations differ: a few are many times as large as the others, and most are not
-centred on zero. So each channel is centred and scaled before it is quantized, and the matrix after
-it takes both back, which is exact in float (as SmoothQuant, Xiao et al., 2022). What attention
-returns need not be touched for it: as it is a mean of values, the matrix of values can do that.
+centred on zero. So each channel is centred and scaled before it is quantized, and the next matrix
+undoes both, which is exact in float (as in SmoothQuant, Xiao et al., 2022). For what attention
+returns, the matrix of the values centres and scales, as each output of attention is a mean of
+values.
 """
 
 from collections.abc import Sequence
@@ -16,22 +17,23 @@ from gpt1_keras.models.transformer_block import TransformerBlock, normalize
 from serving.export.decoder.activation_ranges import BlockRanges, ChannelRanges
 from serving.export.decoder.int8_product import Int8Linear, Range
 
-# A product is compiled for each number of rows that it meets: these are four an octave, so that at
-# most a fifth of the rows is padding. Beyond the last, its multiples.
+# oneDNN compiles a product for each number of rows. With these four sizes between powers of two, at
+# most a fifth of the rows is padding. Larger batches are padded to multiples of the last size.
 ROW_SIZES = (8, 16, 24, 32, *(size << octave for octave in range(3, 10) for size in (5, 6, 7, 8)))
-_SMOOTHING = 0.75  # how much of the channels' differences the weights take over
+_SMOOTHING = 0.75  # the share of the channels' differences that moves into the weights
 
 
 class Int8Block(tf.Module):
-    """A `ServedBlock` whose four products are of 8-bit numbers; all else is float.
+    """A `ServedBlock` whose four products are of 8-bit numbers; the rest is float.
 
     Args:
-        block: of a `GPT1Backbone`. Its layer normalisations are read, its matrices copied.
-        ranges: of the activations that the matrices multiply.
+        block: a block of a `GPT1Backbone`. Its layer normalisations are used; its matrices are
+            copied.
+        ranges: the ranges of the activations that the matrices multiply.
 
     Attributes:
         row_sizes: sizes to which the decoder pads the rows, ascending.
-        replaced: the model's matrices and biases, which the block does not read.
+        replaced: the model's matrices and biases, in place of which the block has its own.
     """
 
     row_sizes: Sequence[int] = ROW_SIZES
@@ -42,7 +44,7 @@ class Int8Block(tf.Module):
         self.num_heads = block.num_heads
         attention = block.attention
         layers = (attention.qkv, attention.output_projection, block.expand, block.contract)
-        untracked = {  # what an export need not hold, or holds as the model's
+        untracked = {  # an export need not hold these, or holds them as the model's
             "replaced": [weight for layer in layers for weight in layer.weights],
             "_norms": (block.attention_norm, block.feedforward_norm),
         }
@@ -75,11 +77,11 @@ class Int8Block(tf.Module):
 
 
 class _Channels:
-    """How channels of an activation are centred and scaled: (x - centres) / scales.
+    """Centres and scales channels of an activation: (x - centres) / scales.
 
     Attributes:
         centres, scales: float `[channels]`.
-        range: of what comes out.
+        range: the range of the result.
     """
 
     def __init__(self, kernel: np.ndarray, ranges: ChannelRanges) -> None:
@@ -92,7 +94,7 @@ class _Channels:
         self.range = Range.covering(-greatest, greatest)
 
     def taken_back(self, kernel: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The kernel and bias with which a linear layer returns what it did."""
+        """Returns the kernel and bias of a linear layer that undo the centring and scaling."""
         return kernel * self.scales[:, np.newaxis], bias + self.centres @ kernel
 
 
@@ -107,13 +109,13 @@ class _CenteredLinear(tf.Module):
         self.linear = Int8Linear(*channels.taken_back(kernel, bias), channels.range)
 
     def quantize(self, x: tf.Tensor) -> tf.Tensor:
-        """float `[rows, inputs]` to what `linear` takes."""
+        """Quantizes float `[rows, inputs]` for `linear`."""
         x = tf.cast(x, tf.float32) * self._factors + self._offsets
         return self.linear.input_range.quantize(x)
 
 
 def _values(layer: keras.layers.Dense) -> tuple[np.ndarray, np.ndarray]:
-    """A layer's kernel and bias, float32."""
+    """Returns a layer's kernel and bias, float32."""
     kernel, bias = (
         keras.ops.convert_to_numpy(keras.ops.cast(weight, "float32"))
         for weight in (layer.kernel, layer.bias)

@@ -1,7 +1,7 @@
-"""Matrix products of 8-bit numbers, by the op that oneDNN brings to stock TensorFlow.
+"""Matrix products of 8-bit numbers, by an op that TensorFlow has through oneDNN.
 
-Activations are `quint8`, x = scale * (q - zero_point), as processors multiply unsigned by signed
-numbers at once; weights are `qint8` with a scale for each column.
+Activations are `quint8`, x = scale * (q - zero_point), and weights are `qint8`, with a scale for
+each column: processors have an instruction for products of unsigned and signed numbers.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ _QUANTIZED = (tf.quint8, tf.qint8)
 class Range:
     """The numbers that 8 bits stand for: `scale * (q - zero_point)`, q from 0 to 255.
 
-    As the zero point is a whole number, all of TensorFlow's kernels round alike, and zero is exact.
+    The zero point is a whole number, so all of TensorFlow's kernels round alike, and zero is exact.
     """
 
     scale: float
@@ -28,26 +28,26 @@ class Range:
 
     @classmethod
     def covering(cls, least: float, greatest: float) -> "Range":
-        """The finest range that has zero and both of these in it, to half a step."""
+        """Returns the finest range that covers zero and both numbers, up to half a step."""
         least, greatest = min(least, 0.0), max(greatest, 0.0)
         scale = max(greatest - least, 1e-6) / _LEVELS
         return cls(scale, round(-least / scale))
 
     @property
     def least(self) -> float:
-        """What 0 stands for."""
+        """The number that 0 stands for."""
         return -self.scale * self.zero_point
 
     @property
     def greatest(self) -> float:
-        """What 255 stands for."""
+        """The number that 255 stands for."""
         return self.scale * (_LEVELS - self.zero_point)
 
     def quantize(self, x: tf.Tensor) -> tf.Tensor:
-        """float to `quint8`, rounded; what is beyond the range becomes its end.
+        """Rounds float to `quint8`; numbers outside the range become its ends.
 
-        The mode is one that oneDNN leaves to TensorFlow: its own kernel is prepared anew each time,
-        which takes longer than to quantize a short text.
+        In this mode TensorFlow's own kernel runs, not oneDNN's, which is prepared anew for each
+        call. That takes longer than to quantize a short text.
         """
         return tf.raw_ops.QuantizeV2(
             input=tf.cast(x, tf.float32),
@@ -65,7 +65,7 @@ class Int8Linear(tf.Module):
     Args:
         kernel: float `[inputs, outputs]`.
         bias: float `[outputs]`.
-        input_range: of the activations that it multiplies.
+        input_range: the range of the activations that the kernel multiplies.
     """
 
     def __init__(self, kernel: np.ndarray, bias: np.ndarray, input_range: Range) -> None:
@@ -74,7 +74,7 @@ class Int8Linear(tf.Module):
         limits = np.maximum(np.abs(kernel).max(axis=0), np.finfo(np.float32).tiny)
         values = np.round(kernel / limits * _LARGEST).astype(np.int8)
         self._values = tf.Variable(values, trainable=False)
-        # oneDNN knows compiled products by the address of their scales: these must stay in place.
+        # oneDNN finds compiled products by the address of their scales, so these must not move.
         self._limits = tf.Variable(limits.astype(np.float32), trainable=False)
         self._bias = tf.Variable(bias.astype(np.float32), trainable=False)
 
@@ -84,12 +84,12 @@ class Int8Linear(tf.Module):
         addend: tf.Tensor | None = None,
         dtype: tf.DType = tf.float32,
     ) -> tf.Tensor:
-        """`quint8` `[rows, inputs]` to float `[rows, outputs]`, plus `addend` of that shape."""
+        """Maps `quint8` `[rows, inputs]` to float `[rows, outputs]`, and adds `addend`."""
         ops = ["BiasAdd", "Dequantize"] if addend is None else ["BiasAdd", "Add", "Dequantize"]
         return self._product(x, ops, dtype, addend=addend)
 
     def gelu(self, x: tf.Tensor, output_range: Range) -> tf.Tensor:
-        """`quint8` `[rows, inputs]` to GELU of the layer's output, `quint8` in this range."""
+        """Maps `quint8` `[rows, inputs]` to GELU of the output, `quint8` in `output_range`."""
         ops = ["BiasAdd", "GeluApproximate", "Requantize"]
         return self._product(x, ops, tf.quint8, output_range=output_range)
 
@@ -124,7 +124,8 @@ class Int8Linear(tf.Module):
             "input_quant_mode": AttrValue(s=b"MIN_FIRST"),
             "output_quant_mode": AttrValue(s=b"MIN_FIRST"),
         }
-        # The op has no function in Python; a name of its own, as no node begins with an underscore.
+        # The op has no Python function. It needs a name, as no node's name begins with an
+        # underscore.
         operation: Any = tf.compat.v1.get_default_graph().create_op(
             *("_QuantizedMatMul", [*tensors, *ranges], [dtype, *also]),
             name="quantized_product",

@@ -1,7 +1,7 @@
-"""Whether a machine multiplies 8-bit numbers exactly, which is found out before anything is served.
+"""Checks whether a machine multiplies 8-bit numbers exactly, before an export serves there.
 
-oneDNN has products of 8-bit numbers for every x86-64 processor, but those without an instruction
-for them add pairs of products in 16 bits, and saturate: answers would be wrong, without a word.
+oneDNN multiplies 8-bit numbers on every x86-64 processor. But without an instruction for them, it
+adds pairs of products in 16 bits, and these saturate: answers would be wrong, without an error.
 """
 
 import uuid
@@ -37,7 +37,7 @@ def check_this_machine() -> None:
 
 
 class ExactProducts(tf.saved_model.experimental.TrackableResource):
-    """What keeps an export from being loaded where its 8-bit products would not be exact."""
+    """Makes loading an export fail where its 8-bit products would not be exact."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,10 +47,10 @@ class ExactProducts(tf.saved_model.experimental.TrackableResource):
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
         return {**super()._trackable_children(save_type, **kwargs), "product": self._product}
 
-    # --- what TensorFlow calls when it saves and loads ---
+    # --- TensorFlow calls these when it saves and loads ---
 
     def _create_resource(self) -> tf.Tensor:
-        # In one process of Python, variables of the same name are one.
+        # In one process, variables of the same name are one variable.
         name = f"exact_products_{uuid.uuid4().hex}"
         return tf.raw_ops.VarHandleOp(dtype=tf.bool, shape=[], shared_name=name)
 
@@ -71,7 +71,7 @@ def _largest_product() -> Int8Linear:
 
 
 def _assert_exact(linear: Int8Linear) -> tf.Operation:
-    """Multiplies the largest of 8-bit numbers, whose sums are exact in float32."""
+    """Multiplies the largest 8-bit numbers, and asserts that the sums are exact."""
     product = linear(tf.bitcast(tf.fill([_SIZE, _SIZE], tf.constant(255, tf.uint8)), tf.quint8))
     return tf.debugging.Assert(
         tf.reduce_all(product == 255.0 * 127.0 * _SIZE),

@@ -1,4 +1,4 @@
-"""Attention among the tokens of packed sequences, a group at a time."""
+"""Attention between the tokens of packed sequences, one group at a time."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from serving.export.decoder.packing import Packing
 
 
 class PackedAttention:
-    """Attends to the same and all earlier tokens of the same sequence.
+    """Lets each token attend to itself and to all tokens before it in its sequence.
 
-    What all blocks share, where each group's tokens are and what they see, is found once.
+    Where each group's tokens are and what they see is the same for all blocks, and computed once.
 
     Args:
-        packing: where the rows' tokens are.
+        packing: says which tokens the rows are.
         branches: optional int32 `[rows]`, for branches after a shared prefix; see
             `gpt1_keras.models.attention_scores`.
     """
@@ -32,10 +32,11 @@ class PackedAttention:
         )
 
     def attend(self, qkv: tf.Tensor, num_heads: int, padding: tf.Tensor) -> tf.Tensor:
-        """Attends from every token.
+        """Computes attention for every token.
 
         Args:
-            qkv: float `[rows, 3 * hidden_dim]`, queries, keys and values; further rows are padding.
+            qkv: float `[rows, 3 * hidden_dim]`, queries, keys and values; rows after the tokens'
+                are padding.
             num_heads: number of heads.
             padding: int32 scalar, the number of rows to append.
 
@@ -58,12 +59,13 @@ class PackedAttention:
         indices: tf.Tensor,
         index_rows: tf.Tensor,
     ) -> tf.Tensor:
-        """Attends from some tokens alone.
+        """Computes attention for some of the tokens only.
 
         Args:
             qkv, num_heads, padding: as in `attend`.
-            indices: int32 `[batch, n]`, of those tokens in their sequences, which `packing` orders.
-            index_rows: int32 `[batch, n]`, their rows.
+            indices: int32 `[batch, n]`, the tokens' indices in their sequences, in the order of
+                `packing`.
+            index_rows: int32 `[batch, n]`, the tokens' rows.
 
         Returns:
             float `[batch * n + padding, hidden_dim]`.
@@ -81,7 +83,7 @@ class PackedAttention:
         return self._concatenate(attend_group, qkv, padding)
 
     def _read_group(self, group: tf.Tensor) -> list[tf.Tensor]:
-        """A group's rows by slot, its slots by row, and which keys are visible."""
+        """Returns a group's rows by slot, its slots by row, and which keys are visible."""
         rows = self._packing.rows_of(group)
         length = tf.shape(rows)[1]
         branches = None if self._branches is None else tf.gather(self._branches, rows)
@@ -90,7 +92,7 @@ class PackedAttention:
     def _concatenate(
         self, attend_group: Callable[[tf.Tensor], tf.Tensor], qkv: tf.Tensor, padding: tf.Tensor
     ) -> tf.Tensor:
-        """The rows of all groups, and then of padding."""
+        """Returns the rows of all groups, and then rows of padding."""
         count, width = self._packing.num_groups, qkv.shape[1] // 3
         return _collect(
             lambda group: [attend_group(group)],
@@ -101,9 +103,9 @@ class PackedAttention:
 
 
 def gather_heads(qkv: tf.Tensor, rows: tf.Tensor, num_heads: int) -> list[tf.Tensor]:
-    """Queries, keys and values of some rows, by head.
+    """Returns queries, keys and values of some rows, by head.
 
-    In one gather: a transposition would pass over the memory once more.
+    One gather does both: a transposition would pass over the memory once more.
 
     Args:
         qkv: float `[all rows, 3 * hidden_dim]`.
@@ -111,7 +113,7 @@ def gather_heads(qkv: tf.Tensor, rows: tf.Tensor, num_heads: int) -> list[tf.Ten
         num_heads: number of heads.
 
     Returns:
-        Three of float `[n, heads, length, head_dim]`.
+        Three tensors, float `[n, heads, length, head_dim]`.
     """
     heads = tf.reshape(tf.range(3 * num_heads), [3, 1, num_heads, 1])
     flat = tf.reshape(qkv, [-1, qkv.shape[-1] // (3 * num_heads)])  # [rows * 3 * heads, head_dim]
@@ -119,7 +121,7 @@ def gather_heads(qkv: tf.Tensor, rows: tf.Tensor, num_heads: int) -> list[tf.Ten
 
 
 def _gather_slots(by_head: tf.Tensor, slots: tf.Tensor) -> tf.Tensor:
-    """The heads of some slots side by side: the way back from `gather_heads`, in one gather too.
+    """Returns the heads of some slots side by side: the inverse of `gather_heads`, in one gather.
 
     Args:
         by_head: float `[n, heads, length, head_dim]`.
@@ -143,7 +145,7 @@ def _collect(
     specs: Sequence[tf.TensorSpec],
     last: Sequence[tf.Tensor] = (),
 ) -> list[tf.TensorArray]:
-    """Returns what a function returns for 0 to `count` - 1, and then what is given as the last."""
+    """Returns arrays of a function's results for 0 to `count` - 1, and then of `last`."""
     arrays = [
         tf.TensorArray(
             spec.dtype,

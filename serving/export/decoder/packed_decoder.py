@@ -1,4 +1,4 @@
-"""The decoder of an export, which computes nothing for padding."""
+"""The decoder of an export. It computes nothing for padding outside attention."""
 
 import functools
 import inspect
@@ -20,10 +20,11 @@ class Rows(NamedTuple):
     """The tokens of packed sequences, as the rows of matrices; the last rows are padding.
 
     Attributes:
-        x: float `[rows, hidden_dim]`, what a block takes.
+        x: float `[rows, hidden_dim]`, the input of the next block.
         positions: int32 `[rows]`.
-        projected: float `[rows, 3 * hidden_dim]`, of each block that was applied.
-        attention: attends among the rows.
+        projected: float `[rows, 3 * hidden_dim]`, the queries, keys and values of each applied
+            block.
+        attention: computes attention between the rows.
         padding: int32 scalar, the number of rows of padding.
     """
 
@@ -35,16 +36,16 @@ class Rows(NamedTuple):
 
 
 class PackedDecoder:
-    """A backbone on the tokens of all sequences at once, as the rows of one matrix.
+    """A backbone that computes the tokens of all sequences at once, as the rows of one matrix.
 
-    Only attention is padded, a group of about equally long sequences at a time, and of the last
-    block, only keys and values are computed for tokens that are not asked for. A sequence's answer
-    does not depend on the others.
+    Only attention is padded, one group of about equally long sequences at a time. The last block
+    computes only keys and values for tokens whose states are not needed. A sequence's states do not
+    depend on other sequences.
 
     Args:
-        backbone: which `computes_by_blocks`.
+        backbone: a backbone for which `computes_by_blocks` is true.
         buckets: ascending lengths that groups of sequences are padded to in attention.
-        blocks: 8-bit blocks in the place of the backbone's own.
+        blocks: 8-bit blocks that replace the backbone's own.
     """
 
     def __init__(
@@ -65,11 +66,11 @@ class PackedDecoder:
         positions: tf.Tensor | None = None,
         branches: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """Returns the hidden states of some tokens, as `CausalBackbone.states_at`.
+        """Returns the hidden states of some tokens, like `CausalBackbone.states_at`.
 
         Args:
             token_ids: int32 `[batch, length]`.
-            indices: int32 `[batch, n]`, their indices. Where it is -1, the result is undefined.
+            indices: int32 `[batch, n]`, their indices. The result for an index of -1 is undefined.
             positions, branches: optional int32 `[batch, length]`.
 
         Returns:
@@ -77,7 +78,7 @@ class PackedDecoder:
         """
         indices = tf.maximum(indices, 0)
         features = [each for each in (token_ids, positions, branches) if each is not None]
-        # What comes after the last of them is not seen.
+        # Tokens after the last index are not seen.
         packing = Packing(features, tf.reduce_max(indices, axis=1) + 1, self._buckets)
         indices = tf.gather(indices, packing.order)
         sequences = tf.range(tf.shape(indices)[0])[:, tf.newaxis]
@@ -98,12 +99,12 @@ class PackedDecoder:
 
         Args:
             token_ids: int32 `[batch, length]`.
-            lengths: int32 `[batch]`, the numbers of tokens of each sequence.
+            lengths: int32 `[batch]`, the number of tokens of each sequence.
 
         Returns:
             float `[sum of lengths, hidden_dim]`, sequence after sequence.
         """
-        # A sequence without tokens is computed as if it had one.
+        # A sequence without tokens is computed with one.
         packing = Packing([token_ids], tf.maximum(lengths, 1), self._buckets)
         x = self._apply(self._blocks, packing, token_ids).x
         is_token = tf.sequence_mask(lengths, tf.shape(token_ids)[1])
@@ -125,7 +126,7 @@ class PackedDecoder:
         padding = self._padding(tf.size(flat_indices))
 
         def pack(values: tf.Tensor) -> tf.Tensor:
-            """int32 `[batch, length]` to `[rows]`, without padding."""
+            """Maps int32 `[batch, length]` to `[rows]`, without padding."""
             return tf.gather(tf.reshape(values, [-1]), flat_indices)
 
         attention = PackedAttention(packing, None if branches is None else pack(branches))
@@ -138,29 +139,29 @@ class PackedDecoder:
         return Rows(x, row_positions, projected, attention, padding)
 
     def _embed(self, token_ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        """int32 `[rows]` to float `[rows, hidden_dim]`."""
+        """Maps int32 `[rows]` to float `[rows, hidden_dim]`."""
         return self._embedding(token_ids[tf.newaxis], positions=positions[tf.newaxis])[0]
 
     def _padding(self, rows: tf.Tensor) -> tf.Tensor:
-        """The number of rows to add to some, so that a block's matrices have few sizes."""
+        """Returns how many rows to add, so that a block's matrices have few different sizes."""
         sizes = self._row_sizes
         if sizes is None:
             return tf.constant(0)
-        beyond = -(-rows // sizes[-1]) * sizes[-1]  # there are many: multiples of the largest
+        beyond = -(-rows // sizes[-1]) * sizes[-1]  # a multiple of the largest
         return tf.gather([*sizes, beyond], tf.searchsorted(sizes, rows[tf.newaxis])[0]) - rows
 
 
 def packed_outputs(
     model: Task, buckets: Sequence[int], blocks: Sequence[Int8Block] | None = None
 ) -> Callable[[dict[str, tf.Tensor]], tf.Tensor] | None:
-    """Returns a task's `predict_outputs`, with a packed decoder in the place of its backbone.
+    """Returns a task's `predict_outputs` with a packed decoder instead of its backbone.
 
     Args:
         model: the task.
         buckets, blocks: as in `PackedDecoder`.
 
     Returns:
-        None for a task whose `predict_outputs` takes no `states_at`, and for a backbone that is not
+        The function, or None if `predict_outputs` takes no `states_at` or the backbone is not
         packable.
     """
     takes_states = "states_at" in inspect.signature(model.predict_outputs).parameters
@@ -171,7 +172,7 @@ def packed_outputs(
 
 
 def is_packable(backbone: Any) -> bool:
-    """Tells whether a backbone `computes_by_blocks`, all in one float dtype."""
+    """Returns whether a backbone `computes_by_blocks`, in one float dtype."""
     if not computes_by_blocks(backbone):
         return False
     layers = [layer for block in backbone.blocks for layer in layers_of(block)]
@@ -182,9 +183,10 @@ def is_packable(backbone: Any) -> bool:
 
 
 def computes_by_blocks(backbone: Any) -> bool:
-    """Tells whether a backbone is its embedding and then its blocks, cut at attention.
+    """Returns whether a backbone is its embedding and then its blocks, cut at attention.
 
-    So are `GPT1Backbone` and its subclasses, unless they override what puts these together.
+    This holds for `GPT1Backbone` and its subclasses, unless they override methods that combine
+    these.
     """
     if not isinstance(backbone, GPT1Backbone) or not backbone.is_cut_at_attention:
         return False

@@ -1,4 +1,4 @@
-"""Where the tokens of sequences are, as the rows of one matrix and in attention."""
+"""Packs the tokens of sequences into the rows of one matrix, and groups them for attention."""
 
 from collections.abc import Sequence
 
@@ -8,22 +8,23 @@ from serving.export.decoder.prefixes import first_with_prefix
 
 
 class Packing:
-    """The tokens of sequences as rows: sequence after sequence, from short to long.
+    """Packs the tokens of sequences into rows: sequence after sequence, from short to long.
 
-    A token that comes after the same tokens in an earlier sequence has the row that it has there.
+    If two sequences begin with the same tokens, the later one uses the earlier one's rows for them.
 
     For attention, sequences are padded. Those of one bucket are a *group*, which is computed
-    together; a *slot* is a place for a token in a group, or for padding.
+    together. A *slot* of a group holds one token or padding.
 
     Args:
-        features: int32 `[batch, length]` each, the numbers that each token is embedded and masked
-            by.
-        lengths: int32 `[batch]`, of the sequences, at least 1.
-        buckets: ascending lengths that groups are padded to; the sequences beyond the last are a
-            group, too, which is padded to its longest.
+        features: int32 `[batch, length]` each, the numbers that decide each token's embedding and
+            mask.
+        lengths: int32 `[batch]`, the sequences' lengths, at least 1.
+        buckets: ascending lengths that groups are padded to. Sequences longer than the last bucket
+            are one group, padded to its longest sequence.
 
     Attributes:
-        order: int32 `[batch]`, the sequences from short to long. All else numbers them so.
+        order: int32 `[batch]`, the indices of the sequences from short to long. Everything else
+            here counts the sequences in this order.
         sequences: int32 `[rows]`, the sequence of each row.
         columns: int32 `[rows]`, the index of each row in its sequence.
         num_groups: int32 scalar.
@@ -47,7 +48,7 @@ class Packing:
         self._starts, slot_starts = ends - lengths, slot_ends - padded
         self.sequences, self.columns = _enumerate(shared, lengths)
         sequence, column = _enumerate(tf.zeros_like(padded), padded)
-        # Padding repeats the last token, which comes after all that see it.
+        # Padding repeats the last token, and comes after every token, so none sees it.
         self._row_of_slot = self.row_of(
             sequence, tf.minimum(column, tf.gather(lengths, sequence) - 1)
         )
@@ -58,29 +59,29 @@ class Packing:
         self._slot_splits = tf.gather(_with_zero(slot_ends), self._splits)
 
     def row_of(self, sequence: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
-        """The rows of tokens, by sequence and index in it; int32 of one shape."""
+        """Returns tokens' rows from their sequences and indices; int32 of one shape."""
         last = tf.shape(self._first)[0] - 1
         first = tf.gather_nd(self._first, tf.stack([tf.minimum(column, last), sequence], axis=-1))
         return tf.gather(self._starts, first) + column
 
     def sequences_of(self, group: tf.Tensor) -> slice:
-        """The sequences of a group."""
+        """Returns the sequences of a group."""
         return slice(self._splits[group], self._splits[group + 1])
 
     def rows_of(self, group: tf.Tensor) -> tf.Tensor:
-        """The rows of a group's slots, int32 `[sequences, length]`."""
+        """Returns the rows of a group's slots, int32 `[sequences, length]`."""
         rows = self._row_of_slot[self._slot_splits[group] : self._slot_splits[group + 1]]
         sequences = self.sequences_of(group)
         return tf.reshape(rows, [sequences.stop - sequences.start, -1])
 
     def slots_of(self, group: tf.Tensor) -> tf.Tensor:
-        """The slots of a group's rows, from 0 for its first, int32 `[rows]`."""
+        """Returns the slots of a group's rows, counted from 0 in the group, int32 `[rows]`."""
         slots = self._slot_of_row[self._row_splits[group] : self._row_splits[group + 1]]
         return slots - self._slot_splits[group]
 
 
 def _enumerate(starts: tf.Tensor, ends: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The sequence, and the index in it, of each token of sequences, between these indices."""
+    """Returns the sequence of each token between these indices, and its index in it."""
     column = tf.range(tf.reduce_max(tf.concat([ends, [0]], axis=0)))
     is_here = (column >= starts[:, tf.newaxis]) & (column < ends[:, tf.newaxis])
     found = tf.cast(tf.where(is_here), tf.int32)

@@ -1,23 +1,22 @@
-"""Sequences that begin alike: what they share is computed once."""
+"""Finds prefixes that sequences share, so that they are computed once."""
 
 import tensorflow as tf
 
 
 def first_with_prefix(features: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Finds the first sequence that begins with the same tokens, up to each token.
+    """Finds, for each prefix of each sequence, the first sequence that begins with it.
 
-    In a causal model, the hidden state of a token depends on nothing else. The search ends with the
+    In a causal model, a token's hidden state depends only on its prefix. The search ends with the
     longest prefix that two sequences share.
 
     Args:
-        features: int32 `[batch, length, n]`, the n numbers that each token is embedded and masked
-            by.
-        lengths: int32 `[batch]`, of the sequences.
+        features: int32 `[batch, length, n]`, n numbers that decide each token's embedding and mask.
+        lengths: int32 `[batch]`, the sequences' lengths.
 
     Returns:
         int32 `[columns + 1, batch]`: for each column, until no prefix is shared any more, the first
-        sequence that has the prefix of each sequence, which may be itself. In the last row, all
-        are themselves.
+        sequence with the same prefix as each sequence. It may be the sequence itself, and always is
+        in the last row.
     """
     batch = tf.range(tf.size(lengths))
 
@@ -25,14 +24,14 @@ def first_with_prefix(features: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         column: tf.Tensor, first: tf.Tensor, firsts: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         is_token = column < lengths
-        before = tf.where(is_token, first, -1 - batch)  # padding is like no token
+        before = tf.where(is_token, first, -1 - batch)  # padding equals no token
         tokens = tf.concat([before[:, tf.newaxis], features[:, column]], axis=1)
         number = tf.raw_ops.UniqueV2(x=tokens, axis=[0]).idx
         smallest = tf.math.unsorted_segment_min(batch, number, tf.size(lengths))
         first = tf.where(is_token, tf.gather(smallest, number), batch)
         return column + 1, first, tf.concat([firsts, first[tf.newaxis]], axis=0)
 
-    empty = tf.zeros_like(batch)  # the prefix of no token, which all share
+    empty = tf.zeros_like(batch)  # all sequences share the empty prefix
     _, _, firsts = tf.while_loop(
         lambda column, first, _: tf.reduce_any(first != batch) & (column < tf.shape(features)[1]),
         step,

@@ -1,4 +1,4 @@
-"""What an export's decoder asks of a block, whatever numbers it multiplies."""
+"""ServedBlock: the interface of an export's blocks, in float and in 8 bits."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 class ServedBlock(Protocol):
-    """A block of the Transformer on rows, all but its attention, as `TransformerBlock` is.
+    """A block of the Transformer without its attention, computed on rows, like `TransformerBlock`.
 
     Attributes:
         num_heads: number of attention heads.

@@ -1,1 +1,1 @@
-"""The signature `explain`: which words an answer is due to."""
+"""The signature `explain`: which words led to an answer."""

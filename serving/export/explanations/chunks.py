@@ -1,4 +1,4 @@
-"""Many runs of a model, as many at once as fit into a bounded number of tokens."""
+"""Runs a model many times, in chunks of a bounded number of tokens."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,14 +13,15 @@ def run_in_chunks(
     lengths: tf.Tensor,
     max_tokens: int,
 ) -> State:
-    """Lets a function compute one chunk of runs after the other.
+    """Calls a function for one chunk of runs after the other.
 
     Args:
-        compute: from the indices of a chunk's runs, int32 `[runs]`, and the state to the next
+        compute: from the indices of a chunk's runs, int32 `[runs]`, and the state, to the next
             state, tensors of the same shapes.
-        state: the first.
-        lengths: int32 `[runs]`, the tokens that each run reads, descending.
-        max_tokens: the most tokens of a chunk, padding included. A longer run is alone in it.
+        state: the first state.
+        lengths: int32 `[runs]`, the number of tokens that each run reads, descending.
+        max_tokens: the most tokens of a chunk, padding included. A longer run is a chunk of its
+            own.
 
     Returns:
         The last state.

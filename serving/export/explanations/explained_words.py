@@ -1,4 +1,4 @@
-"""The words of a batch's texts: where they stand, and which of the model's tokens they are."""
+"""Finds the words of a batch's texts: their bytes, and the model's tokens that they are of."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,14 @@ from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """All words of all texts, field after field; the first has the number 1.
+    """All words of all texts, field after field. They are numbered from 1.
 
     Attributes:
-        numbers: for each field's segment a ragged tensor of its shape, int32, the number of the
-            word that each token is of.
-        examples: int32 `[words]`, which example each word is of.
-        fields: int32 `[words]`, the index of its field.
-        choices: int32 `[words]`, the index of the choice that it stands in; -1 in other fields.
+        numbers: a ragged tensor for each field, int32 of the shape of its segment: the number of
+            each token's word.
+        examples: int32 `[words]`, the index of each word's example.
+        fields: int32 `[words]`, the index of each word's field.
+        choices: int32 `[words]`, the index of each word's choice; -1 in other fields.
         texts: string `[words]`, as they stand in the original text.
         starts, ends: int32 `[words]`, their byte offsets there.
     """
@@ -34,18 +34,18 @@ class Words:
 
     @property
     def count(self) -> tf.Tensor:
-        """int32 scalar."""
+        """The number of words, int32 scalar."""
         return tf.size(self.examples)
 
 
 class WordFinder:
-    """Finds the words of tokenized texts: a word ends where a token with the end-of-word mark does.
+    """Finds the words of tokenized texts: a word ends with a token that has the end-of-word mark.
 
-    `<unk>` has none: a word ends after it where the next token does not follow at once, so that
-    several words of one unknown letter each, such as Chinese ones, may be found as one.
+    `<unk>` has no such mark: a word ends after it if the next token's bytes do not follow directly.
+    So several words that are each one unknown character, such as Chinese ones, may be found as one.
 
     Args:
-        tokenizer: which made the tokens.
+        tokenizer: the tokenizer that made the tokens.
     """
 
     def __init__(self, tokenizer: GPT1Tokenizer) -> None:
@@ -63,9 +63,9 @@ class WordFinder:
         """Finds the words of a batch.
 
         Args:
-            texts: a tensor for each field, string `[batch]`, or ragged `[batch, None]` of choices.
+            texts: a tensor for each field, string `[batch]`; for choices ragged, `[batch, None]`.
             segments: their tokens' ids, int32 `[batch, None]`, or `[batch, None, None]`.
-            starts, ends: the tokens' byte offsets in their texts, as `segments`.
+            starts, ends: the tokens' byte offsets in their texts, of the shapes of `segments`.
         """
         found, numbers, count = [], [], tf.constant(0)
         for field, each in enumerate(zip(texts, segments, starts, ends)):
@@ -80,7 +80,7 @@ class WordFinder:
     def _of_field(
         self, texts: Any, segment: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """The words of a field, as `Words` has them, and each token's word from 1."""
+        """Returns a field's words, as `Words` has them, and each token's word, counted from 1."""
         if isinstance(texts, tf.RaggedTensor):
             example = tf.cast(texts.value_rowids(), tf.int32)
             choice = tf.range(tf.size(texts.values)) - tf.cast(
@@ -92,7 +92,7 @@ class WordFinder:
             choice = tf.fill(tf.shape(example), -1)
         row = tf.cast(segment.value_rowids(), tf.int32)
         start, end = starts.flat_values, ends.flat_values
-        # Of two tokens, whether the second begins a word.
+        # Whether the second of two neighbouring tokens begins a word.
         is_new = row[1:] != row[:-1]
         is_new |= tf.gather(self._is_final, segment.values[:-1])
         is_new |= (segment.values[:-1] == self._unknown) & (start[1:] > end[:-1])

@@ -1,4 +1,4 @@
-"""What the signature `explain` returns: the answer, the words, and their shares in it."""
+"""Explainer: computes the outputs of `explain`, the answer, its words and their shares."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,8 +16,8 @@ from serving.export.signature import Tensors
 from serving.export.text_inputs import TextInputs
 from serving.export.token_offsets import has_offsets, tokenize_each_with_offsets
 
-# The most sequences that an example explained by gradients may be as long as: attention's memory
-# grows with the square of its length, and that of all blocks is kept.
+# An example that is explained by gradients may have as many tokens as this number of sequences:
+# attention's memory grows with the square of its length, and gradients keep that of all blocks.
 _MAX_SEQUENCES = 2
 
 
@@ -25,15 +25,16 @@ class _Answered(NamedTuple):
     """A batch of examples with their answers.
 
     Attributes:
-        inputs: the model's.
+        inputs: the model's inputs.
         segments: each field's token ids.
         words: all words of the texts.
-        numbers: int32, as the model's ids: the number of each token's word, from 1, or 0.
+        numbers: int32 of the shape of the model's ids: the number of each token's word, from 1; 0
+            for tokens of no word.
         read: int32 `[n]`, the indices of the words that the model reads, example by example.
-        num_words: int32 `[batch]`, how many those are of each example.
-        lengths: int32 `[batch]`, tokens of all sequences of each example.
-        answer: int32 `[batch]`, the index of each one's answer.
-        value: float32 `[batch]`, what is explained.
+        num_words: int32 `[batch]`, the number of these words in each example.
+        lengths: int32 `[batch]`, the number of tokens of all sequences of each example.
+        answer: int32 `[batch]`, the index of each example's answer.
+        value: float32 `[batch]`, the number that is explained.
     """
 
     inputs: Tensors
@@ -48,13 +49,13 @@ class _Answered(NamedTuple):
 
 
 class Explainer:
-    """Answers examples, and finds the words' shares in the answers.
+    """Answers examples, and computes the words' shares in the answers.
 
     Args:
         spec: what the export is made of.
         inputs: how texts become the model's inputs.
-        answers: the outputs, and what of them is explained.
-        predict_outputs: from the model's inputs to its answers, float `[batch, n]`.
+        answers: the outputs, and the number that is explained.
+        predict_outputs: from the model's inputs to its outputs, float `[batch, n]`.
         has_gradients: whether `predict_outputs` may take `states_at`, with float blocks.
 
     Raises:
@@ -102,7 +103,7 @@ class Explainer:
 
     @property
     def description(self) -> str:
-        """How the shares are found, a sentence for the export's README."""
+        """How the shares are computed: a sentence for the export's README."""
         if self._explanation.method == INTEGRATED_GRADIENTS:
             how = f"integrated gradients, {self._explanation.steps} steps from embeddings of zeros"
         else:
@@ -110,7 +111,7 @@ class Explainer:
         return f"Answers can be explained: by {how}."
 
     def explain(self, **texts: Any) -> Tensors:
-        """Returns the outputs of `explain`, from texts by field as `serving_default` takes them."""
+        """Returns the outputs of `explain` for texts by field, as `serving_default` takes them."""
         columns = list(self._preprocessor.as_tensors(texts).values())
         segments, starts, ends = tokenize_each_with_offsets(self._preprocessor.tokenizer, columns)
         framed, truncated = self._preprocessor.frame(segments)
@@ -126,7 +127,7 @@ class Explainer:
         rows = tf.gather(words.examples, read)
         num_words = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, tf.size(answer))
         num_tokens = self._preprocessor.count_tokens(inputs)
-        # An example may be several sequences, as a pair in both orders.
+        # An example may be several sequences, such as a pair in both orders.
         lengths = num_tokens * tf.reduce_prod(tf.shape(inputs["token_ids"])[1:-1])
         batch = _Answered(inputs, segments, words, numbers, read, num_words, lengths, answer, value)
         if self._explanation.method == INTEGRATED_GRADIENTS:
@@ -154,7 +155,7 @@ class Explainer:
         return outputs
 
     def _by_gradients(self, batch: _Answered) -> tuple[tf.Tensor, Tensors]:
-        """The shares of the words read, and further outputs."""
+        """Returns the shares of the words read, and further outputs."""
         condition = at_most(
             "tokens of an example that is explained by gradients",
             batch.lengths,
@@ -173,7 +174,7 @@ class Explainer:
         return shares, {"completeness_error": total - (batch.value - at_baseline)}
 
     def _by_leaving_out(self, batch: _Answered) -> tf.Tensor:
-        """The shares of the words read."""
+        """Returns the shares of the words read."""
         condition = at_most(
             "words of an example, to leave them out one at a time",
             batch.num_words,
@@ -186,10 +187,10 @@ class Explainer:
         return tf.gather(batch.value, tf.gather(batch.words.examples, read)) - without
 
     def _numbers(self, words: Words, segments: list[Any], token_ids: tf.Tensor) -> tf.Tensor:
-        """The number of each token's word, of the shape of the model's ids; 0 where there is none.
+        """Returns the number of each token's word, in the shape of the model's ids; 0 for no word.
 
-        The numbers are framed as ids are. They are negative meanwhile, and so neither like special
-        tokens nor like padding.
+        The numbers are framed like ids. They are negative while they are framed, so that they
+        differ from special tokens and padding.
         """
         negative = [each.with_flat_values(-each.flat_values) for each in words.numbers]
         framed = self._preprocessor.frame_values(segments, negative)
@@ -198,7 +199,7 @@ class Explainer:
 
 
 def _words_read(words: Words, numbers: tf.Tensor) -> tf.Tensor:
-    """The indices of the words that the model reads any token of, example by example."""
+    """Returns the indices of words with a token that the model reads, example by example."""
     counts = tf.math.unsorted_segment_sum(tf.ones_like(numbers), numbers, words.count + 1)
     read = tf.where(counts[1:] > 0)[:, 0]
     order = tf.argsort(tf.gather(words.examples, read), stable=True)

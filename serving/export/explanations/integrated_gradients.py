@@ -1,4 +1,4 @@
-"""Integrated gradients: each word's share in an answer, by the model's gradients."""
+"""Integrated gradients: computes each word's share in an answer from the model's gradients."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,8 +8,7 @@ import tensorflow as tf
 from gpt1_keras.tasks.task import Task
 from serving.export.explanations.chunks import State, run_in_chunks
 
-# A sequence of the paper's context. Gradients of more at once take more memory, and are hardly
-# faster.
+# One sequence of the paper's context. Larger chunks take more memory, and are hardly faster.
 _MAX_TOKENS = 512
 
 Explained = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
@@ -18,23 +17,24 @@ Explained = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 class IntegratedGradients:
     """Integrated gradients over the token embeddings (Sundararajan et al., 2017, equation 1).
 
-    The baseline has zeros in the place of the embeddings of all tokens of words, as the paper's for
-    text. Position embeddings and special tokens stay. On the straight line from there to the text,
-    a word's share is the integral of the gradient along its tokens' embeddings, by Gauss-Legendre
-    quadrature.
+    The baseline replaces the token embeddings of all words by zeros, as that paper does for text.
+    Position embeddings and special tokens stay. A word's share is the integral of the gradient
+    along its tokens' embeddings, on the straight line from the baseline to the text. Gauss-Legendre
+    quadrature computes it.
 
     Args:
-        model: a task with a preprocessor, whose `predict_outputs` takes `states_at`, and with a
-            `GPT1Backbone` of float layers.
-        explained: from the model's outputs, and int32 `[batch]`, the index of each one's answer, to
-            the number that words have shares in, float `[batch]`.
-        steps: points of the quadrature.
+        model: a task with a preprocessor and a `GPT1Backbone` of float layers, whose
+            `predict_outputs` takes `states_at`.
+        explained: from the model's outputs and the index of each example's answer, int32 `[batch]`,
+            to the number that is explained, float `[batch]`.
+        steps: number of points of the quadrature.
     """
 
     def __init__(self, model: Task, explained: Explained, steps: int) -> None:
         self._model, self._explained = model, explained
         nodes, weights = np.polynomial.legendre.leggauss(steps)
-        # From [-1, 1] to [0, 1]; and first the baseline, which only needs its answer.
+        # From [-1, 1] to [0, 1]. The first scale is the baseline, with weight 0: only its value is
+        # needed.
         self._scales = tf.constant([0.0, *(nodes + 1.0) / 2.0], tf.float32)
         self._weights = tf.constant([0.0, *weights / 2.0], tf.float32)
 
@@ -50,14 +50,14 @@ class IntegratedGradients:
 
         Args:
             inputs: the model's.
-            numbers: int32, as `inputs["token_ids"]`: the number of the word that each token is of,
+            numbers: int32 of the shape of `inputs["token_ids"]`: the number of each token's word,
                 from 1; 0 for special tokens and padding.
             num_words: int32 scalar.
-            lengths: int32 `[batch]`, how many tokens the model reads of each example.
+            lengths: int32 `[batch]`, the number of tokens that the model reads of each example.
             answer: int32 `[batch]`, as `explained` takes it.
 
         Returns:
-            `(shares, at_baseline)`: float32 `[words]`; and float32 `[batch]`, what is explained,
+            `(shares, at_baseline)`: float32 `[words]`; and float32 `[batch]`, the explained number
             at the baseline.
         """
         steps = tf.size(self._scales)
@@ -91,7 +91,7 @@ class IntegratedGradients:
     def _run(
         self, inputs: dict[str, tf.Tensor], scales: tf.Tensor, answer: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Runs the model on scaled embeddings, those of special tokens excepted.
+        """Runs the model on scaled embeddings; those of special tokens are not scaled.
 
         Args:
             inputs: the model's.
@@ -99,8 +99,8 @@ class IntegratedGradients:
             answer: int32 `[batch]`.
 
         Returns:
-            `(values, gradients)`: float32 `[batch]`, what is explained; and float32 of the shape of
-            the token ids, without padding that all share, its derivative by each token's scale,
+            `(values, gradients)`: float32 `[batch]`, the explained number; and float32 of the shape
+            of the token ids, without padding that all share: the derivative by each token's scale,
             which is the gradient by the embedding times the embedding.
         """
         inputs = self._model.preprocessor.trim(inputs)
@@ -114,8 +114,8 @@ class IntegratedGradients:
             branches: tf.Tensor | None = None,
         ) -> tf.Tensor:
             x = backbone.embedding.tokens(token_ids)
-            # An example may be several sequences, as a pair in both orders: those of all examples
-            # in one order come before those in the other.
+            # An example may be several sequences, such as a pair in both orders: first come all
+            # examples in one order, then all in the other.
             sequences = tf.shape(token_ids)[0] // tf.size(scales)
             rows = tf.cast(tf.tile(scales, [sequences]), x.dtype)
             of_tokens.append(tf.broadcast_to(rows[:, tf.newaxis], tf.shape(token_ids)))

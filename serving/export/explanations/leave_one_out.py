@@ -1,4 +1,4 @@
-"""Leaving one word out: how the answer changes without it."""
+"""Leave-one-out: computes how the answer changes without each word."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,18 +7,18 @@ import tensorflow as tf
 from serving.export.explanations.chunks import State, run_in_chunks
 from serving.export.explanations.explained_words import Words
 
-_MAX_TOKENS = 2048  # no gradients are kept, so that these take less memory than the weights
+_MAX_TOKENS = 2048  # without gradients, these take less memory than the weights
 
 
 class LeaveOneOut:
-    """Each word's share in an answer: what is explained, less the same without the word.
+    """Computes each word's share in an answer: the explained number, minus that without the word.
 
-    All other words keep their tokens; where a text had been truncated, some that were cut move up.
+    All other words keep their tokens. If a text was truncated, some of its cut tokens move up.
 
     Args:
         frame: from segments, ragged token ids by field, to the model's inputs.
-        explained: from the model's inputs, and int32 `[batch]`, the index of each one's answer, to
-            the number that words have shares in, float `[batch]`.
+        explained: from the model's inputs and the index of each example's answer, int32 `[batch]`,
+            to the number that is explained, float `[batch]`.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class LeaveOneOut:
         lengths: tf.Tensor,
         answer: tf.Tensor,
     ) -> tf.Tensor:
-        """Returns what is explained, without each of some words.
+        """Returns the explained number without each of some words.
 
         Args:
             segments: each field's token ids, int32 `[batch, None]`, or `[batch, None, None]`.
-            words: of the segments.
+            words: the segments' words.
             left_out: int32 `[n]`, the indices of the words to leave out.
-            lengths: int32 `[batch]`, how many tokens the model reads of each example.
+            lengths: int32 `[batch]`, the number of tokens that the model reads of each example.
             answer: int32 `[batch]`, as `explained` takes it.
 
         Returns:
@@ -72,7 +72,7 @@ class LeaveOneOut:
 def _without(
     segment: tf.RaggedTensor, numbers: tf.RaggedTensor, left_out: tf.Tensor
 ) -> tf.RaggedTensor:
-    """The tokens of each row but those of one word, by its number, int32 `[rows]`."""
+    """Returns each row's tokens without those of one word, given by number, int32 `[rows]`."""
     row, values = segment.value_rowids(), segment.values
     while isinstance(values, tf.RaggedTensor):
         row, values = tf.gather(row, values.value_rowids()), values.values

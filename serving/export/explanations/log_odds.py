@@ -1,4 +1,4 @@
-"""The number that words have shares in, where the answer is a class or a choice."""
+"""The number that is explained if the answer is a class or a choice."""
 
 import tensorflow as tf
 
@@ -8,15 +8,15 @@ from gpt1_keras.tasks.heads import ABSENT_CHOICE_LOGIT
 def log_odds(logits: tf.Tensor, answer: tf.Tensor) -> tf.Tensor:
     """Returns log(p / (1 - p)) of the answers' probabilities p under the softmax of logits.
 
-    Unlike one logit, it does not change with what speaks for all answers alike, nor, unlike a
-    probability, does it hardly change where p is near 0 or 1.
+    Unlike a logit, it does not change if all logits grow alike. Unlike a probability, it still
+    changes where p is near 0 or 1.
 
     Args:
         logits: float `[batch, n]`, or logarithms of probabilities.
-        answer: int32 `[batch]`, an index for each.
+        answer: int32 `[batch]`, the index of each example's answer.
 
     Returns:
-        float32 `[batch]`, in nats; the logit itself where there is no other.
+        float32 `[batch]`, in nats; the logit itself if there is no other logit.
     """
     logits = tf.cast(logits, tf.float32)
     is_answer = tf.one_hot(answer, tf.shape(logits)[1], True, False)

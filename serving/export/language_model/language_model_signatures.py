@@ -33,24 +33,27 @@ _OPTIONS = {
 def language_model_signatures(spec: ExportSpec) -> Signatures:
     """Returns the signatures of a language model.
 
-    - `serving_default` and `score`: `text`, string `[batch]`, to `token_ids`, int32
-      `[batch, length]`; `log_probabilities`, float `[batch, length]`, of each token given those
-      before it, in nats, 0 for the first, which is given, and for padding; `score`, float
-      `[batch]`, their mean.
-    - `generate`: `text`; and for each text `length`, int32 `[batch]`, the number of tokens to add;
-      `temperature`, float `[batch]`, 0 for the likeliest token always; `top_k`, int32 `[batch]`,
-      the number of likeliest tokens to choose from, 0 for all; `seed`, int32 `[batch]`. To `text`,
-      string `[batch]`, prompt and continuation as normalised, and `continuation`, what was added.
-      A prompt too long to be continued loses its first tokens.
-    - `tokenize`: `text` to `token_ids` and `padding_mask`, int32 `[batch, length]`; and `starts`
-      and `ends` of this shape, the range of bytes that each token came from, -1 for padding.
+    - `serving_default` and `score`: map `text`, string `[batch]`, to `token_ids`, int32 `[batch,
+      length]`; `log_probabilities`, float `[batch, length]`, of each token given those before it,
+      in nats, and 0 for the first token and for padding; and `score`, float `[batch]`, the mean
+      over all tokens but the first.
+    - `generate`: takes `text`, and for each text: `length`, int32 `[batch]`, the number of tokens
+      to add; `temperature`, float `[batch]`, 0 to always take the likeliest token; `top_k`, int32
+      `[batch]`, the number of likeliest tokens to choose from, 0 for all; and `seed`, int32
+      `[batch]`. It returns `text`, string `[batch]`, the normalised prompt with its continuation,
+      and `continuation`, string `[batch]`. If prompt and continuation are longer than the context,
+      the prompt loses its first tokens.
+    - `tokenize`: maps `text` to `token_ids` and `padding_mask`, int32 `[batch, length]`; and to
+      `starts` and `ends` of this shape, the range of bytes that each token came from, -1 for
+      padding.
 
-    All outputs have `num_tokens`, int32 `[batch]`, and `truncated`, bool `[batch]`.
+    All signatures also return `truncated`, bool `[batch]`, and all but `tokenize` return
+    `num_tokens`, int32 `[batch]`.
 
     Args:
         spec: what the export is made of: a `GPT1CausalLM` with a preprocessor. With `batching`,
-            texts of many requests are answered together: those of `score`, and those of `generate`
-            with all their options.
+            requests of `score` are merged, and so are requests of `generate`, even with different
+            options.
 
     Raises:
         ValueError: the backbone does not compute by blocks; or an explanation is asked for.
@@ -75,7 +78,7 @@ class _LanguageModelGraph:
 
     def __init__(self, spec: ExportSpec) -> None:
         backbone = spec.model.backbone
-        # Its context, which may be longer than what it was trained on.
+        # The context, which may be longer than the preprocessor's sequences.
         self.sequence_length = backbone.max_sequence_length
         self._buckets = bucket_lengths(self.sequence_length)
         self._decoder = CachedDecoder(backbone, self._buckets, spec.blocks)
@@ -112,8 +115,8 @@ class _LanguageModelGraph:
         return Signature(self._for_any_batch(function), specs, self._example, self._buckets)
 
     def _example(self, length: int) -> Tensors:
-        """A text of `length` tokens, and how to continue it."""
-        # The first token after a text is that of its last state; the second takes a step.
+        """Returns a text of `length` tokens, and options for its continuation."""
+        # Two tokens: the last state gives the first one; only the second takes a step.
         values = {
             "length": [min(2, self.sequence_length - 1)],
             "temperature": [1.0],
@@ -125,7 +128,7 @@ class _LanguageModelGraph:
         }
 
     def _for_any_batch(self, function: Callable[..., Tensors]) -> Callable[..., Tensors]:
-        """Makes a function that takes batches without a text: it computes a made-up one instead."""
+        """Makes a function take empty batches: it computes a made-up text, and returns nothing."""
         made_up = self._example(1)
 
         def run(**inputs: tf.Tensor) -> Tensors:
@@ -154,12 +157,12 @@ class _LanguageModelGraph:
         return inputs
 
     def _pad(self, ids: tf.RaggedTensor) -> Tensors:
-        """The first ids of each text, int32 `[batch, None]`, and whether there are more."""
+        """Pads the first ids of each text, int32 `[batch, length]`, and says if there are more."""
         padded = pad(ids[:, : self.sequence_length], self._tokenizer, self.sequence_length)
         return {**padded, "truncated": ids.row_lengths() > self.sequence_length}
 
     def _score(self, score_texts: Callable[..., Tensors], text: tf.Tensor) -> Tensors:
-        """The signature `score`, from `_score_texts` or what merges its calls."""
+        """Computes the signature `score` by a function like `_score_texts`."""
         outputs = score_texts(text=text)
         longest = tf.reduce_max(outputs["num_tokens"], keepdims=True)
         length = tf.gather(self._buckets, tf.searchsorted(self._buckets, longest)[0])
@@ -168,7 +171,7 @@ class _LanguageModelGraph:
         return outputs
 
     def _score_texts(self, text: tf.Tensor) -> Tensors:
-        """The outputs of `score`, with as many columns as the context is long."""
+        """Returns the outputs of `score`, with a column for each position of the context."""
         ids = self._tokenizer.tokenize(text)
         token_ids = ids.to_tensor(self._tokenizer.pad_token_id, shape=[None, self.sequence_length])
         num_tokens = tf.minimum(tf.cast(ids.row_lengths(), tf.int32), self.sequence_length)
@@ -191,7 +194,7 @@ class _LanguageModelGraph:
         top_k: tf.Tensor,
         seed: tf.Tensor,
     ) -> Tensors:
-        """The signature `generate`, from `_continue` or what merges its calls."""
+        """Computes the signature `generate` by a function like `_continue`."""
         with tf.control_dependencies(self._checks(length, temperature, top_k)):
             ids = self._tokenizer.tokenize(text)
         before = tf.cast(ids.row_lengths(), tf.int32)
@@ -243,7 +246,7 @@ class _LanguageModelGraph:
         top_k: tf.Tensor,
         seed: tf.Tensor,
     ) -> Tensors:
-        """The continuations of prompts, as `added`; see `continuations`."""
+        """Returns the continuations of prompts as `added`; see `continuations`."""
         arguments = prompts, kept, length, temperature, top_k, seed
         return {"added": continuations(self._decoder, self._word_logits, *arguments)}
 
@@ -255,6 +258,6 @@ class _LanguageModelGraph:
 
 
 def _slices(values: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.RaggedTensor:
-    """A ragged tensor of slices of a flat one."""
+    """Returns a ragged tensor of slices of a flat tensor."""
     indices = tf.ragged.range(starts, ends)
     return indices.with_values(tf.gather(values, indices.values))

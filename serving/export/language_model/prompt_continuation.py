@@ -1,4 +1,4 @@
-"""Continuations of many prompts at once, each as long and as random as it is asked for."""
+"""Continues many prompts at once, each with its own length and sampling options."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,8 +8,8 @@ import tensorflow as tf
 from serving.export.decoder.cached_decoder import Cache, CachedDecoder
 from serving.export.language_model.sampling import sample_tokens, uniform_numbers
 
-# Steps until what they wrote moves to the long cache. Each step copies the window, and each move
-# the whole: about the square root of a context keeps both small.
+# Steps until the window moves to the long cache. Each step copies the window, and each move copies
+# everything: about the square root of a context keeps both costs small.
 _WINDOW = 16
 
 
@@ -25,24 +25,24 @@ def continuations(
 ) -> tf.Tensor:
     """Continues prompts token by token.
 
-    No continuation depends on the other prompts. One that has its tokens is no longer computed, and
-    the cache never has more columns than the longest text that goes on.
+    No continuation depends on the other prompts. Texts that have all their tokens are no longer
+    computed, and the cache has no more columns than the longest remaining text needs.
 
     Args:
-        decoder: of the model.
+        decoder: the model's decoder.
         logits: from hidden states, float `[n, hidden_dim]`, to float32 `[n, vocabulary_size]`.
         prompts: int32 `[batch, context]`, padded on the right.
-        kept: int32 `[batch]`, the numbers of their tokens, at least 1.
-        length: int32 `[batch]`, the numbers of tokens to add, at least 1; with the prompt's, they
-            fit into the context.
-        temperature, top_k: as for `sample_tokens`.
-        seed: int32 `[batch]`, as for `uniform_numbers`.
+        kept: int32 `[batch]`, the prompts' numbers of tokens, at least 1.
+        length: int32 `[batch]`, the numbers of tokens to add, at least 1. Prompt and continuation
+            together must fit into the context.
+        temperature, top_k: as in `sample_tokens`.
+        seed: int32 `[batch]`, as in `uniform_numbers`.
 
     Returns:
-        int32 `[batch, context]`, what was added, and then zeros.
+        int32 `[batch, context]`, the added tokens, and then zeros.
     """
     context = tf.shape(prompts)[1]
-    # From long to short, so that those that go on are always the first.
+    # From long to short, so that the remaining texts are always the first rows.
     order = tf.argsort(length, direction="DESCENDING", stable=True)
     prompts, kept, length, temperature, top_k, seed = (
         tf.gather(each, order) for each in (prompts, kept, length, temperature, top_k, seed)
@@ -50,13 +50,13 @@ def continuations(
     uniform = uniform_numbers(seed, prompts.shape[1])
 
     def sample(states: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        """The token of this number in each continuation, int32 `[n, 1]`."""
+        """Samples the token of this number in each continuation, int32 `[n, 1]`."""
         rows = tf.shape(states)[0]
         options = temperature[:rows], top_k[:rows]
         return sample_tokens(logits(states), uniform[:rows, number], *options)[:, tf.newaxis]
 
     def segment(tokens: tf.Tensor, starts: tf.Tensor, cache: Cache, window: Cache) -> Any:
-        """Goes on until the window is full, or a text has its tokens."""
+        """Adds tokens until the window is full, or a text has all its tokens."""
         done = tf.shape(tokens)[1]
         rows = tf.math.count_nonzero(length > done, dtype=tf.int32)
         steps = tf.minimum(_WINDOW, length[rows - 1] - done)
@@ -109,7 +109,7 @@ def continuations(
 
 
 def _shapes(cache: Cache) -> Any:
-    """The shapes of a cache of any number of texts and columns."""
+    """Returns the shapes of a cache, with any number of texts and columns."""
     return tf.nest.map_structure(
         lambda each: tf.TensorShape([None, each.shape[1], None, each.shape[3]]), cache
     )

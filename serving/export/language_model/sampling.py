@@ -1,17 +1,17 @@
-"""Sampling the next tokens of many texts, each by its own options."""
+"""Samples the next tokens of many texts, each by its own options."""
 
 import numpy as np
 import tensorflow as tf
 
-_TINY = np.finfo(np.float32).tiny  # processors may take what is below it for 0
+_TINY = np.finfo(np.float32).tiny  # processors may treat smaller numbers as 0
 
 
 def uniform_numbers(seeds: tf.Tensor, count: int) -> tf.Tensor:
-    """Returns `count` numbers in [0, 1) for each text, whatever the other texts are.
+    """Returns `count` numbers in [0, 1) for each text, independent of the other texts.
 
     Args:
         seeds: int32 `[batch]`.
-        count: of numbers for each text.
+        count: number of numbers for each text.
 
     Returns:
         float32 `[batch, count]`.
@@ -39,7 +39,7 @@ def sample_tokens(
     """
     is_greedy = temperature < _TINY
     from_all = ~is_greedy & ((top_k == 0) | (top_k >= tf.shape(logits)[1]))
-    # Only tokens to choose from are sorted: a text that needs none of it does not pay for others.
+    # Only as many tokens are sorted as a text with `top_k` needs; other texts add none.
     count = tf.where(is_greedy | from_all, 1, top_k)
     values, ids = tf.math.top_k(logits, tf.reduce_max(tf.concat([count, [1]], axis=0)))
     is_kept = tf.range(tf.shape(values)[1]) < count[:, tf.newaxis]
@@ -52,10 +52,10 @@ def sample_tokens(
 
 
 def _sample(logits: tf.Tensor, uniform: tf.Tensor, temperature: tf.Tensor) -> tf.Tensor:
-    """Samples columns, int32 `[batch]`; with probability 0 where a logit is minus infinity."""
+    """Samples columns, int32 `[batch]`, and never one whose logit is minus infinity."""
     largest = tf.reduce_max(logits, axis=-1, keepdims=True)
     weights = tf.exp((logits - largest) / temperature[:, tf.newaxis])
-    # Up to a column, it is the same however many columns come after it.
+    # A column's sum does not depend on how many columns come after it.
     cumulative = tf.cumsum(weights, axis=-1)
     reached = (uniform * cumulative[:, -1])[:, tf.newaxis]
     index = tf.reduce_sum(tf.cast(cumulative <= reached, tf.int32), axis=-1)

@@ -1,4 +1,4 @@
-"""Log-probabilities of the tokens of many texts at once."""
+"""Computes log-probabilities of the tokens of many texts at once."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from serving.export.decoder.cached_decoder import CachedDecoder
 
-_ROWS_OF_LOGITS = 512  # at once: 83 MB of the paper's vocabulary
+_ROWS_OF_LOGITS = 512  # at once: 83 MB with the paper's vocabulary
 
 
 def log_probabilities(
@@ -15,13 +15,13 @@ def log_probabilities(
     token_ids: tf.Tensor,
     num_tokens: tf.Tensor,
 ) -> tf.Tensor:
-    """Scores each token given those before it; nothing is computed for padding.
+    """Scores each token given those before it, and computes nothing for padding.
 
     Args:
-        decoder: of the model.
+        decoder: the model's decoder.
         logits: from hidden states, float `[n, hidden_dim]`, to float32 `[n, vocabulary_size]`.
         token_ids: int32 `[batch, length]`, padded on the right.
-        num_tokens: int32 `[batch]`, of each text; it may have none.
+        num_tokens: int32 `[batch]`, the number of tokens of each text, which may be 0.
 
     Returns:
         float32 `[batch, length]`, in nats; 0 for the first token, which is given, and for padding.
@@ -29,7 +29,7 @@ def log_probabilities(
     length = token_ids.shape[1]
     read = tf.maximum(num_tokens, 1)
     states = decoder.states(token_ids, read)
-    # Of the last token, it would be the padding's.
+    # The last token's target is padding; it is masked below.
     targets = tf.RaggedTensor.from_tensor(tf.roll(token_ids, -1, axis=1), tf.cast(read, tf.int64))
 
     def step(begin: tf.Tensor, found: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

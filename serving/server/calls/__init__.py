@@ -1,1 +1,1 @@
-"""What each call does: gRPC's methods, and REST's paths with their JSON."""
+"""The calls: gRPC's methods, and REST's paths with their JSON."""

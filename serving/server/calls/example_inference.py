@@ -98,8 +98,8 @@ def multi_inference(
         budget: what the request may use.
 
     Raises:
-        ServingError: as in `classify` and `regress`; or `request.tasks` name several models, or
-            one signature twice, or a method that is neither.
+        ServingError: as in `classify` and `regress`; or `request.tasks` name several models, the
+            same signature twice, or another method.
     """
     response = MultiInferenceResponse()
     names = set()

@@ -31,18 +31,19 @@ _DESCRIPTORS = {
     **prediction_service_pb2.DESCRIPTOR.services_by_name,
     **model_service_pb2.DESCRIPTOR.services_by_name,
 }
-# Its arguments: the models, the request, and what the request may use.
+# A call's arguments: the models, the request, and the request's budget.
 _Call = Callable[[ModelManager, Any, Budget], Message]
 
 
 def handlers(resources: Resources) -> Iterator[grpc.GenericRpcHandler]:
-    """Yields what a gRPC server needs to answer requests, a handler for each service."""
+    """Yields a handler for each service, for a gRPC server."""
     answer = functools.partial(_answer, resources)
     for service in SERVICES:
         methods = {
             method.name: grpc.unary_unary_rpc_method_handler(
                 functools.partial(answer, method.name, GetMessageClass(method.input_type)),
-                # Requests arrive as bytes: gRPC would call those that are not valid INTERNAL.
+                # Requests arrive as bytes: gRPC itself would report invalid ones as INTERNAL
+                # errors.
                 response_serializer=lambda response: response.SerializeToString(),
             )
             for method in _DESCRIPTORS[service].methods
@@ -70,11 +71,11 @@ def _answer(
                 return _CALLS[method](resources.models, request, budget)
     except ServingError as error:
         context.abort(error.code, error.message)
-        raise  # never reached, as abort raises, which type checkers do not know
+        raise  # never reached: `abort` raises, but type checkers do not know it
 
 
 def _model_spec(request: Any) -> ModelSpec:
-    """Returns the model that a request is about.
+    """Returns the request's model_spec.
 
     Raises:
         ServingError: the request does not name one.
@@ -87,7 +88,7 @@ def _model_spec(request: Any) -> ModelSpec:
 
 
 def _on_servable(call: Callable[[Servable, Any, Budget], Message]) -> _Call:
-    """Returns a call that finds the servable which the request is about."""
+    """Returns a call that first finds the request's servable."""
     return lambda models, request, budget: call(models.find(_model_spec(request)), request, budget)
 
 
@@ -117,7 +118,7 @@ _RUNS: Mapping[str, _Call] = {
     "Regress": _on_servable(example_inference.regress),
     "MultiInference": _on_servable(example_inference.multi_inference),
 }
-# Those that run no model are answered however busy the server is: probes use them.
+# Calls that run no model are answered even if the server is busy, as probes use them.
 _CALLS: Mapping[str, _Call] = {
     **_RUNS,
     "GetModelMetadata": _get_model_metadata,

@@ -53,7 +53,7 @@ def predict(
 
 
 def get_model_metadata(servable: Servable) -> GetModelMetadataResponse:
-    """Describes a model's signatures, which is all the metadata that there is."""
+    """Describes a model's signatures, its only metadata."""
     response = GetModelMetadataResponse(model_spec=reply_spec(servable))
     signatures = SignatureDefMap(signature_def=servable.signature_defs)
     response.metadata[SIGNATURE_DEF].Pack(signatures)
@@ -68,7 +68,7 @@ def reply_spec(servable: Servable, signature_name: str | None = None) -> ModelSp
 
 
 def _tensor_proto(array: np.ndarray) -> TensorProto:
-    """Returns an array as a tensor with its values in a typed field, where clients read them.
+    """Returns an array as a TensorProto with its values in a typed field, as clients expect it.
 
     `tf.make_tensor_proto` would put them into tensor_content.
     """

@@ -1,4 +1,4 @@
-"""JSON documents of the REST interface: parsing them, and showing parts of them in messages."""
+"""Parses JSON documents of the REST interface, and shows parts of them in messages."""
 
 import json
 import re
@@ -8,12 +8,12 @@ from typing import Any
 from serving.export_names import DEFAULT_SIGNATURE
 from serving.server.errors import invalid_argument
 
-BASE64_KEY = "b64"  # of an object that stands for bytes
+BASE64_KEY = "b64"  # the key of an object that stands for bytes
 _MAX_SHOWN_CHARS = 512
 _ENCODER = json.JSONEncoder(indent=4, ensure_ascii=False)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-# Text up to an escape that stands for half a character. Possessive: the matcher keeps nothing to go
-# back to, whatever the length.
+# Text up to an escape that stands for half a character. The quantifiers are possessive, so that
+# matching a long text needs no memory for going back.
 _UP_TO_LONE_SURROGATE = re.compile(
     rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])"
     rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+",
@@ -24,8 +24,8 @@ _UP_TO_LONE_SURROGATE = re.compile(
 def parse_document(body: bytes) -> dict[str, Any]:
     """Returns the JSON object in a request's body.
 
-    TensorFlow Serving takes strings that are not UTF-8; their bytes are kept as surrogates, and
-    there are no others.
+    Like TensorFlow Serving, it takes strings that are not UTF-8. Surrogates stand for their bytes,
+    and other surrogates are refused.
 
     Raises:
         ServingError: the body is not a JSON object.
@@ -67,7 +67,7 @@ def read_signature_name(document: Mapping[str, Any]) -> str:
 
 
 def require_utf8(name: str) -> str:
-    """Returns a name, which, unlike a text, must be UTF-8.
+    """Returns a name. Unlike a text, it must be UTF-8.
 
     Raises:
         ServingError: it is not.
@@ -80,9 +80,9 @@ def require_utf8(name: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """Returns a JSON value as messages show it, cut so that the rest of the message is seen.
+    """Returns a JSON value for a message, cut so that the rest of the message can be seen.
 
-    What is cut off is not formatted either: it may be a thousand times longer than the request.
+    The rest of the value is not even formatted: it may be a thousand times longer than the request.
     """
     pieces, length = [], 0
     for piece in _ENCODER.iterencode(value):

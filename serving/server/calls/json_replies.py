@@ -1,4 +1,4 @@
-"""Replies of the REST interface: outputs to JSON documents.
+"""Writes replies of the REST interface: from outputs to JSON documents.
 
 A reply to predict has the request's orientation: rows, `{"predictions": [...]}`, or columns,
 `{"outputs": ...}`. The output's name is left out where there is only one. The reply to classify or
@@ -64,7 +64,7 @@ def _plain(name: str, array: np.ndarray) -> Any:
         encode = _base64_object if name.endswith(_BASE64_OUTPUT_SUFFIX) else _text
         return np.vectorize(encode, otypes=[object])(array).tolist()
     if np.issubdtype(array.dtype, np.floating):
-        # By way of text a float32 becomes 0.9, the shortest decimal for it, not 0.8999999761581421.
+        # Through text, a float32 becomes its shortest decimal, such as 0.9, not 0.8999999761581421.
         return array.astype(str).astype(float).tolist()
     return array.tolist()
 

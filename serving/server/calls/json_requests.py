@@ -1,4 +1,4 @@
-"""Requests of the REST interface: JSON documents to tensors and tf.Examples.
+"""Reads requests of the REST interface: from JSON documents to tensors and tf.Examples.
 
 A request to predict has its inputs in rows, `{"instances": [...]}`, or in columns,
 `{"inputs": ...}`. The input's name may be left out where there is only one. A request to classify
@@ -121,7 +121,7 @@ def _columns(inputs: Any, names: list[str]) -> dict[str, Any]:
 
 
 def _is_object(value: Any) -> bool:
-    """Tells an object of names from other values, among them `{"b64": ...}`, which is bytes."""
+    """Returns whether a value is an object of names, not `{"b64": ...}`, which is bytes."""
     return isinstance(value, dict) and set(value) != {BASE64_KEY}
 
 
@@ -142,8 +142,8 @@ def _tensor(name: str, value: Any, dtype: int) -> TensorProto:
 def _flattened(value: Any) -> tuple[list[int], list[Any]]:
     """Returns the shape of nested lists and the values in them.
 
-    Where lists differ in length, or are nested too deeply, they are the values, which `_typed`
-    refuses.
+    If lists differ in length or are nested too deeply, they are themselves the values, and `_typed`
+    refuses them.
     """
     shape: list[int] = []
     values = [value]
@@ -182,7 +182,7 @@ def _typed(name: str, value: Any, dtype: tf.DType) -> Any:
 def _numbers(dtype: tf.DType) -> tuple[tuple[type, ...], float, float]:
     """Returns the types of numbers that a dtype holds, the least and the most.
 
-    They are Python's, which compares them with integers of any length.
+    The bounds are Python numbers, which can be compared with integers of any length.
     """
     if dtype.is_integer:
         return (int,), int(dtype.min), int(dtype.max)

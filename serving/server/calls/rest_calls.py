@@ -40,11 +40,11 @@ _PATHS = {
 
 
 class RestCalls:
-    """Answers REST requests about some models.
+    """Answers REST requests about a server's models.
 
     Args:
-        resources: the models, and what bounds and measures requests.
-        timeout: seconds that a request may take, from when it is received; None for no limit.
+        resources: the models, limits and metrics of the server.
+        timeout: seconds that a request may take after it is received; None for no limit.
     """
 
     def __init__(self, resources: Resources, timeout: float | None) -> None:

@@ -1,4 +1,4 @@
-"""What the calls of both protocols work with."""
+"""The resources that the calls of both protocols use."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from serving.server.prometheus_metrics import Metrics
 
 @dataclass(frozen=True)
 class Resources:
-    """The models of one server, and what bounds and measures the requests to them.
+    """The models, limits and metrics of one server.
 
     Attributes:
         models: the models that requests are about.
@@ -28,7 +28,7 @@ class Resources:
     def measured(self, model_name: str, api: str, entrypoint: str) -> AbstractContextManager[None]:
         """Counts and times the body of a `with` statement as one request; see `Metrics.request`.
 
-        A name of no model is not counted: names that clients make up would stay in memory.
+        A name of no model is not counted: every name that a client makes up would stay in memory.
         """
         known_name = model_name if model_name in self.models else ""
         return self.metrics.request(known_name, api, entrypoint)

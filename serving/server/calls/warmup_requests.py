@@ -1,4 +1,4 @@
-"""The requests that come with an export, which warm a version up before it is available."""
+"""Reads and answers an export's warm-up requests, before its version is available."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ _CALLS: Mapping[type, Callable[[Servable, Any], Message]] = {
 
 
 def read_warmup(path: Path) -> list[Message]:
-    """Returns the requests that come with a SavedModel, to be answered before any other.
+    """Returns the warm-up requests of a SavedModel.
 
     Args:
         path: the SavedModel's folder.
@@ -55,11 +55,11 @@ def read_warmup(path: Path) -> list[Message]:
 
 
 def warm_up(servable: Servable, rounds: int = 1) -> None:
-    """Answers the requests that come with a version, so that clients do not pay for them.
+    """Answers a version's warm-up requests, so that clients' first requests are not slow.
 
     Args:
         servable: the version.
-        rounds: how often each is answered.
+        rounds: how often each is answered; 0 for no warm-up.
 
     Raises:
         ServingError: a request cannot be read or answered.

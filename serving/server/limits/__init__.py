@@ -1,1 +1,1 @@
-"""What one request may use, and how many may run and wait."""
+"""Limits: what one request may use, and how many requests may run and wait."""

@@ -1,4 +1,4 @@
-"""Which requests run, which wait, and which are refused at once because too many wait."""
+"""Decides which requests run, which wait, and which are refused because too many wait."""
 
 import threading
 from collections import deque
@@ -13,16 +13,15 @@ from serving.server.prometheus_metrics import Metrics
 
 
 class Admission:
-    """Bounds how many requests run at once and how many wait; they run in the order they came in.
+    """Bounds how many requests run and wait. They run in the order in which they came.
 
-    Under overload, a queue without a bound grows until every reply comes after its client has
-    given up. With a bound, the server stays as fast as it can be, and a client that it refuses
-    knows at once.
+    Under overload, a queue without a bound grows until every reply arrives after its client has
+    given up. With a bound, the server keeps its speed, and a client that it refuses knows at once.
 
     Args:
-        max_running: requests that run at once.
-        max_waiting: requests that wait.
-        metrics: shows both.
+        max_running: the most requests that run at once.
+        max_waiting: the most requests that wait.
+        metrics: the metrics that show how many run and wait.
     """
 
     def __init__(self, max_running: int, max_waiting: int, metrics: Metrics) -> None:
@@ -46,7 +45,7 @@ class Admission:
         finally:
             with self._lock:
                 if self._turns:
-                    self._turns.popleft().set()  # which runs in place of this one
+                    self._turns.popleft().set()  # the next request runs instead of this one
                 else:
                     self._running -= 1
 
@@ -67,7 +66,7 @@ class Admission:
         if turn.wait(budget.seconds_left()):
             return
         with self._lock:
-            if turn.is_set():  # just in time
+            if turn.is_set():  # its turn came just now
                 return
             self._turns.remove(turn)
         raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out while waiting for a turn")

@@ -1,4 +1,4 @@
-"""What one request may use: time, rows and bytes."""
+"""The budget of one request: time, rows and bytes."""
 
 import math
 import time
@@ -13,20 +13,21 @@ from tensorflow_serving.apis.input_pb2 import Input
 from serving.server.errors import invalid_argument, malformed_tensor
 
 MAX_DIMENSIONS = 32  # more than any model's; the runtime takes 254, and NumPy 64
-_LONGEST_SECONDS = 1e9  # 30 years; threads cannot wait for much longer
-_STRING_BYTES = 24  # of a string in the runtime, besides what it holds
+_LONGEST_SECONDS = 1e9  # 30 years; threads cannot wait much longer
+_STRING_BYTES = 24  # of a string in the runtime, besides its content
 
 
 @dataclass(frozen=True)
 class RequestLimits:
     """How large one request may be once it is expanded.
 
-    A few bytes can ask for much: a tensor's size and one value for all its elements, or one context
-    for a thousand examples.
+    A few bytes can expand to many: a tensor's shape with one value for all elements, or one context
+        for a thousand examples.
 
     Args:
-        max_rows: examples.
-        max_bytes: all tensors, or all examples with their context, as the runtime holds them.
+        max_rows: the most examples.
+        max_bytes: the most bytes of all tensors, or of all examples with their context, in the
+            runtime.
     """
 
     max_rows: float = math.inf
@@ -34,12 +35,12 @@ class RequestLimits:
 
 
 class Budget:
-    """What one request may use; its time runs from when the budget is made.
+    """What one request may use. Its time begins when the budget is made.
 
     Args:
         limits: how large the request may be; None for no limit.
-        seconds: until it must be answered; None for no limit. gRPC says 292 billion years where
-            a client set no deadline.
+        seconds: the time until it must be answered; None for no limit. gRPC gives 292 billion years
+            if a client sets no deadline.
     """
 
     def __init__(self, limits: RequestLimits | None = None, seconds: float | None = None) -> None:
@@ -49,14 +50,14 @@ class Budget:
         self._end = None if seconds is None else time.monotonic() + seconds
 
     def seconds_left(self) -> float | None:
-        """Returns the time until the request must be answered, negative if it is over."""
+        """Returns the seconds until the request must be answered, negative if they are over."""
         return None if self._end is None else self._end - time.monotonic()
 
     def check_inputs(self, inputs: Mapping[str, TensorProto]) -> None:
-        """Refuses tensors that are not well-formed or too large, before anything is expanded.
+        """Refuses tensors that are malformed or too large, before anything is expanded.
 
         Raises:
-            ServingError: which input, what was received and what was expected.
+            ServingError: with the input, what was received and what was expected.
         """
         expanded = 0
         for alias, proto in inputs.items():
@@ -70,13 +71,13 @@ class Budget:
                 raise malformed_tensor(alias)
             if dims:
                 self.check_rows(f"Input {alias}", dims[0].size)
-            # A size of 0 does not excuse another of 2^62, with which a reply may not be made.
+            # A size of 0 counts as 1, as beside it a size of 2^62 could still break the reply.
             elements = math.prod(max(1, dim.size) for dim in dims)
             expanded += _expanded_bytes(alias, proto, elements)
             self._check_bytes(f"Input {alias}", expanded)
 
     def check_examples(self, examples: Input) -> None:
-        """Refuses tf.Examples that are too many or, each with their context, too large.
+        """Refuses tf.Examples that are too many, or too large together with their context.
 
         Raises:
             ServingError: what was received and what was expected.
@@ -90,7 +91,7 @@ class Budget:
         self._check_bytes("Input", examples.ByteSize() + count * (context + _STRING_BYTES))
 
     def check_rows(self, what: str, rows: int) -> None:
-        """Refuses more rows than a request may have; `what` of it is too large.
+        """Refuses more rows than a request may have; `what` names them in the message.
 
         Raises:
             ServingError: what was received and what was expected.
@@ -109,11 +110,11 @@ class Budget:
             )
 
 
-UNLIMITED = Budget()  # of requests that come with an export
+UNLIMITED = Budget()  # for warm-up requests
 
 
 def _expanded_bytes(alias: str, proto: TensorProto, elements: int) -> int:
-    """Returns the length of a tensor in the runtime, which repeats the last value that was sent."""
+    """Returns a tensor's bytes in the runtime, which repeats the last value that was sent."""
     if proto.dtype == DT_STRING:
         values = proto.string_val
         repeated = max(0, elements - len(values)) * len(values[-1]) if values else 0

@@ -1,1 +1,1 @@
-"""Versions of models: found, loaded, and run."""
+"""Finds, loads and runs versions of models."""

@@ -1,4 +1,4 @@
-"""Loading a version: what is in its folder, whether all of it is there, and what runs it."""
+"""Loads a version: checks its folder, and makes the session that runs it."""
 
 import functools
 import importlib
@@ -30,7 +30,7 @@ _VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
 
 
 class Runnable(Protocol):
-    """A `serving.runtime.session.Session`, or what takes its place."""
+    """The interface of a session: `serving.runtime.session.Session` or `TfLiteSession`."""
 
     def run(
         self, feeds: Mapping[str, bytes], fetches: Sequence[str], options: bytes = b""
@@ -42,14 +42,14 @@ class Runnable(Protocol):
 
 
 class Loader:
-    """Loads versions as a server's options ask for it.
+    """Loads versions as a server's options say.
 
     Args:
         options: the options.
 
     Raises:
         OSError: a file that they name cannot be read.
-        ValueError: a file does not hold what is expected there, or options do not go together.
+        ValueError: a file does not hold what is expected there, or options contradict each other.
     """
 
     def __init__(self, options: Options | None = None) -> None:
@@ -62,7 +62,7 @@ class Loader:
         """Loads the version in a folder.
 
         Returns:
-            What runs it, and its signatures by name.
+            The session that runs it, and its signatures by name.
 
         Raises:
             ServingError: it cannot be loaded, or not yet.
@@ -80,7 +80,7 @@ class Loader:
 
     def _load_saved_model(self, path: Path) -> tuple[Runnable, dict[str, SignatureDef]]:
         """Loads a SavedModel."""
-        # Read first, for a reason in words where the file is missing or broken.
+        # Read first, so that the error says if the file is missing or broken.
         saved_model = SavedModel.FromString((path / SAVED_MODEL_FILE).read_bytes())
         tags = set(self._tags)
         graphs = [each for each in saved_model.meta_graphs if set(each.meta_info_def.tags) == tags]
@@ -98,7 +98,7 @@ class Loader:
 
     def _load_tflite(self, path: Path) -> tuple[Runnable, dict[str, SignatureDef]]:
         """Loads a .tflite file."""
-        # Imported here, as few servers need it, and it brings the whole converter.
+        # Imported here, as few servers need it, and it imports the whole converter.
         from serving.server.models.tflite_session import TfLiteSession
 
         session = TfLiteSession(path, self._num_interpreters, runtime())
@@ -107,12 +107,12 @@ class Loader:
 
 @functools.cache
 def runtime() -> Runtime:
-    """The runtime of this process's TensorFlow, loaded once."""
+    """Returns the runtime of this process's TensorFlow, loaded once."""
     return Runtime(Path(tf.__file__).parent)
 
 
 def _check_files(path: Path) -> None:
-    """Refuses a folder with pipes, sockets or devices, whose readers could wait for ever."""
+    """Refuses a folder with pipes, sockets or devices: reading one could wait for ever."""
     for child in path.rglob("*"):
         if child.exists() and not child.is_file() and not child.is_dir():
             raise ServingError(
@@ -131,16 +131,16 @@ def _ops(graph: GraphDef) -> Iterator[str]:
 
 
 def _restores_variables(graph: MetaGraphDef, ops: set[str]) -> bool:
-    """Tells whether a graph reads its variables from files when it is loaded.
+    """Returns whether a graph reads its variables from files when it is loaded.
 
-    Variables that the graph itself initializes are no reason to wait for files.
+    Variables that the graph itself initializes need no files.
     """
     return bool(graph.saver_def.restore_op_name) and not ops.isdisjoint(_VARIABLE_OPS)
 
 
 @functools.cache
 def _known_ops() -> set[str]:
-    """The ops of TensorFlow itself."""
+    """Returns the ops of TensorFlow itself."""
     return {op.name for op in OpList.FromString(runtime().op_list()).op}
 
 

@@ -1,4 +1,4 @@
-"""What a model's configuration asks for, and which of that is on disk."""
+"""Checks models' configurations, and finds the versions on disk that they choose."""
 
 import contextlib
 import os
@@ -17,10 +17,10 @@ _PLATFORM = "tensorflow"
 
 
 def check_config(config: ModelServerConfig) -> None:
-    """Refuses a configuration that is not a list of different models with absolute paths.
+    """Refuses a configuration unless it is a list of different models with absolute paths.
 
     Raises:
-        ServingError: what is wrong with it, as TensorFlow Serving says it.
+        ServingError: with TensorFlow Serving's message.
     """
     if config.WhichOneof("config") != "model_config_list":
         raise invalid_argument(
@@ -62,7 +62,7 @@ def versions_on_disk(config: ModelConfig) -> dict[int, Path]:
     base = Path(config.base_path)
     try:
         found = {int(child.name): child for child in base.iterdir() if _is_version(child)}
-    except (OSError, ValueError) as error:  # a NUL in it is no path
+    except (OSError, ValueError) as error:  # ValueError for a NUL in the path
         raise ServingError(
             StatusCode.NOT_FOUND,
             f"Base path {base} of model {config.name} is not a folder",
@@ -79,20 +79,20 @@ def versions_on_disk(config: ModelConfig) -> dict[int, Path]:
 
 
 def _is_version(path: Path) -> bool:
-    """Tells whether a path is a folder that is named by a number."""
+    """Returns whether a path is a folder named by a number."""
     digits = path.name.isascii() and path.name.isdecimal()
     return digits and int(path.name) < 2**63 and path.is_dir()
 
 
 def files_of(path: Path) -> frozenset[tuple[str, int, int, int]]:
-    """Returns what changes when a file under a folder does.
+    """Returns a value that changes when a file under a folder changes.
 
-    The time at which the system last changed it counts: copies may keep the times of writing.
+    It uses the time of the last change of status: copies may keep the time of writing.
     """
     found = set()
     for folder, _, names in os.walk(path):
         for name in names:
-            with contextlib.suppress(OSError):  # it may vanish at any time
+            with contextlib.suppress(OSError):  # a file may vanish at any time
                 file = os.path.join(folder, name)
                 status = os.stat(file)
                 found.add((file, status.st_ino, status.st_size, status.st_ctime_ns))

@@ -1,4 +1,4 @@
-"""The models that are served: which versions, from which folders, and in which state."""
+"""ModelManager: loads, finds and unloads versions of the models that are served."""
 
 import logging
 import threading
@@ -23,20 +23,21 @@ from serving.server.prometheus_metrics import Metrics
 
 
 class ModelManager:
-    """Loads and unloads versions as the configuration and the folders on disk ask for.
+    """Loads and unloads versions as the configuration and the folders on disk say.
 
-    Requests are answered meanwhile: what they read is replaced whole, never changed. A version
-    that is unloaded is freed once the last request to it is answered.
+    Requests are answered meanwhile: the mappings that they read are replaced as a whole, and never
+        changed. A version that is unloaded is freed once the last request to it is answered.
 
     Args:
         options: how versions are loaded, and which labels are accepted.
-        metrics: times the models' runs; None for metrics that no page shows.
-        prepare: is called with each version before it is available; a version for which it raises
-            a ServingError has not loaded.
+        metrics: times the models' runs; None if no page shows metrics.
+        prepare: called with each version before it is available. If it raises a ServingError, the
+            version counts as not loaded.
 
     Raises:
         OSError: a file that the options name cannot be read.
-        ValueError: such a file does not hold what is expected there, or options do not go together.
+        ValueError: such a file does not hold what is expected there, or options contradict each
+            other.
     """
 
     def __init__(
@@ -65,15 +66,15 @@ class ModelManager:
         return name in self._configs
 
     def names(self) -> list[str]:
-        """Returns the names of all models, also of those without a version."""
+        """Returns the names of all models, including those without a loaded version."""
         return list(self._configs)
 
     def configure(self, config: ModelServerConfig) -> None:
-        """Serves the models in `config`, and only those, once all are loaded that can be.
+        """Serves the models in `config` and no others. It loads all versions that can be loaded.
 
         Raises:
             ServingError: `config` is not valid, and nothing has changed; or no version of a model
-                could be loaded, which is tried again when its files change.
+                could be loaded. It is tried again when its files change.
         """
         with self._update:
             check_config(config)
@@ -89,7 +90,7 @@ class ModelManager:
             logging.error(error)
 
     def poll(self) -> None:
-        """Loads versions that are new on disk and unloads those that they replace."""
+        """Loads versions that are new on disk, and unloads those that they replace."""
         with self._update:
             errors = self._load_and_unload()
             for name, error in errors.items():
@@ -98,10 +99,10 @@ class ModelManager:
             self._reported = {name: error.message for name, error in errors.items()}
 
     def find(self, spec: ModelSpec) -> Servable:
-        """Returns the version that `spec` asks for by number or label, or the latest one.
+        """Returns the version that `spec` names by number or label, or the latest one.
 
         Raises:
-            ServingError: it names no model, or none that is served.
+            ServingError: `spec` names no model, or one that is not served.
         """
         if not spec.name:
             raise invalid_argument("ModelSpec has no name specified.")
@@ -114,10 +115,10 @@ class ModelManager:
         raise ServingError(StatusCode.NOT_FOUND, f"Servable not found for request: {asked}")
 
     def status(self, spec: ModelSpec) -> GetModelStatusResponse:
-        """Returns the state of all versions of a model, or of the one that `spec` asks for.
+        """Returns the state of all versions of a model, or of the one that `spec` names.
 
         Raises:
-            ServingError: there has been no such version.
+            ServingError: there has never been such a version.
         """
         version = self._version(spec)
         states = self._states.get(spec.name, {})
@@ -136,7 +137,7 @@ class ModelManager:
             servable.cancel()
 
     def _version(self, spec: ModelSpec) -> int | None:
-        """Returns the version that `spec` asks for by number or label, if it does."""
+        """Returns the version that `spec` names by number or label, or None."""
         choice = spec.WhichOneof("version_choice")
         if choice == "version":
             return spec.version.value
@@ -148,7 +149,7 @@ class ModelManager:
         return None
 
     def _check_labels(self, config: ModelConfig) -> None:
-        """Refuses labels of versions that are not served: requests to them would fail."""
+        """Refuses labels of versions that are not served, as requests to them would fail."""
         before = self._configs.get(config.name, ModelConfig()).version_labels
         for label, version in config.version_labels.items():
             allowed = self._label_unavailable and before.get(label, version) == version
@@ -160,7 +161,7 @@ class ModelManager:
                 )
 
     def _load_and_unload(self) -> dict[str, ServingError]:
-        """Does what the configuration asks for; returns the models that failed, by name."""
+        """Loads and unloads as configured; returns the failed models' errors by name."""
         errors = {}
         for name in self._servables.keys() - self._configs.keys():
             self._unload(name, set())
@@ -172,7 +173,7 @@ class ModelManager:
         return errors
 
     def _load(self, name: str, wanted: Mapping[int, Path]) -> None:
-        """Loads versions, and then unloads old ones, if there is a new one to replace them."""
+        """Loads versions, and then unloads old ones if a wanted version is served."""
         failure = None
         for version, path in sorted(wanted.items()):
             current = self._servables.get(name, {}).get(version)
@@ -206,7 +207,7 @@ class ModelManager:
             )
 
     def _unload(self, name: str, wanted: Collection[int]) -> None:
-        """Unloads all versions of a model but the `wanted` ones."""
+        """Unloads all versions of a model except the `wanted` ones."""
         served = self._servables.get(name, {})
         for version in served.keys() - set(wanted):
             self._set_state(name, version, ModelVersionStatus.END)
@@ -221,5 +222,5 @@ class ModelManager:
         status = ModelVersionStatus(version=version, state=state)
         status.status.error_code = error.code.value[0] if error else 0
         status.status.error_message = error.message if error else ""
-        # Replaced, not changed: a request may be reading it.
+        # A new dict, as a request may be reading the old one.
         self._states[name] = {**self._states.get(name, {}), version: status}

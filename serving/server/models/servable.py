@@ -1,7 +1,7 @@
-"""A loaded model version, checked and run as TensorFlow Serving does it.
+"""Servable: a loaded version of a model, which checks and runs requests like TensorFlow Serving.
 
-Every refusal is a `ServingError` with TensorFlow Serving's own status code and message, so that a
-client that copes with this server also copes with the real one.
+Every error is a `ServingError` with TensorFlow Serving's own status code and message, so that a
+client that handles this server's errors also handles those of the real one.
 """
 
 import math
@@ -28,7 +28,7 @@ from serving.server.limits.budget import UNLIMITED, Budget
 from serving.server.models.loading import Loader
 from serving.server.prometheus_metrics import Metrics
 
-_MOST_RUNS = 4  # of one request, where others in its batch keep ending them
+_MOST_RUNS = 4  # of one request, if other requests in its batch end its run
 
 
 class Servable:
@@ -38,8 +38,8 @@ class Servable:
         name: the model's name.
         version: the version's number.
         path: the folder.
-        metrics: times the runs; None for metrics that no page shows.
-        loader: loads it; by default as a server without options does.
+        metrics: times the runs; None if no page shows metrics.
+        loader: loads the version; by default with a server's default options.
 
     Attributes:
         name: the model's name.
@@ -48,7 +48,7 @@ class Servable:
         signature_defs: all signatures by name, as the model describes them.
 
     Raises:
-        ServingError: `path` does not hold what can be loaded for serving.
+        ServingError: `path` does not hold a model that can be loaded.
     """
 
     def __init__(
@@ -112,14 +112,14 @@ class Servable:
         api: str,
         timeout: float | None = None,
     ) -> dict[str, np.ndarray]:
-        """Runs a signature on a tensor for each of its inputs, which are not checked.
+        """Runs a signature on a tensor for each of its inputs, without checks.
 
         Args:
             signature: the signature to run.
             inputs: its inputs by name.
             outputs: names of the outputs to return.
-            api: the call that the run is timed as, such as `Classify`.
-            timeout: seconds after which the run is given up; None for no limit.
+            api: the name of the call in the metrics, such as `Classify`.
+            timeout: seconds after which the run is abandoned; None for no limit.
 
         Returns:
             The outputs by name; strings are arrays of `bytes` objects.
@@ -144,13 +144,14 @@ class Servable:
     def _run(
         self, feeds: Mapping[str, bytes], fetches: Sequence[str], end: float
     ) -> list[np.ndarray]:
-        """Runs the graph until a time of `time.monotonic`, again if others ended its run.
+        """Runs the graph until `end`, a `time.monotonic`; repeats it if another request ended it.
 
-        Where a graph merges requests, the one that came last in a batch ends the run of all.
+        In a graph that merges requests, the last request of a batch ends the run for all of them if
+        its own time is over.
         """
         runs = 0
         while True:
-            # In RunOptions, 0 milliseconds is no limit.
+            # In RunOptions, 0 milliseconds means no limit.
             left = min(end - time.monotonic(), 1e9)
             limit = 0 if end == math.inf else max(1, math.ceil(left * 1000))
             options = RunOptions(timeout_in_ms=limit).SerializeToString()

@@ -1,4 +1,4 @@
-"""The ConfigProto that graphs are loaded with: threads, the GPU's memory, mixed precision."""
+"""Makes the ConfigProto for graphs: threads, the GPU's memory, mixed precision."""
 
 from tensorflow.core.protobuf.config_pb2 import ConfigProto
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
@@ -8,12 +8,12 @@ from serving.server.options import Options
 
 
 def session_config(options: Options) -> ConfigProto:
-    """Returns what the flags `--tensorflow_*` and two more ask for.
+    """Returns the ConfigProto for the flags `--tensorflow_*` and two others.
 
     Raises:
         OSError: the file of `--tensorflow_session_config_file` cannot be read.
         ConfigError: it is not a ConfigProto in text format.
-        ValueError: the flags do not go together.
+        ValueError: the flags contradict each other, or `--mixed_precision` is unknown.
     """
     file = options.tensorflow_session_config_file
     config = config_files.read_session_config(file) if file else ConfigProto()
@@ -25,7 +25,7 @@ def session_config(options: Options) -> ConfigProto:
             "Expected --tensorflow_session_parallelism, or --tensorflow_intra_op_parallelism and "
             "--tensorflow_inter_op_parallelism; received both"
         )
-    # 0 leaves what the file says.
+    # 0 keeps the value in the file.
     if both or intra:
         config.intra_op_parallelism_threads = both or intra
     if both or inter:

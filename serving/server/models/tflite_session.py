@@ -1,4 +1,4 @@
-"""A .tflite file in LiteRT, which takes the place of a SavedModel's session."""
+"""TfLiteSession: runs a .tflite file in LiteRT, with the interface of a SavedModel's session."""
 
 import queue
 from collections.abc import Mapping, Sequence
@@ -29,12 +29,13 @@ class TfLiteSession:
 
     Args:
         path: the file.
-        num_interpreters: number of runs at once; each needs memory of its own.
-        runtime: reads the feeds.
+        num_interpreters: the most runs at once; each needs its own memory.
+        runtime: parses the feeds.
 
     Attributes:
-        signature_defs: all signatures by name. They are those of the file's metadata, or one,
-            `serving_default`, whose inputs and outputs are named as its tensors, without `:0`.
+        signature_defs: all signatures by name, from the file's metadata. Without any there,
+            `serving_default` is the only one; its inputs and outputs have the names of the file's
+            tensors, without `:0`.
 
     Raises:
         ServingError: it cannot be loaded, or LiteRT is not installed.
@@ -47,7 +48,7 @@ class TfLiteSession:
         self._runtime = runtime
         self._cancelled = False
         first = self._interpreter()
-        # Made when they are needed: the last one that was given back is the next to be taken.
+        # Interpreters are made when they are needed: the one returned last is taken first.
         self._free: queue.LifoQueue[Any] = queue.LifoQueue()
         for each in [*[None] * (num_interpreters - 1), first]:
             self._free.put(each)
@@ -91,7 +92,7 @@ class TfLiteSession:
                 _array(interpreter.get_tensor(self._outputs[name]["index"])) for name in fetches
             ]
         except (ValueError, RuntimeError) as error:
-            interpreter = None  # whose state is unknown
+            interpreter = None  # its state is unknown
             raise invalid_argument(" ".join(str(error).split())) from error
         finally:
             self._free.put(interpreter)
@@ -118,7 +119,7 @@ class TfLiteSession:
         return made
 
     def _set_inputs(self, interpreter: Any, inputs: Mapping[str, np.ndarray]) -> None:
-        """Hands an interpreter its inputs, and memory for their shapes."""
+        """Sets an interpreter's inputs, and allocates memory for their shapes."""
         for name, array in inputs.items():
             expected = self._inputs[name]
             if array.ndim != len(expected["shape"]):
@@ -132,7 +133,7 @@ class TfLiteSession:
             interpreter.set_tensor(self._inputs[name]["index"], array)
 
     def _read_signatures(self) -> dict[str, SignatureDef]:
-        """Returns the signatures that the file's metadata has."""
+        """Returns the signatures in the file's metadata."""
         buffer = read_buffer(self._content, _SIGNATURES)
         if buffer is None:
             return {}
@@ -152,7 +153,7 @@ class TfLiteSession:
         return signatures
 
     def _signature(self) -> SignatureDef:
-        """Returns the signature of a file that has none in its metadata."""
+        """Returns the signature for a file without signatures in its metadata."""
         signature = SignatureDef(method_name="tensorflow/serving/predict")
         for tensors, described in (
             (self._inputs, signature.inputs),
@@ -166,7 +167,7 @@ class TfLiteSession:
 
 
 def _fix_names(described: Mapping[str, TensorInfo], tensors: Mapping[str, Any]) -> None:
-    """Names tensors as the file does: early converters left out `:0`."""
+    """Gives tensors the file's names: early converters left out `:0`."""
     for alias, info in described.items():
         if info.name not in tensors:
             info.name = info.name.partition(":")[0]

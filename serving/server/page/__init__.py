@@ -1,7 +1,7 @@
-"""The page at `/`: a form for the models that are served, for people with a browser.
+"""The page at `/`: a form to try the served models in a browser.
 
-It is one document, which holds its style and its script. Its Content-Security-Policy names both by
-their hashes, so that nothing else runs in it, and lets it reach this server alone.
+It is one document with its style and its script. Its Content-Security-Policy allows only these two,
+by their hashes, and lets the page reach only this server.
 """
 
 import base64
@@ -21,10 +21,10 @@ _POLICY = (
 
 
 class Page:
-    """The page as it is sent.
+    """The page.
 
     Attributes:
-        headers: of every reply with the page, besides those of all replies.
+        headers: the headers of replies with the page, besides those of all replies.
     """
 
     CONTENT_TYPE = "text/html; charset=utf-8"
@@ -49,5 +49,5 @@ class Page:
 
 
 def _hash(text: str) -> str:
-    """Returns the source of a Content-Security-Policy that a script or style is."""
+    """Returns the source expression of a script or style for a Content-Security-Policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

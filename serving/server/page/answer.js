@@ -4,10 +4,10 @@
 const MAX_BARS = 20;
 const MAX_NAMED_WORDS = 5;
 const EXPLAINING = ["words", "word_fields", "word_starts", "word_ends", "word_shares", "num_words"];
-const OF_CHOICES = "word_choices"; // which choice a word is in; -1 for the other fields'
+const OF_CHOICES = "word_choices"; // the index of each word's choice; -1 in other fields
 
-// Returns the parts of the answer's first line: the answer itself, and what qualifies it.
-// `names` are those of the classes or choices that the scores are of.
+// Returns the parts of the answer's first line: the answer itself, its score, and "unsure".
+// `names` are the names of the classes or choices that the scores belong to.
 function headlineOf({ label, choice, scores, continuation, score, is_sure: isSure }, names) {
   const chosen = label ?? names[choice];
   const answer = [chosen, continuation, score].find((each) => each !== undefined) ?? "Answered";
@@ -17,7 +17,7 @@ function headlineOf({ label, choice, scores, continuation, score, is_sure: isSur
   return [String(answer), ...notes.flatMap((note) => [" ", element("span", { class: "note" }, note)])];
 }
 
-// Returns the elements of the rest. `texts` is what was asked about, by field.
+// Returns the elements for the other outputs. `texts` are the texts of the question, by field.
 function partsOf(outputs, names, texts, whole) {
   const parts = [];
   const shown = new Set(["label", "continuation", "score", "is_sure"]);
@@ -50,7 +50,7 @@ function asText(value) {
 }
 
 function withShare(made, share) {
-  made.style.setProperty("--share", share); // a style attribute would be inline style
+  made.style.setProperty("--share", share); // the policy forbids style attributes
   return made;
 }
 
@@ -89,12 +89,12 @@ function wordsOf(outputs) {
   }));
 }
 
-// What a word or a passage stands in.
+// Returns the field, and the number of the choice, that a word or passage stands in.
 function titleOf({ field, choice }) {
   return choice < 0 ? field : `${field}, ${choice + 1}`;
 }
 
-// All strings that were asked about, those of a list one by one.
+// Returns all texts of the question, those of a list one by one.
 function passagesOf(texts) {
   return Object.entries(texts).flatMap(([field, text]) =>
     Array.isArray(text)
@@ -103,7 +103,7 @@ function passagesOf(texts) {
   );
 }
 
-// The texts with their words coloured, the words that count most, and a table of all.
+// Returns the texts with coloured words, the words with the largest shares, and a table of all.
 function explanation(outputs, texts) {
   const words = wordsOf(outputs);
   const largest = Math.max(...words.map(({ share }) => Math.abs(share))) || 1;
@@ -126,7 +126,7 @@ function explanation(outputs, texts) {
   return parts;
 }
 
-// Starts and ends are bytes of UTF-8, where a string of JavaScript has UTF-16.
+// Starts and ends count bytes of UTF-8, but JavaScript's strings are UTF-16.
 function coloured(text, words, largest) {
   const bytes = new TextEncoder().encode(text);
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
@@ -134,10 +134,10 @@ function coloured(text, words, largest) {
   const pieces = [];
   let at = 0;
   for (const { start, end, share } of words.toSorted((a, b) => a.start - b.start)) {
-    if (!share || start < at || end > bytes.length) continue; // the table has all
+    if (!share || start < at || end > bytes.length) continue; // the table shows all words
     const mark = element("mark", { class: share < 0 ? "against" : "for", title: signed(share) });
     mark.append(between(start, end));
-    // The root, or one word of a large share would leave the others without a colour.
+    // The square root: otherwise, beside one large share the other words would have no colour.
     pieces.push(between(at, start), withShare(mark, Math.sqrt(Math.abs(share) / largest)));
     at = end;
   }

@@ -1,24 +1,24 @@
 
-// A box for each input of a signature.
+// Makes a form field for each input of a signature.
 
-// How a language model's `generate` continues a text; signatures do not say what is usual.
+// Initial values for a language model's `generate`; signatures have no defaults.
 const FIRST_VALUES = { length: 40, temperature: 0.8, top_k: 40, seed: 0 };
 
-// Signatures that take serialized tf.Examples, which nobody types.
+// Signatures that take serialized tf.Examples, which people cannot type.
 const OF_EXAMPLES = ["classify", "regress"];
 
-// The order in which people write what the exports of tasks take; signatures have none.
+// The usual order of the inputs of tasks' exports; signatures have no order.
 const ORDER = ["text", "premise", "hypothesis", "text1", "text2", "context", "question", "choices"];
 
 function element(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children); // strings become text, whatever is in them
+  made.append(...children); // strings become text, never HTML
   return made;
 }
 
-// Returns the box of an input: `element`, what the page shows; `control`, what is typed into; and
-// `value()`, the input's value for one example, which throws where there is none.
+// Returns the field of an input: `element`, for the page; `control`, for typing; and
+// `value()`, which returns the input's value for one example, and throws if there is none.
 function makeField(name, { dtype, tensor_shape: shape }, index) {
   const rank = shape.unknown_rank ? null : shape.dim.length;
   const batched = (value) => (rank === 0 || rank === null ? value : [value]);
@@ -43,7 +43,7 @@ function makeField(name, { dtype, tensor_shape: shape }, index) {
     value = () => control.checked;
   } else {
     const isWhole = /^DT_U?INT\d+$/.test(dtype);
-    // JavaScript's numbers are exact up to here; the server knows each dtype's own bounds.
+    // JavaScript's integers are exact up to these bounds; the server checks each dtype's own.
     const bounds = isWhole ? { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER } : { step: "any" };
     control = element("input", { ...make, ...bounds, type: "number", required: "" });
     control.value = FIRST_VALUES[name] ?? 0;
@@ -59,7 +59,7 @@ function makeField(name, { dtype, tensor_shape: shape }, index) {
   return { name, control, element: field, value: () => batched(value()) };
 }
 
-// Names in the order of `first`, and then of the alphabet.
+// Returns the names: those in `first` in its order, and then the others in alphabetical order.
 function sorted(names, first) {
   const rank = (name) => (first.includes(name) ? first.indexOf(name) : first.length);
   return names.toSorted((a, b) => rank(a) - rank(b) || a.localeCompare(b));
@@ -74,8 +74,8 @@ function problemOf(value) {
   }
 }
 
-// The names of the signatures that can be asked, the most telling first, and of those that cannot.
-// What takes nothing is a part of loading the model.
+// Returns the names of the signatures that the page can ask, and of those that it cannot.
+// A signature without inputs belongs to loading the model.
 function sortSignatures(signatures) {
   const asked = Object.keys(signatures).filter((name) => Object.keys(signatures[name].inputs).length);
   const names = sorted(asked, ["explain", "serving_default"]);

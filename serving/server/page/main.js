@@ -1,12 +1,12 @@
 
-// The page: which model is asked, asking it, and showing what it answers.
+// The page: chooses a model, asks it, and shows its answer.
 
 const byId = (id) => document.getElementById(id);
 const [model, version, signature] = ["model", "version", "signature"].map(byId);
-let signatures = {}; // of the version that is chosen, by name
+let signatures = {}; // of the chosen version, by name
 let fields = [];
-let round = 0; // of choosing what to ask: what arrives for an earlier choice is late
-let choosing; // a promise: the last choice, which first has to load what there is to ask
+let round = 0; // counts choices: replies for an earlier choice are too late
+let choosing; // a promise of the last choice, which has to load versions and signatures
 let isAsking = false;
 
 function modelPath() {
@@ -18,7 +18,7 @@ function option(value, text = value) {
   return element("option", { value }, text);
 }
 
-// Begins another round, without what the last one has shown.
+// Begins another round, and clears what the last one has shown.
 function startRound() {
   round += 1;
   setAsking(false);
@@ -94,7 +94,7 @@ function chooseSignature() {
       control.value = typed[name].value;
       control.checked = typed[name].checked;
     }
-    control.dispatchEvent(new Event("input")); // checks what was taken over
+    control.dispatchEvent(new Event("input")); // checks the value that was kept
   }
   byId("fields").replaceChildren(...fields.map((field) => field.element));
   showRequest();
@@ -141,7 +141,7 @@ async function ask() {
   }
 }
 
-// A value's part that belongs to the first example, which is the only one here.
+// Returns the value of the first example, the only one here.
 function firstOf(value) {
   return Array.isArray(value) ? value[0] : value;
 }
@@ -150,8 +150,8 @@ function mapValues(object, change) {
   return Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value)]));
 }
 
-// What the scores are of: the choices that were asked about, or the classes, which only `classify`
-// names. Its scores show that it means the same classes.
+// Returns the names that scores belong to: the choices of the question, or the classes. Only
+// `classify` names classes; if its scores are the same, so are the classes.
 async function namesOfScores({ scores, choice }, inputs) {
   const values = mapValues(inputs, firstOf);
   if (!areNumbers(scores)) return [];
@@ -165,13 +165,13 @@ async function namesOfScores({ scores, choice }, inputs) {
     const isSame = scores.every((score, index) => Math.abs(score - classes[index][1]) < 1e-3);
     return isSame && classes.length === scores.length ? classes.map(([name]) => name) : [];
   } catch {
-    return []; // it takes something else; the scores are shown by their indices
+    return []; // `classify` takes other inputs; the page shows the scores by their indices
   }
 }
 
 function setAsking(value) {
   isAsking = value;
-  byId("ask").setAttribute("aria-disabled", value); // `disabled` would take the focus away
+  byId("ask").setAttribute("aria-disabled", value); // `disabled` would remove the focus
   byId("ask").textContent = value ? "Asking …" : "Ask";
 }
 
@@ -181,7 +181,7 @@ async function copy(button) {
   try {
     await navigator.clipboard.writeText(source.textContent);
   } catch {
-    // Browsers have a clipboard over HTTPS and on this machine; elsewhere only this.
+    // Browsers offer a clipboard over HTTPS and on this machine; elsewhere this still works.
     getSelection().selectAllChildren(source);
     isCopied = document.execCommand("copy");
   }

@@ -1,5 +1,5 @@
 
-// What goes to the server and comes back, and the same request in other languages.
+// Sends requests to the server, and writes the same request for curl and Python.
 
 async function send(path, body) {
   let response;
@@ -44,7 +44,7 @@ function pythonLiteral(value) {
   if (Array.isArray(value)) return `[${value.map(pythonLiteral).join(", ")}]`;
   if (value === null) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
-  if (typeof value !== "object") return JSON.stringify(value); // a number or a string is the same there
+  if (typeof value !== "object") return JSON.stringify(value); // the same in Python
   const pairs = Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${pythonLiteral(each)}`);
   return `{${pairs.join(", ")}}`;
 }

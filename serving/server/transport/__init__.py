@@ -1,1 +1,1 @@
-"""How requests arrive and replies leave: addresses, TLS, gRPC, HTTP."""
+"""The transport of requests and replies: addresses, TLS, gRPC, HTTP."""

@@ -13,10 +13,10 @@ from serving.server.options import Options
 
 
 def server_credentials(options: Options) -> grpc.ServerCredentials | None:
-    """Returns the credentials that the options ask for; None if they ask for none.
+    """Returns the credentials that the options name; None if they name none.
 
     Raises:
-        ValueError: they ask for both kinds.
+        ValueError: the options name both kinds.
         OSError: the file of `--ssl_config_file` cannot be read.
         ConfigError: it does not hold what `read_credentials` expects.
     """
@@ -28,11 +28,11 @@ def server_credentials(options: Options) -> grpc.ServerCredentials | None:
 
 
 def read_credentials(path: str) -> grpc.ServerCredentials:
-    """Makes the credentials that the file of `--ssl_config_file` holds.
+    """Makes credentials from the file of `--ssl_config_file`.
 
     Raises:
         OSError: the file cannot be read.
-        ConfigError: it is not an SSLConfig in text format, or what it holds is not a key and its
+        ConfigError: it is not an SSLConfig in text format, or does not hold a key and its
             certificate.
     """
     config: Any = config_files.read(path, config_messages.new("SSLConfig"))
@@ -55,12 +55,12 @@ def read_credentials(path: str) -> grpc.ServerCredentials:
 
 
 def _check_certificate(config: Any) -> None:
-    """Raises what is wrong with a key and certificates; gRPC would only fail to open its port."""
+    """Raises an error for a wrong key or certificate; gRPC would only fail to open its port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.TemporaryDirectory() as folder:  # which nobody else can read
+    with tempfile.TemporaryDirectory() as folder:  # other users cannot read it
         key, certificate = Path(folder, "key"), Path(folder, "certificate")
         key.write_text(config.server_key)
         certificate.write_text(config.server_cert)
-        context.load_cert_chain(certificate, key, password="")  # which nobody is asked for
+        context.load_cert_chain(certificate, key, password="")  # so that it does not ask for one
     if config.custom_ca:
         context.load_verify_locations(cadata=config.custom_ca)

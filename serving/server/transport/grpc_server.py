@@ -19,10 +19,10 @@ _MAX_PENDING_REQUESTS = 10_000
 
 
 class GrpcServer:
-    """Answers gRPC requests about some models.
+    """Answers gRPC requests about a server's models.
 
     Args:
-        resources: the models, and what bounds and measures requests.
+        resources: the models, limits and metrics of the server.
         options: where and how to listen, and how many requests may run and wait.
 
     Attributes:
@@ -30,7 +30,7 @@ class GrpcServer:
 
     Raises:
         OSError: a file that the options name cannot be read.
-        ValueError: it does not hold what is expected there, or options do not go together.
+        ValueError: it does not hold what is expected there, or options contradict each other.
     """
 
     def __init__(self, resources: Resources, options: Options) -> None:
@@ -38,12 +38,12 @@ class GrpcServer:
         self._options = options
         self._credentials = server_credentials(options)
         self._health = HealthServicer() if options.enable_grpc_healthcheck_service else None
-        # Threads for all requests that run or wait, and some to refuse others and to answer probes.
+        # Threads for all requests that run or wait, and more to refuse others and to answer probes.
         num_threads = options.grpc_max_threads + options.max_queued_requests + _SPARE_THREADS
         self._server = grpc.server(
             ThreadPoolExecutor(num_threads),
             handlers=tuple(grpc_service.handlers(resources)),
-            # What would wait for a thread is refused before it is read.
+            # Requests that would wait for a thread are refused before they are read.
             maximum_concurrent_rpcs=2 * num_threads,
             options=list(_channel_options(options).items()),
         )
@@ -51,7 +51,7 @@ class GrpcServer:
             add_HealthServicer_to_server(self._health, self._server)
 
     def listen(self) -> None:
-        """Opens the ports, on each of the host's addresses, and the Unix socket.
+        """Opens the port on each of the host's addresses, and the Unix socket.
 
         Raises:
             OSError: one of them cannot be opened.
@@ -69,7 +69,7 @@ class GrpcServer:
                 self._health.set(name, HealthCheckResponse.SERVING)
 
     def stop(self, grace: float) -> threading.Event:
-        """Closes the ports at once; what has not been answered after `grace` seconds fails.
+        """Closes the ports at once; requests without an answer after `grace` seconds fail.
 
         Returns:
             An event that is set once no request is left.
@@ -95,11 +95,11 @@ class GrpcServer:
 def _channel_options(options: Options) -> dict[str, int | str]:
     """Returns gRPC's own options by name; those of `--grpc_channel_arguments` replace others."""
     return {
-        # Otherwise two servers could share a port and each answer some of the requests.
+        # Otherwise two servers could share a port, and each would answer some of the requests.
         "grpc.so_reuseport": 0,
         "grpc.max_receive_message_length": options.max_request_bytes,
-        # Requests beyond these, which no thread has taken yet, gRPC itself ends as CANCELLED, and
-        # that does not tell a client to come back later.
+        # gRPC itself ends further requests, which no thread has taken yet, with CANCELLED. That
+        # does not tell a client to try again later, so the limit is high.
         "grpc.server.max_pending_requests": _MAX_PENDING_REQUESTS,
         "grpc.server.max_pending_requests_hard_limit": _MAX_PENDING_REQUESTS,
         **listening.channel_arguments(options.grpc_channel_arguments),

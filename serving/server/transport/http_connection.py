@@ -1,8 +1,8 @@
-"""One HTTP/1.1 connection: its requests, read by h11, and the replies to them.
+"""One HTTP/1.1 connection: h11 reads its requests and writes the replies.
 
-h11 refuses what a proxy and a server could read in two ways: two lengths of a body, malformed
-header lines, spaces before a colon. What it still accepts is refused here: bodies in chunks, which
-no client of a model server needs, and other versions of HTTP.
+h11 refuses requests that a proxy and a server could read differently: with two lengths of a body,
+malformed header lines, or spaces before a colon. This file also refuses bodies in chunks, which no
+client of a model server needs, and other versions of HTTP.
 """
 
 import email.utils
@@ -17,13 +17,13 @@ import h11
 
 _MAX_HEAD_BYTES = 2**16
 _READ_BYTES = 2**16
-_IDLE_SECONDS = 30.0  # until a client sends its next bytes
-_REQUEST_SECONDS = 120.0  # until a request that has begun is whole
+_IDLE_SECONDS = 30.0  # the most until a client sends its next bytes
+_REQUEST_SECONDS = 120.0  # the most from the first to the last byte of a request
 _LINGER_SECONDS = 2.0
 
 
 class HttpError(Exception):
-    """A request that is not HTTP as it is taken here, or not sent in time.
+    """A request is malformed or not accepted here, or was not sent in time.
 
     Attributes:
         status: the status to answer with.
@@ -36,12 +36,12 @@ class HttpError(Exception):
 
 @dataclass(frozen=True)
 class Head:
-    """The first part of a request.
+    """The head of a request.
 
     Attributes:
         method: such as `GET`.
         target: the path, with the query.
-        length: of the body, in bytes.
+        length: the body's length, in bytes.
     """
 
     method: str
@@ -56,8 +56,8 @@ class Reply:
     Attributes:
         status: such as 200.
         body: its bytes.
-        content_type: of the body.
-        more_headers: besides those of all replies.
+        content_type: the body's type.
+        more_headers: headers besides those of all replies.
     """
 
     status: int
@@ -76,18 +76,18 @@ class HttpConnection:
 
     def __init__(self, connected: socket.socket, max_body_bytes: int) -> None:
         self._socket = connected
-        # The answer leaves in two pieces, and the second must not wait.
+        # A reply is sent in two parts, and the second must not wait.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._max_body_bytes = max_body_bytes
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self._method = ""
-        self._end: float | None = None  # of the time for the request that has begun
+        self._end: float | None = None  # when the current request must be whole
 
     def receive_head(self) -> Head | None:
         """Returns the head of the next request; None if the client sends no other.
 
         Raises:
-            HttpError: it is not HTTP as it is taken here; the reply has to be the last.
+            HttpError: the head is malformed or not accepted here; the reply has to be the last.
         """
         self._method, self._end = "", None
         event = self._next_event()
@@ -127,7 +127,7 @@ class HttpConnection:
         return bytes(body)
 
     def reply(self, reply: Reply, last: bool) -> bool:
-        """Answers the request; returns whether there may be another one on this connection."""
+        """Sends the reply; returns whether another request may follow on this connection."""
         headers = [
             ("Content-Type", reply.content_type),
             ("Content-Length", str(len(reply.body))),
@@ -138,7 +138,7 @@ class HttpConnection:
             headers.append(("Connection", "close"))
         phrase = HTTPStatus(reply.status).phrase
         self._send(h11.Response(status_code=reply.status, headers=headers, reason=phrase))
-        if self._method != "HEAD":  # whose answer ends here, or its body would be the next answer
+        if self._method != "HEAD":  # a reply to HEAD has no body
             self._send(h11.Data(data=reply.body))
         self._send(h11.EndOfMessage())
         if self._http.states != {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
@@ -147,7 +147,7 @@ class HttpConnection:
         return True
 
     def finish(self) -> None:
-        """Ends the connection, but not while the client still sends: it would lose the answer."""
+        """Ends the connection once the client stops sending; earlier, it could lose the reply."""
         end = time.monotonic() + _LINGER_SECONDS
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
@@ -165,7 +165,7 @@ class HttpConnection:
         return event
 
     def _receive(self) -> bytes:
-        """Returns some bytes; none once the client has ended its side, or has nothing to ask."""
+        """Returns some bytes, or none if the client has ended its side or is idle."""
         seconds = _IDLE_SECONDS
         if self._end is not None:
             seconds = min(seconds, max(self._end - time.monotonic(), 1e-3))

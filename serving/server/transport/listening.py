@@ -1,4 +1,4 @@
-"""Where a server listens: hosts as addresses, and gRPC's own options."""
+"""The addresses that a server listens on, and gRPC's own options."""
 
 import socket
 
@@ -6,7 +6,7 @@ import socket
 def addresses(host: str) -> list[str]:
     """Returns the addresses to listen on for a host: both loopback ones for `localhost`.
 
-    Clients take either for `localhost`, and not all of them try the other one.
+    Clients use either address for `localhost`, and not all of them then try the other.
     """
     if host != "localhost":
         return [host]
@@ -40,7 +40,7 @@ def channel_arguments(text: str) -> dict[str, int | str]:
 
 
 def _has_ipv6_loopback() -> bool:
-    """Tells whether this machine has the address ::1."""
+    """Returns whether this machine has the address ::1."""
     try:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))

@@ -1,4 +1,4 @@
-"""HTTP for TensorFlow Serving's REST interface: connections, statuses, what is not JSON."""
+"""HTTP for TensorFlow Serving's REST interface: connections, statuses, the pages."""
 
 import json
 import socket
@@ -44,17 +44,17 @@ _GONE = (ConnectionError, TimeoutError)  # the client has left, or does not read
 
 
 class RestServer(ThreadingTCPServer):
-    """Answers REST requests about some models, each connection on its own thread.
+    """Answers REST requests about a server's models, each connection on its own thread.
 
     Args:
-        resources: the models, and what bounds and measures requests.
+        resources: the models, limits and metrics of the server.
         options: the port, how long a request may take, and how long its body may be.
         address: the address to listen on.
         metrics_path: path of the metrics page; None for no page.
-        page: what `/` shows to browsers; None for nothing.
+        page: the page at `/`; None for no page.
 
     Raises:
-        OSError: the port is in use there, or it is not an address of this machine.
+        OSError: the port is in use there, or the address is not of this machine.
     """
 
     request_queue_size = 128  # connections that may wait to be accepted
@@ -129,7 +129,7 @@ class RestServer(ThreadingTCPServer):
                 self._connections.discard(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Reports an unforeseen error, but not that a client has left."""
+        """Reports an unforeseen error, unless it is that a client has left."""
         if not isinstance(sys.exc_info()[1], _GONE):
             super().handle_error(request, client_address)
 
@@ -182,7 +182,7 @@ class RestServer(ThreadingTCPServer):
 
 def _json(status: int, document: Mapping[str, Any]) -> Reply:
     """Returns a reply in JSON."""
-    # Strings that are not UTF-8 leave byte for byte, as they came.
+    # Strings that are not UTF-8 are sent byte for byte as they came.
     body = json.dumps(document, ensure_ascii=False).encode(errors="surrogateescape")
     return Reply(status, body, "application/json")
 

@@ -21,7 +21,7 @@ _LOOK_BEHIND = "(?<="
 
 
 def char_class(pattern: str, module: ModuleType = regex) -> str:
-    """The content of an RE2 class with the code points that a pattern matches.
+    """Returns the content of an RE2 class with the code points that a pattern matches.
 
     Args:
         pattern: matches one code point.

@@ -130,7 +130,7 @@ def standardize(text: str) -> str:
 
 
 def _changed(function: Callable[[str], str], characters: Sequence[str]) -> dict[str, str]:
-    """The code points that a function of texts changes, with what it makes of them."""
+    """Returns the code points that a function of texts changes, with what it makes of them."""
     made: dict[str, str] = {}
     for start in range(0, len(characters), _BLOCK):
         block = characters[start : start + _BLOCK]
@@ -140,7 +140,7 @@ def _changed(function: Callable[[str], str], characters: Sequence[str]) -> dict[
 
 
 def _compositions() -> dict[str, str]:
-    """The pairs of code points that compose to one, with this one.
+    """Returns the pairs of code points that compose to one, with this one.
 
     They are Unicode's pairs, and those that it composes only after reordering marks.
     """

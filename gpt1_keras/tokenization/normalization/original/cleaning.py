@@ -88,5 +88,5 @@ def _is_markup(lines: tf.RaggedTensor) -> tf.Tensor:
 
 
 def _is_plain(texts: tf.Tensor) -> tf.Tensor:
-    """Whether each text needs no repair: string `[n]` to bool `[n]`."""
+    """Returns whether each text needs no repair: string `[n]` to bool `[n]`."""
     return tf.strings.regex_full_match(texts, _PLAIN)

@@ -54,7 +54,7 @@ class EntityDecoder:
         )
 
     def _characters_of(self, numbers: tf.Tensor, base: int) -> tf.Tensor:
-        """The characters that numbers refer to: digits, string `[n]`, to string `[n]`."""
+        """Returns the characters that numbers refer to: digits, string `[n]`, to string `[n]`."""
         numbers = tf.strings.regex_replace(numbers, "^0+", "")
         is_long = tf.strings.length(numbers) > _DIGITS
         numbers = tf.strings.substr("0" * _DIGITS + numbers, -_DIGITS, _DIGITS)

@@ -61,7 +61,7 @@ def _character_ranges(cleaned: AlignedTexts) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _is_in_a_word(codes: tf.RaggedTensor) -> tf.Tensor:
-    """Which code points of cleaned texts, int32 `[n, None]`, are in a word: bool `[codes]`.
+    """Returns which code points of cleaned texts, int32 `[n, None]`, are in a word: bool `[codes]`.
 
     They are all that are not white space, and the first line end between two words.
     """

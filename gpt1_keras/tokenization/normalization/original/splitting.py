@@ -45,7 +45,7 @@ class Splitter:
         return tf.where(is_exception, tokens, chunks), is_exception
 
     def _is_whole(self, chunks: tf.Tensor) -> tf.Tensor:
-        """Whether each chunk, if not an exception, stays whole: a URL, a word or a number."""
+        """Returns whether each chunk, if not an exception, stays whole, such as a URL or word."""
         return tf.strings.regex_full_match(chunks, self._patterns["whole"])
 
     def _split(self, chunks: tf.Tensor) -> tf.Tensor:
@@ -94,7 +94,7 @@ class Splitter:
         )
 
     def _suffix(self, texts: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-        """The length in bytes of each text's longest suffix: int32 `[n]`."""
+        """Returns the length in bytes of each text's longest suffix: int32 `[n]`."""
         anywhere = length - tf.strings.length(self._remove(texts, "suffix"))
         with_digit = length - tf.strings.length(self._remove(texts, "suffix_after_digit"))
         is_dot = tf.strings.regex_full_match(texts, self._patterns["suffix_dot"])
