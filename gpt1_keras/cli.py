@@ -32,6 +32,7 @@ print meanwhile is not shown. `tests/test_light_programs.py` checks the imports.
 
 import dataclasses
 import functools
+import importlib
 import inspect
 import os
 import re
@@ -43,7 +44,6 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import cyclopts
 
 from gpt1_keras.quiet import let_libraries_speak
-from gpt1_keras.registration import register_with_keras
 
 # The names of nodes and operations that TensorFlow puts before and after its messages.
 _NODE = re.compile(r"\{\{[^{}]*\}\} ?| ?\[Op:\w+\]( name:.*)?$")
@@ -137,7 +137,7 @@ class Program:
         def run() -> int | None:
             options = [_read_options(values, options_cls) for options_cls in self._classes]
             if self.needs_keras:
-                register_with_keras()
+                importlib.import_module("keras")
             let_libraries_speak()
             return self.function(*options, more) if self.takes_more else self.function(*options)
 

@@ -7,8 +7,8 @@ import sys
 
 
 def is_program_starting() -> bool:
-    """Returns whether Python was started with `-m` and is about to import a program of ours."""
-    return sys.argv[0] == "-m" and not {"training", "serving"}.isdisjoint(sys.modules)
+    """Returns whether Python has been started with `-m` and is about to import the program."""
+    return sys.argv[0] == "-m"
 
 
 def silence_imports() -> None:

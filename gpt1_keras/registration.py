@@ -1,15 +1,68 @@
-"""Puts our classes into the registries of Keras and KerasHub.
+"""Puts our classes into the registries of Keras and KerasHub as soon as Keras is imported.
 
-`keras.saving.load_model` and KerasHub's `from_preset` find a class only after its module has been
-imported.
+`import gpt1_keras` does not import Keras, so that programs answer `--help` at once. But
+`keras.saving.load_model` and KerasHub's `from_preset` find a class only if its module has been
+imported. So all our classes are imported once both Keras and this package are, in either order.
 """
 
+import functools
 import importlib
+import importlib.machinery
+import sys
+import types
+from collections.abc import Callable, Sequence
+
+_KERAS, _PACKAGE = "keras", __package__
 
 
 def register_with_keras() -> None:
-    """Imports Keras and every name of this package."""
-    for name in (__package__, f"{__package__}.presets"):
-        package = importlib.import_module(name)
-        for public in package.__all__:
-            getattr(package, public)
+    """Imports all that this package names: now if Keras is imported, otherwise once it is."""
+    if _KERAS in sys.modules:
+        _import_all()
+    else:
+        sys.meta_path.insert(0, _Watcher())
+
+
+def _import_all() -> None:
+    """Imports all that this package names."""
+    for package in (_PACKAGE, f"{_PACKAGE}.presets"):
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            getattr(module, name)
+
+
+class _Watcher:
+    """A module finder that watches the imports of Keras and of our own modules.
+
+    If one of our modules imports Keras, that module is still unfinished once Keras is imported, and
+    others could not import from it. So our classes are imported when the outermost of these imports
+    ends.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != _KERAS and not name.startswith(f"{_PACKAGE}."):
+            return None
+        for finder in sys.meta_path:
+            if finder is not self and (spec := finder.find_spec(name, path, target)):
+                if spec.loader is not None:
+                    execute = functools.partial(self._execute, spec.loader.exec_module)
+                    setattr(spec.loader, "exec_module", execute)  # noqa: B010, mypy sees a method
+                return spec
+        return None
+
+    def _execute(
+        self, execute: Callable[[types.ModuleType], None], module: types.ModuleType
+    ) -> None:
+        self._depth += 1
+        try:
+            execute(module)
+        finally:
+            self._depth -= 1
+        if self._depth == 0 and _KERAS in sys.modules and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            _import_all()

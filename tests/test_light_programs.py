@@ -14,7 +14,7 @@ HEAVY = ("keras", "keras_hub", "tensorflow", "grpc", "numpy", "sklearn", "matplo
 SCRIPT = """
 import runpy, sys
 program, *arguments = sys.argv[1:]
-sys.argv[:] = ["-m", *arguments]  # as `python -m` has it while it imports the program's package
+sys.argv[1:] = arguments
 try:
     runpy.run_module(program, run_name="__main__", alter_sys=True)
 finally:

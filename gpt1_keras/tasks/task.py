@@ -269,7 +269,7 @@ class Task(FunctionalModel, TaskHooks):
         elif y is not None:
             y = self.task_head.encode_names(y)
         if isinstance(self.preprocessor, FieldsPreprocessor):
-            return self.preprocessor(x, y, sample_weight, pad_to=self._pad_to())
+            return self.preprocessor(self._for_slicing(x), y, sample_weight, pad_to=self._pad_to())
         return super().preprocess_samples(x, y, sample_weight)
 
     def fit(

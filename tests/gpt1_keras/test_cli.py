@@ -308,8 +308,6 @@ def test_a_reader_that_has_left(lines):
     script = f"""
 import sys
 
-sys.argv[0] = "-m"  # as where `python -m` imports the program's package
-import training
 from gpt1_keras import cli
 
 @cli.program("training.example", needs_keras=False)

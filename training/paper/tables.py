@@ -195,8 +195,8 @@ def plot_table(
     """
     ours = [row for row in rows if row.seeds and row.is_compared]
     shown = [i for i in range(len(columns)) if any(row.scores[i] is not None for row in ours)]
-    across = min(3, len(shown))
-    down = -(-len(shown) // across)
+    across = max(1, min(3, len(shown)))
+    down = max(1, -(-len(shown) // across))
     height = down * (0.9 + 0.3 * len(rows))
     figure, panels = new_figure(2.8 * across + 2.4, height, across, down)
     for index, axes in enumerate(panels):

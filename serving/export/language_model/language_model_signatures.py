@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.tokenization.padding import bucket_lengths, pad
 from serving.export.batching import batched, merged
 from serving.export.decoder.cached_decoder import CachedDecoder
@@ -60,9 +61,10 @@ def language_model_signatures(spec: ExportSpec) -> Signatures:
     """
     backbone = spec.model.backbone
     if not computes_by_blocks(backbone):
+        variant = " whose blocks override `call`" if isinstance(backbone, GPT1Backbone) else ""
         raise ValueError(
-            "A language model needs a GPT1Backbone to be exported, or a subclass whose blocks "
-            f"override `project` or `finish` alone. Received: {type(backbone).__name__}."
+            "A language model needs a GPT1Backbone to be exported. Received: "
+            f"{type(backbone).__name__}{variant}."
         )
     if spec.explanation:
         raise ValueError(
