@@ -1,4 +1,5 @@
 # make quickstart   set up, then fine-tune, export, serve and query a small classifier
+# make check        set up, then lint, type check and the fast tests, in three minutes
 # make test         set up, then lint, type check and the tests
 # make test-slow    the tests that take more than eight seconds each
 # make fuzz         the property-based tests with a hundred times as many examples, then by coverage
@@ -12,10 +13,25 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test test-slow fuzz lint docs bench clean
+# Some of every room, chosen because they are fast.
+FAST := tests/test_structure.py tests/test_light_programs.py tests/docs tests/benchmarks \
+    tests/gpt1_keras/test_files.py tests/gpt1_keras/test_labelled_files.py tests/gpt1_keras/test_upstream.py \
+    tests/gpt1_keras/models/test_golden.py tests/gpt1_keras/models/test_functional_model.py \
+    tests/gpt1_keras/models/test_left_padding.py tests/gpt1_keras/optimization/test_objective.py \
+    tests/gpt1_keras/presets/test_saved_models.py tests/gpt1_keras/tasks/test_masks_and_weights.py \
+    tests/gpt1_keras/tokenization/lookup tests/gpt1_keras/tokenization/test_list_backend.py \
+    tests/serving/export/decoder/test_cached_decoder.py tests/serving/client tests/serving/test_deploy.py \
+    tests/serving/server/calls tests/serving/server/limits tests/serving/server/test_flags.py \
+    tests/training/datasets/test_user_files.py tests/training/evaluation tests/training/paper/test_report.py \
+    tests/training/runs/test_checkpoints.py
+
+.PHONY: quickstart check test test-slow fuzz lint style docs bench clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/python -m examples.quickstart $(ARGS)
+
+check: style $(VENV)/installed-test
+	$(PYTEST) -m "not slow" $(FAST) --ignore tests/docs/test_examples.py $(ARGS)
 
 test: lint $(VENV)/installed-test
 	$(PYTEST) -m "not slow" $(ARGS)
@@ -28,7 +44,9 @@ fuzz: $(VENV)/installed-test
 	FUZZ=100 $(PYTEST) -k fuzz
 	$(BIN)/python -m tests.coverage_fuzz $(ARGS)
 
-lint: docs
+lint: docs style
+
+style: $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
