@@ -1,6 +1,5 @@
 """Hugging Face's `openai-gpt` format: config.json, model.safetensors and the tokenizer's files."""
 
-import json
 import os
 import pathlib
 import shutil
@@ -27,7 +26,7 @@ from gpt1_keras.convert.checkpoint import (
 from gpt1_keras.convert.last_token_preprocessor import LastTokenPreprocessor
 from gpt1_keras.convert.loader import OpenAIGPTLoader
 from gpt1_keras.convert.weights import block_variables
-from gpt1_keras.files import atomic_path, read_json
+from gpt1_keras.files import atomic_path, read_json, write_json, write_text
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone, check_no_variant
 from gpt1_keras.models.layers import LAYER_NORM_EPSILON
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
@@ -162,18 +161,18 @@ def _write_backbone(
     # Not by `save_file`: where the disk is full, it raises an error that is not an OSError.
     content = safetensors.numpy.save(weights, metadata={"format": "pt"})
     (folder / WEIGHTS).write_bytes(content)
-    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+    write_json(folder / CONFIG, config)
 
 
 def _write_tokenizer(
     folder: pathlib.Path, tokenizer: GPT1Tokenizer, pad_token_id: int | None = None
 ) -> None:
     tokenizer.save_files(folder / VOCABULARY, folder / MERGES)
-    (folder / TOKENIZER).write_text(_fast_tokenizer(folder, tokenizer).to_str(pretty=True))
+    write_text(folder / TOKENIZER, _fast_tokenizer(folder, tokenizer).to_str(pretty=True))
     settings = {"tokenizer_class": "OpenAIGPTTokenizer", "unk_token": UNKNOWN}
     if pad_token_id is not None:
         settings["pad_token"] = tokenizer.id_to_token(pad_token_id)
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
+    write_json(folder / "tokenizer_config.json", settings)
 
 
 def _config(backbone: GPT1Backbone) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """A task's presets: loads and checks them, and saves the head and the metadata."""
 
-import json
 import os
 import pathlib
 from collections.abc import Iterable
@@ -8,7 +7,7 @@ from typing import Any
 
 import keras
 
-from gpt1_keras.files import reading_weights, writing_weights
+from gpt1_keras.files import read_json, reading_weights, write_json, writing_weights
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.upstream import (
@@ -95,8 +94,7 @@ def load_head(task: Any, path: str | os.PathLike[str]) -> None:
 def name_tasks(preset_dir: str | os.PathLike[str], tasks: Iterable[str]) -> None:
     """Writes the tasks that can load a preset into its metadata."""
     path = pathlib.Path(preset_dir, METADATA_FILE)
-    metadata = json.loads(path.read_text(encoding="utf-8")) | {"tasks": sorted(tasks)}
-    path.write_text(json.dumps(metadata, indent=4), encoding="utf-8")
+    write_json(path, read_json(path) | {"tasks": sorted(tasks)})
 
 
 def _not_the_head(task: Any) -> list[Any]:

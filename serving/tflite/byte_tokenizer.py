@@ -31,8 +31,8 @@ class ByteTokenizer:
         max_bytes: the most bytes of each text.
 
     Raises:
-        ValueError: the normalisation is another, or there are so many bytes that an int32 cannot
-            hold an index and the rank of a merge.
+        ValueError: the normalisation is not `bert`, or there are more bytes than an int32 can
+            number beside the ranks of merges.
     """
 
     def __init__(self, tokenizer: GPT1Tokenizer, max_bytes: Sequence[int]) -> None:
