@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from training.corpus.corpus_format import Split
+from training.corpus.pairs import Pairs
 
 
 class Windows:
@@ -21,6 +22,9 @@ class Windows:
         repeat_share: from 0 to 1, the share of windows in which a copy of a passage replaces a
             later part. The passage takes from a sixteenth to a half of the window. Its length and
             its two places are random, so a model cannot predict them.
+        pair_share: from 0 to 1, the share of windows that `pairs` fills. Together with
+            `repeat_share` at most 1.
+        pairs: a `training.corpus.pairs.Pairs`.
 
     Raises:
         ValueError: a number is out of its range, or no shard has `length + 1` tokens.
@@ -33,6 +37,8 @@ class Windows:
         batch_size: int,
         seed: int = 0,
         repeat_share: float = 0.0,
+        pair_share: float = 0.0,
+        pairs: Pairs | None = None,
     ) -> None:
         _check_positive(length=length, batch_size=batch_size)
         if not 0 <= seed < 2**64:
@@ -40,7 +46,7 @@ class Windows:
         if not 0 <= repeat_share <= 1:
             raise ValueError(f"`repeat_share` must be from 0 to 1. Received: {repeat_share}.")
         self.split, self.length, self.batch_size, self.seed = split, length, batch_size, seed
-        self.repeat_share = repeat_share
+        self.repeat_share, self.pair_share, self._pairs = repeat_share, pair_share, pairs
         starts = [max(0, len(shard) - length) for shard in split.shards]
         self._ends = np.cumsum([0, *starts])
         if not self._ends[-1]:
@@ -75,13 +81,24 @@ class Windows:
             worker * self.batch_size // workers, (worker + 1) * self.batch_size // workers
         )
         raw = self._random(step)[:, share]
-        positions = _below(raw[0], self._ends[-1])
+        tokens = self._read(raw[0])
+        _repeat_passages(tokens, raw[1] < self.repeat_share * 2.0**64, raw[2:])
+        if self._pairs is not None and self.pair_share:
+            is_pairs = raw[1] >= (1 - self.pair_share) * 2.0**64
+            rows = np.flatnonzero(is_pairs)
+            for row, elsewhere in zip(rows, self._read(raw[2, rows])):
+                key = np.array([self.seed, step], np.uint64)
+                counter = np.array([0, 0, 0, 1 + share.start + row], np.uint64)
+                self._pairs.write(tokens[row], elsewhere, np.random.Philox(counter=counter, key=key))
+        return tokens
+
+    def _read(self, raw: np.ndarray) -> np.ndarray:
+        """Returns the windows at random positions, int32 `[len(raw), length + 1]`."""
+        positions = _below(raw, self._ends[-1])
         shards = np.searchsorted(self._ends, positions, side="right") - 1
         tokens = np.empty((len(positions), self.length + 1), np.int32)
         for row, shard, start in zip(tokens, shards, positions - self._ends[shards]):
             row[:] = self.split.shards[shard][start : start + self.length + 1]
-        is_chosen = raw[1] < self.repeat_share * 2.0**64
-        _repeat_passages(tokens, is_chosen, raw[2:])
         return tokens
 
     def _random(self, step: int) -> np.ndarray:

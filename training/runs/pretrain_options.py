@@ -56,6 +56,11 @@ class PretrainOptions:
         "predicts words already learns to copy (docs/pretraining.md)",
         0.0,
     )
+    pair_share: float = option(
+        "share of the windows that hold pairs of passages, framed as tasks are, and after each a "
+        "word that says what the second is to the first (docs/pretraining.md)",
+        0.0,
+    )
     dtype: str = option(f"one of {', '.join(DTYPES)}", "float32")
     accumulation_steps: int = option("slices of a batch whose gradients are added", 1)
     seed: int = option("of weights, windows and dropout", 0)
@@ -78,6 +83,11 @@ class PretrainOptions:
                 f"at most steps={self.steps}",
             ),
             ("repeat_share", 0 <= self.repeat_share <= 1, "from 0 to 1"),
+            (
+                "pair_share",
+                0 <= self.pair_share <= 1 - self.repeat_share,
+                f"from 0 to 1 - repeat_share={1 - self.repeat_share}",
+            ),
             (
                 "dropout",
                 self.dropout is None or 0 <= self.dropout < 1,

@@ -11,6 +11,7 @@ import numpy as np
 
 from training.corpus.batches import training_batches
 from training.corpus.corpus_format import Corpus
+from training.corpus.pairs import Pairs
 from training.corpus.windows import Windows
 from training.evaluation.language_models import load_for_corpus
 from training.evaluation.throughput import flops_per_token, measure_peak
@@ -77,7 +78,13 @@ def pretrain(
         run.prepare(corpus, *earlier_folders, *preset_folders(options.initial_weights))
     length = options.sequence_length or 0
     train = Windows(
-        data.split("train"), length, options.batch_size, options.seed, options.repeat_share
+        data.split("train"),
+        length,
+        options.batch_size,
+        options.seed,
+        options.repeat_share,
+        options.pair_share,
+        Pairs(data) if options.pair_share else None,
     )
     preset = options.initial_weights
     initial = None if preset is None else load_for_corpus(preset, data).backbone
