@@ -9,6 +9,7 @@ import math
 import os
 import pathlib
 import re
+import unicodedata
 import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NoReturn, TextIO
@@ -23,6 +24,8 @@ _LONGEST_FIELD = 2**31 - 1  # the most that csv takes on every system
 _MOST_EXPANSION = 100  # the most times that a file may grow; texts grow 3 to 20 times
 _SPARE_BYTES = 2**20  # that any file may have besides
 _PIECE_BYTES = 2**16
+_WITHOUT_WIDTH = dict.fromkeys(map(ord, "\u200b\u2060\ufeff"))
+_WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
 _SHOWN = 80  # characters of a damaged value
 
 
@@ -47,7 +50,19 @@ class Row(dict[str, str | list[str]]):
         self.line = line
         label = values.get(LABEL)
         if isinstance(label, str):
-            self[LABEL] = label.strip()  # or "yes " and "yes" would be two classes
+            self[LABEL] = as_label(label)
+
+
+def as_label(text: str) -> str:
+    """Returns a label as it is compared, so that those that look alike are one class.
+
+    White space around and between words, characters without a width, and the form of Unicode do not
+    tell labels apart, nor does a whole number's ".0", which pandas adds in a column with gaps.
+    """
+    text = unicodedata.normalize("NFC", text.translate(_WITHOUT_WIDTH))
+    text = " ".join(text.split())
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[Row]:
@@ -62,7 +77,7 @@ def read_rows(path: str | os.PathLike[str]) -> list[Row]:
 
     Returns:
         A dict for each example, from column to str, or to a list of str, such as `choices`.
-        Whitespace around a `label` is removed.
+        A `label` is as `as_label` makes it.
 
     Raises:
         FileNotFoundError: the file does not exist.

@@ -168,6 +168,16 @@ def keras_loops(model: PipelineModel) -> Any:
     return super(PipelineModel, model)
 
 
+def _specs_of(iterator: Any) -> Any:
+    """Returns what is known of the batches that Keras iterates; None if they are no dataset.
+
+    Keras builds a model by a first batch, and then begins anew. A generator's batch would be lost.
+    """
+    data = getattr(getattr(iterator, "data_adapter", None), "_dataset", None)
+    is_dataset = has_tensorflow() and isinstance(data, tf.data.Dataset)
+    return data.element_spec if is_dataset else None
+
+
 class TensorFlowHooks(Model):
     """A mixin for tasks on TensorFlow: Keras calls it, and `training_step` does the work."""
 
@@ -210,8 +220,11 @@ class TensorFlowHooks(Model):
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         # Keras builds metrics with the mean of all replicas' data, which fails with several
-        # workers. The data of one replica is enough.
-        if iterator is not None and self._distribute_strategy is not None:
+        # workers. The data of one replica is enough, or what is known of it.
+        specs = _specs_of(iterator)
+        if specs is not None:
+            iterator, data_batch = None, specs
+        elif iterator is not None and self._distribute_strategy is not None:
             batch = next(next(iter(iterator))[-1])
             local = self.distribute_strategy.experimental_local_results
             iterator, data_batch = None, tree.map_structure(lambda v: local(v)[0], batch)
@@ -227,6 +240,9 @@ class JaxHooks(Model):
         if self.training_step.accumulation_steps == 1:
             return super().train_step(state, data)
         return self.training_step.train(state, data)
+
+    def _symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        super()._symbolic_build(iterator, data_batch or _specs_of(iterator))
 
     def compute_loss_and_updates(self, *args: Any, **kwargs: Any) -> Any:
         return self.training_step.loss_and_updates(*args, **kwargs)
@@ -248,6 +264,9 @@ class TorchHooks(Model):
     """A mixin for tasks on torch: Keras calls it, and `training_step` does the work."""
 
     training_step: Any
+
+    def _symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        super()._symbolic_build(iterator, data_batch or _specs_of(iterator))
 
     def train_step(self, data: Any) -> dict[str, Tensor]:
         return self.training_step.train(data)

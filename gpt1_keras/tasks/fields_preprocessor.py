@@ -122,11 +122,8 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     def call(
         self, x: Any, y: Any = None, sample_weight: Any = None, pad_to: PadTo = "sequence_length"
     ) -> Any:
-        texts = self.by_field(x)
-        is_one = is_single(texts[self.fields[0]])
-        if is_one:
-            texts = {field: batch_of_one(text) for field, text in texts.items()}
-        texts = self.as_tensors(texts)
+        is_one = is_single(self.by_field(x)[self.fields[0]])
+        texts = self.as_batch(x)
         self.check_labels(texts, y)
         framed, _ = self.transform(list(texts.values()))
         inputs = self.pad(framed, pad_to)
@@ -137,9 +134,16 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     def check_labels(self, texts: dict[str, Any], y: Any) -> None:
         """Raises an error if labels do not fit the texts that `as_tensors` returned."""
 
-    def for_slicing(self, x: Any) -> Any:
-        """Returns a user's texts in a form that can be sliced into examples."""
-        return x
+    def as_batch(self, x: Any) -> dict[str, Any]:
+        """Returns what `as_tensors` does, of a batch or of one example, as a batch."""
+        texts = self.by_field(x)
+        if is_single(texts[self.fields[0]]):
+            texts = {field: batch_of_one(text) for field, text in texts.items()}
+        return self.as_tensors(texts)
+
+    def for_slicing(self, x: Any) -> dict[str, Any]:
+        """Returns a user's texts by field, in a form that can be sliced into examples."""
+        return self.as_batch(x)
 
     def by_field(self, x: Any) -> dict[str, Any]:
         """Returns texts by field: names those of a tuple, and checks and orders those of a dict.
@@ -154,7 +158,8 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
         texts = x if isinstance(x, tuple) else (x,)
         if len(texts) != len(self.fields):
             raise ValueError(
-                f"Expected {len(self.fields)} texts, for {self.fields}. Received: {len(texts)}."
+                f"Expected {len(self.fields)} texts, for {self.fields}. Received: {len(texts)}. A "
+                "tuple has a text for each field; a batch of texts is a list."
             )
         return dict(zip(self.fields, texts))
 

@@ -11,12 +11,16 @@ import keras
 import numpy as np
 from keras import ops
 
+from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.layers import initializer
 from gpt1_keras.tasks.calibration import UNCALIBRATED, Calibration
+from gpt1_keras.tasks.labels import once_valid, one_for_each
 from gpt1_keras.types import Tensor
 
 # So far below other logits that its softmax is 0.
 ABSENT_CHOICE_LOGIT = -1e9
+
+_WHOLE_NUMBER = r"\s*[0-9]+(\.0*)?\s*"  # as files may have an index
 
 
 class Head:
@@ -205,6 +209,29 @@ class ChoiceHead(ExtractHead):
     ) -> None:
         super().__init__(1, dropout, dtype, dropout_shape=(None, 1, None))
         self.calibration = calibration
+
+    def encode_labels(self, labels: Tensor) -> Tensor:
+        """Turns labels into indices of choices; the preprocessor checks that they have the choice.
+
+        Args:
+            labels: whole numbers, also as strings, `[batch]` or `[batch, 1]`.
+
+        Returns:
+            int32 `[batch]`.
+
+        Raises:
+            ValueError: a label is not a whole number, or there are several for an example. In a
+                graph, the former is tf.errors.InvalidArgumentError.
+        """
+        labels = numbers = one_for_each(labels, "One choice is right.")
+        if labels.dtype == tf.string:
+            is_number = tf.strings.regex_full_match(labels, _WHOLE_NUMBER)
+            numbers = tf.strings.to_number(tf.where(is_number, labels, "nan"), tf.float64)
+        elif labels.dtype == tf.bool:
+            numbers = tf.cast(labels, tf.int32)
+        message = "Labels must be indices of choices, whole numbers from 0. Received:"
+        indices = tf.cast(numbers, tf.int32)
+        return once_valid(indices, tf.cast(indices, numbers.dtype) == numbers, message, labels)
 
     def outputs(self, hidden_states: Tensor) -> Tensor:
         """Returns float32 `[batch, choices]` from `[batch, choices, hidden_dim]`."""

@@ -25,7 +25,8 @@ class GPT1MultipleChoice(Task, keras_hub.models.Task):
     hidden state at the choice's extract token, gives its logit; a softmax over the choices gives
     probabilities. Context and question are read once for all choices, as the backbone is causal.
 
-    `fit`, `evaluate` and `predict` take raw strings; labels are the indices of the right choices.
+    `fit`, `evaluate` and `predict` take raw strings; labels are the indices of the right choices,
+    from 0.
     `predict` returns logits, float32 `[batch, choices]`, -1e9 for absent choices.
 
     Args:

@@ -41,8 +41,8 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
 
     Raises:
         ValueError: the texts do not match the fields, or have other shapes.
-        tf.errors.InvalidArgumentError: an example has no choices, or a label is not the index of
-            one.
+        ValueError, or in a graph tf.errors.InvalidArgumentError: an example has no choices, or a
+            label is not the index of one.
     """
 
     field_counts = (2, 3)
@@ -102,7 +102,6 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
     def by_field(self, x: Any) -> dict[str, Any]:
         return super().by_field(tuple(x) if isinstance(x, list) else x)
 
-    def for_slicing(self, x: Any) -> Any:
+    def for_slicing(self, x: Any) -> dict[str, Any]:
         # Nested lists of different lengths cannot become an array.
-        is_texts = isinstance(x, (dict, tuple))
-        return text_backend().for_slicing(self.as_tensors(x)) if is_texts else x
+        return text_backend().for_slicing(self.as_batch(x))

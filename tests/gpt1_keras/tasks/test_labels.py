@@ -1,0 +1,287 @@
+"""Labels as users give them: in every container the same weights, or the same refusal."""
+
+import keras
+import numpy as np
+import pandas
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpt1_keras
+from tests.helpers.fuzzing import search
+
+TEXTS = ["a good film", "a bad film", "the staff were kind", "a dull one", "good", "bad"]
+PAIRS = (TEXTS, TEXTS[::-1])
+CHOICES = {"context": TEXTS, "question": [""] * 6, "choices": [["good", "bad"]] * 6}
+KINDS = {
+    "TextClassifier": TEXTS,
+    "TextSimilarity": PAIRS,
+    "MultipleChoice": CHOICES,
+}
+
+
+@pytest.fixture(scope="module")
+def make(tiny_tokenizer):
+    """Makes a task without dropout, which runs eagerly, always with the same weights."""
+
+    def make(kind="TextClassifier", **arguments):
+        keras.utils.set_random_seed(0)
+        task_cls = getattr(gpt1_keras, f"GPT1{kind}")
+        backbone = gpt1_keras.GPT1Backbone(
+            tiny_tokenizer.vocabulary_size(), 1, 2, 8, 16, 24, dropout=0.0
+        )
+        preprocessor = task_cls.preprocessor_cls(tiny_tokenizer, 24)
+        task = task_cls(backbone, preprocessor=preprocessor, dropout=0.0, **arguments)
+        task.compile(keras.optimizers.SGD(0.1), lm_coefficient=0.0, run_eagerly=True)
+        return task
+
+    return make
+
+
+def loss_of(task, labels, texts=TEXTS):
+    return task.evaluate(texts, labels, verbose=0, return_dict=True)["loss"]
+
+
+# === Numbers ===
+
+
+@pytest.mark.parametrize("kind", ["TextClassifier", "TextSimilarity"])
+def test_a_column_of_scores_trains_as_a_list(make, kind):
+    scores = [0.0, 5.0, 1.5, 4.0, 2.0, 3.0]
+    columns = [np.reshape(scores, (-1, 1)), pandas.DataFrame({"score": scores})]
+    columns += [[[score] for score in scores], tf.constant(scores)[:, None]]
+    expected = make(kind, score_range=(0, 5))
+    expected.fit(KINDS[kind], scores, shuffle=False, verbose=0)
+    for column in columns:
+        task = make(kind, score_range=(0, 5))
+        task.fit(KINDS[kind], column, shuffle=False, verbose=0)
+        for found, weight in zip(task.get_weights(), expected.get_weights(), strict=True):
+            np.testing.assert_array_equal(found, weight)
+    batches = iter([(KINDS[kind], columns[0])])  # a graph does not know how many columns
+    assert task.evaluate(batches, verbose=0) == loss_of(task, scores, KINDS[kind])
+    for wrong in (np.zeros((6, 2)), np.zeros((6, 1, 1))):
+        with pytest.raises(ValueError, match=r"one label for each example. Received labels of sha"):
+            task.fit(KINDS[kind], wrong, verbose=0)
+
+
+def test_the_loss_of_a_column_of_scores():
+    logits = np.random.default_rng(0).normal(size=(4, 6)).astype("float32")
+    scores = np.array([0.0, 5.0, 2.5, 3.0], "float32")
+    loss = gpt1_keras.optimization.objective.SoftLabelCrossEntropy((0, 5))
+    assert float(loss(scores[:, None], logits)) == float(loss(scores, logits))
+    with pytest.raises(ValueError, match=r"Received scores of shape \(4, 2\)"):
+        loss(np.zeros((4, 2), "float32"), logits)
+
+
+# === Names that are numbers ===
+
+
+@pytest.mark.parametrize(
+    ("names", "labels", "meant"),
+    [
+        ([0, 2, 4], [2, 4, 0], ["2", "4", "0"]),
+        ([1, 2, 3, 4, 5], [1, 4, 5], ["1", "4", "5"]),
+        (["1", "2", "3", "4", "5"], [1.0, 4.0, 5.0], ["1", "4", "5"]),
+        ([True, False], [True, False, True], ["True", "False", "True"]),
+        ([True, False], [1, 0, 1], ["True", "False", "True"]),
+        (["false", "true"], [True, False, True], ["true", "false", "true"]),
+        ([1, 0], [1, 0, 1], ["1", "0", "1"]),
+        (["1", "2", "other"], [1, 2, 1], ["1", "2", "1"]),
+        (["0.5", "1"], [0.5, 1.0, 0.5], ["0.5", "1", "0.5"]),
+        ([2**60 + 1, 2**60 + 2], [2**60 + 2, 2**60 + 1, 2**60 + 2], [str(2**60 + 2)] + [None] * 2),
+        (["no", "yes"], [0, 1, 1], ["no", "yes", "yes"]),
+        (["no", "yes"], [False, True, True], ["no", "yes", "yes"]),
+    ],
+)
+def test_a_number_is_the_class_of_that_name(make, names, labels, meant):
+    head = make(class_names=names).task_head
+    expected = [head.class_names.index(name or str(each)) for name, each in zip(meant, labels)]
+    for given_labels in (labels, np.array(labels)):
+        found = head.encode_labels(given_labels)
+        np.testing.assert_array_equal(found, expected)
+    weights = head.weights_by_number({labels[0]: 5.0})
+    assert [index for index, weight in weights.items() if weight == 5.0] == expected[:1]
+
+
+@pytest.mark.parametrize(
+    ("names", "wrong"),
+    [
+        ([0, 2, 4], 1),
+        ([1, 2, 3], 0),
+        (["1", "2", "other"], 0),
+        (["no", "yes"], 2),
+        (["1", "01"], 1),
+    ],
+)
+def test_a_number_of_no_class(make, names, wrong):
+    task = make(class_names=names)
+    message = r"Labels must be one of \[.*\]( or its index, from 0)?\. Received: \d at index 0"
+    with pytest.raises(ValueError, match=message) as caught:
+        task.fit(TEXTS, [wrong] * 6, verbose=0)
+    assert ("index, from 0" in str(caught.value)) == (names == ["no", "yes"])
+    with pytest.raises(ValueError, match="unknown classes"):
+        task.fit(TEXTS, [task.class_names[0]] * 6, class_weight={wrong: 2.0}, verbose=0)
+
+
+# === Choices ===
+
+
+@pytest.mark.parametrize(
+    "labels", [["0", "1"] * 3, [[0], [1]] * 3, [0.0, 1.0] * 3, ["0.0", "1"] * 3]
+)
+def test_indices_of_choices(make, labels):
+    task = make("MultipleChoice")
+    expected = loss_of(task, [0, 1] * 3, CHOICES)
+    assert loss_of(task, labels, CHOICES) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [0.9, "A", -1, "1.5", np.nan, 2])
+def test_what_is_no_index_of_a_choice(make, wrong):
+    task, labels = make("MultipleChoice"), [type(wrong)(0), wrong] * 3
+    texts = {**CHOICES, "choices": tf.ragged.constant(CHOICES["choices"])}
+    data = tf.data.Dataset.from_tensor_slices((texts, labels)).batch(2)
+    for arguments in ((CHOICES, labels), (data,)):
+        with pytest.raises(ValueError, match="^Labels must be indices of choices, .*Received: "):
+            task.evaluate(*arguments, verbose=0)
+    if not isinstance(wrong, str):
+        with pytest.raises(ValueError, match="^Labels must be indices of choices"):
+            task.preprocessor(CHOICES, y=tf.constant(labels))
+
+
+# === Errors of one line ===
+
+
+MISSING = {
+    "None": [0, 1, None, 1, 0, 1],
+    "None among names": ["no", "yes", None] * 2,
+    "NaN among names": ["no", "yes", float("nan")] * 2,
+    "array of objects": np.array([0, 1, None] * 2, object),
+    "nullable numbers": pandas.Series([0, 1, None] * 2, dtype="Int64"),
+    "nullable names": pandas.Series(["no", "yes", None] * 2, dtype="string"),
+    "categories": pandas.Series(["no", "yes", None] * 2, dtype="category"),
+    "NaN": np.array([0, 1, np.nan] * 2),
+}
+
+
+@pytest.mark.parametrize("labels", MISSING.values(), ids=MISSING)
+def test_a_missing_label_is_named(make, labels):
+    task = make(class_names=["no", "yes"])
+    for call in (task.fit, task.evaluate):
+        with pytest.raises(ValueError, match=r"^Labels must be .*Received: .* at index 2\.$"):
+            call(TEXTS, labels, verbose=0)
+
+
+@pytest.mark.parametrize("as_texts", [list, pandas.Series, lambda texts: np.array(texts, object)])
+@pytest.mark.parametrize("missing", [None, float("nan"), pandas.NA])
+def test_a_missing_text_is_named(make, as_texts, missing):
+    task, texts = make(num_classes=2), as_texts(["a film", "good", missing])
+    for call in (task.predict, lambda x, **kw: task.fit(x, [0, 1, 0], **kw)):
+        with pytest.raises(ValueError, match=r"^Expected a string, .*Received: .* at index 2\.$"):
+            call(texts, verbose=0)
+
+
+def test_errors_are_one_line(make):
+    task = make(class_names=["no", "yes"])
+    unknown = ["no", "perhaps"] * 3
+    data = tf.data.Dataset.from_tensor_slices((TEXTS, unknown))
+    one_hot = tf.data.Dataset.from_tensor_slices((TEXTS, np.eye(2)[[0, 1] * 3])).batch(2)
+    generated = [(TEXTS, ["no"] * 6), (TEXTS, unknown)]
+    cases = [
+        (lambda: (TEXTS, unknown), "Received: 'perhaps' at index 1."),
+        (lambda: (data.batch(2),), "Labels must be one of .* Received: perhaps."),
+        (lambda: (iter(generated),), "Received: 'perhaps' at index 1."),
+        (lambda: (data,), "Received one of single examples: call `batch"),
+        (lambda: (iter([[TEXTS, unknown]]),), "is texts, or a tuple of texts and labels. Received"),
+        (lambda: (one_hot,), r"labels of shape \(None, 2\).*CategoricalCrossentropy"),
+        (lambda: (TEXTS, [0, 1]), r"as many labels and weights .* Received shapes: \[\(6,\), \(2"),
+        (lambda: ([], []), "Expected one example or more"),
+    ]
+    for arguments, message in cases:
+        for call in (task.fit, task.evaluate):
+            with pytest.raises(ValueError, match=message) as caught:
+                call(*arguments(), verbose=0)
+            assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0.99, 1.0, 1.5, -0.5, 0.01])
+def test_a_split_that_leaves_nothing(make, share):
+    with pytest.raises(ValueError, match="`validation_split` must leave some of the 6 examples"):
+        make(num_classes=2).fit(TEXTS, [0, 1] * 3, validation_split=share, verbose=0)
+
+
+def test_several_classes_of_a_text(make):
+    labels, task = np.ones((6, 3)), make(num_classes=3, activation="sigmoid")
+    message = r"compile with keras.losses.BinaryCrossentropy\(from_logits=False\)"
+    with pytest.raises(ValueError, match=message):
+        task.evaluate(TEXTS, labels, verbose=0)
+    task.compile("sgd", keras.losses.BinaryCrossentropy(from_logits=False), run_eagerly=True)
+    expected = keras.losses.BinaryCrossentropy()(labels, task.predict(TEXTS, verbose=0))
+    assert task.evaluate(TEXTS, labels, verbose=0) == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["ReduceLROnPlateau", "LearningRateScheduler"])
+def test_callbacks_that_set_the_rate(make, name):
+    task = make(num_classes=2)
+    arguments = [lambda epoch: 0.1] if name == "LearningRateScheduler" else []
+    callback = getattr(keras.callbacks, name)(*arguments)
+    task.compile(run_eagerly=True)
+    with pytest.raises(ValueError, match=f"{name} sets .* FinetuningSchedule sets too"):
+        task.fit(TEXTS, [0, 1] * 3, callbacks=[callback], verbose=0)
+
+
+# === One text ===
+
+
+def test_one_text_is_a_batch_of_one(make):
+    expected = make(num_classes=2).predict(TEXTS[:1], verbose=0)
+    for text in (TEXTS[0], TEXTS[0].encode(), np.array(TEXTS[0]), tf.constant(TEXTS[0])):
+        np.testing.assert_array_equal(make(num_classes=2).predict(text, verbose=0), expected)
+    with pytest.raises(ValueError, match="Received: 2. A tuple has a text for each field; a batch"):
+        make(num_classes=2).predict(("a", "b"))
+    pair = make("TextSimilarity", num_classes=2)
+    expected = pair.predict((["a"], ["b"]), verbose=0)
+    np.testing.assert_array_equal(pair.predict(("a", "b"), verbose=0), expected)
+
+
+# === Every container ===
+
+CONTAINERS = {
+    "list": list,
+    "tuple": tuple,
+    "array": np.array,
+    "objects": lambda labels: np.array(labels, object),
+    "column": pandas.Series,
+    "table": lambda labels: pandas.DataFrame({"label": labels}),
+    "tensor": tf.constant,
+}
+NAMED = [["no", "yes"], ["2", "4", "6"], ["True", "False"], ["1", "0"]]
+
+
+@search(4)
+@given(data=st.data())
+def test_the_same_labels_in_every_container(make, data):
+    names = data.draw(st.sampled_from(NAMED))
+    kind = data.draw(st.sampled_from([str, int, float, bool]))
+    values = {
+        str: [*names, "other"],
+        int: [0, 1, 2, 4],
+        float: [0.0, 1.0, 2.0, 0.5],
+        bool: [True, False],
+    }[kind]
+    labels = data.draw(st.lists(st.sampled_from(values), min_size=6, max_size=6))
+
+    def train(*arguments):
+        task = make(class_names=names)
+        try:
+            task.fit(*arguments, batch_size=None, shuffle=False, verbose=0)
+        except ValueError as error:
+            return str(error).partition("Received:")[0]
+        return [weight.tolist() for weight in task.head.kernel.numpy()]
+
+    expected = train(TEXTS, labels)
+    for name, container in CONTAINERS.items():
+        assert train(TEXTS, container(labels)) == expected, name
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, labels)).batch(6)
+    assert train(dataset) == expected
+    assert train(iter([(TEXTS, labels)])) == expected
