@@ -67,6 +67,19 @@ class FunctionalModel(Model):
         self.check_inputs(inputs)
         return {name: inputs.get(name) for name in self.input}
 
+    def save(self, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
+        """Saves like `keras.Model.save`.
+
+        Raises:
+            ValueError: the file is to be in HDF5, from which Keras loads only its own classes.
+        """
+        if str(filepath).endswith((".h5", ".hdf5")):
+            raise ValueError(
+                "Keras loads only its own classes from HDF5. Save the model as .keras, or its "
+                f"weights by `save_weights` as .weights.h5. Received: {filepath}."
+            )
+        super().save(filepath, *args, **kwargs)
+
     def save_weights(
         self,
         filepath: str | os.PathLike[str],

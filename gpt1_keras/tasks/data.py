@@ -267,7 +267,8 @@ def errors_in_words() -> Iterator[None]:
         found = _IN_WORDS.search(str(error))
         if found is None or type(error).__name__ not in ("InvalidArgumentError", "ValueError"):
             raise
-        raise ValueError(found[3] or f"{found[1]} {found[2]}.") from None
+        message = found[3] or f"{found[1]} {found[2]}."
+        raise ValueError(message.replace("\\'", "'")) from None  # TensorFlow escapes quotes
 
 
 def check_sequences(padding_mask: Any) -> None:

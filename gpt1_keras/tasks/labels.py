@@ -32,17 +32,17 @@ def as_labels(labels: Any) -> Any:
     elif hasattr(labels, "to_numpy"):
         labels = labels.to_numpy()
     objects = np.array(labels, object) if isinstance(labels, list) else labels
-    if not isinstance(objects, np.ndarray) or objects.dtype != object:
+    if not isinstance(objects, np.ndarray) or objects.dtype != object or not objects.size:
         return labels
-    expected: Any = numbers.Number, np.bool_
-    if objects.size and isinstance(objects.flat[0], (str, bytes)):
-        expected = str, bytes
-    for row, label in enumerate(objects.reshape(len(objects), -1) if objects.ndim else []):
-        wrong = [each for each in label if not isinstance(each, expected)]
-        if wrong and not hasattr(wrong[0], "shape"):  # not arrays, which TensorFlow stacks
+    expected: Any = (numbers.Number, np.bool_)
+    if isinstance(objects.flat[0], (str, bytes)):
+        expected = (str, bytes)
+    for index, label in np.ndenumerate(objects):
+        # Arrays and tensors in a list are left to TensorFlow, which stacks them.
+        if not isinstance(label, expected) and not hasattr(label, "shape"):
             raise ValueError(
                 "Labels must be all strings or all numbers, and none may be missing. Received: "
-                f"{wrong[0]!r} at index {row}."
+                f"{label!r} at index {index[0] if index else 0}."
             )
     return labels if isinstance(labels, list) else objects.tolist()
 

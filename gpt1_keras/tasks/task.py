@@ -12,6 +12,7 @@ import keras
 from keras import ops, tree
 
 from gpt1_keras.lazy import has_tensorflow
+from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.functional_model import FunctionalModel
 from gpt1_keras.models.left_padding import move_to_front
@@ -407,6 +408,7 @@ class Task(FunctionalModel, TaskHooks):
         if y is not None:
             y = as_labels(y)
             if has_tensorflow():
+                y = tf.convert_to_tensor(y)
                 self._encode(y)  # tells of a wrong label before the first batch
         return x, y
 

@@ -125,9 +125,9 @@ def rank(texts: tf.Tensor | tf.RaggedTensor) -> int | None:
 def _refusal(x: Any) -> ValueError:
     """Returns the error about an argument that is not strings; it names the first that is not."""
     received = f"{reprlib.repr(x)}, a {type(x).__name__}"
-    if isinstance(x, (list, tuple)) or hasattr(x, "to_numpy"):
-        texts = x.to_numpy() if hasattr(x, "to_numpy") else x
-        known = (str, bytes, list, tuple)
+    texts = x.to_numpy() if hasattr(x, "to_numpy") else x
+    if isinstance(texts, (list, tuple)) or isinstance(texts, np.ndarray) and texts.ndim:
+        known = (str, bytes, list, tuple, np.ndarray)
         wrong = [index for index, text in enumerate(texts) if not isinstance(text, known)]
         received = f"{texts[wrong[0]]!r} at index {wrong[0]}" if wrong else received
     return ValueError(f"Expected a string, or a list or array of strings. Received: {received}.")

@@ -26,7 +26,7 @@ OVERRIDDEN = [
         for name in (
             ("_resolve_auto_jit_compile", "_maybe_symbolic_build", "train_step")
             if IS_TENSORFLOW
-            else ("compute_loss_and_updates", "_update_metrics_variables")
+            else ("_symbolic_build", "compute_loss_and_updates", "_update_metrics_variables")
         )
     ),
 ]

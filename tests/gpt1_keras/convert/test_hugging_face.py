@@ -277,9 +277,10 @@ def test_a_width_that_the_format_does_not_know(tmp_path, tiny_tokenizer):
 
 
 def test_a_model_without_preprocessor(tmp_path, lm):
-    lm.preprocessor = None
-    with pytest.raises(ValueError, match="its tokenizer is needed"):
-        save_hugging_face(lm, tmp_path / "saved")
+    for preprocessor in (None, lambda texts: texts):
+        lm.preprocessor = preprocessor
+        with pytest.raises(ValueError, match="its tokenizer is needed. Received: preprocessor="):
+            save_hugging_face(lm, tmp_path / "saved")
     assert not list(tmp_path.iterdir())
 
 

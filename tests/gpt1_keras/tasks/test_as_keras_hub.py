@@ -300,6 +300,16 @@ def test_score(lm, make_backbone):
             lm.score(ids, **arguments)
 
 
+def test_no_text_and_one_text(lm):
+    with pytest.raises(ValueError, match="Expected one prompt or more. Received: none"):
+        lm.generate([])
+    with pytest.raises(ValueError, match="Expected one example or more"):
+        lm.evaluate([])
+    with pytest.raises(ValueError, match="^Expected a string, .* Received: None at index 1.$"):
+        lm.fit(["a good film", None], verbose=0)
+    assert lm.evaluate("a good film", verbose=0) == lm.evaluate(["a good film"], verbose=0)
+
+
 def test_stop_tokens_in_every_form(lm):
     text = lm.generate("a good", max_length=6)
     ids = np.array(lm.preprocessor.tokenizer(text))
