@@ -174,8 +174,9 @@ def _specs_of(iterator: Any) -> Any:
     Keras builds a model by a first batch, and then begins anew. A generator's batch would be lost.
     """
     data = getattr(getattr(iterator, "data_adapter", None), "_dataset", None)
-    is_dataset = has_tensorflow() and isinstance(data, tf.data.Dataset)
-    return data.element_spec if is_dataset else None
+    if has_tensorflow() and isinstance(data, tf.data.Dataset):
+        return data.element_spec
+    return None
 
 
 class TensorFlowHooks(Model):
