@@ -58,9 +58,7 @@ def test_whole_numbers_and_bools_are_classes(make_classifier):
 
 
 def test_one_hot_labels_under_the_default_loss(make_classifier):
-    with pytest.raises(
-        ValueError, match=r"(?s)labels of shape \(None, 2\).*CategoricalCrossentropy"
-    ):
+    with pytest.raises(ValueError, match=r"labels of shape \(4, 2\).*CategoricalCrossentropy"):
         make_classifier().evaluate(TEXTS, np.eye(2)[[0, 1, 0, 1]], verbose=0)
 
 
