@@ -3,6 +3,7 @@
 import math
 import os
 import pathlib
+import tokenize
 
 import numpy as np
 
@@ -18,6 +19,8 @@ _PARTS = [f"params_{part}.npy" for part in range(10)]
 _ARRAYS_PER_BLOCK = 12
 _EXPAND = 6  # the index in a block of the feed-forward layer's first kernel
 _HEAD_DIM = 64  # the paper's
+# What NumPy raises for a damaged file; its header is a Python literal.
+_FAULTS = (EOFError, ValueError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError)
 
 
 def load_openai(
@@ -121,7 +124,7 @@ def _read_array(path: pathlib.Path) -> np.ndarray:
     try:
         # Mapped, so that a file cannot make NumPy allocate more than the file holds.
         array = np.load(path, allow_pickle=False, mmap_mode="r")
-    except (EOFError, ValueError, MemoryError, RecursionError) as error:
+    except _FAULTS as error:
         raise ValueError(f"{path} is damaged: {str(error)[:200]}.") from None
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         received = getattr(array, "dtype", type(array).__name__)
