@@ -8,11 +8,22 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import keras
 import keras_hub
 from keras import tree
 from keras.src.quantizers.utils import should_quantize_layer as is_selected
+from keras.src.saving.keras_saveable import KerasSaveable
+from keras.src.saving.saving_lib import (
+    H5IOStore,
+    ShardedH5IOStore,
+    _get_unique_name,
+    _walk_saveable,
+)
+from keras.src.saving.saving_lib import safe_get_h5_dataset as check_dataset
+from keras.src.saving.serialization_lib import in_safe_mode
 from keras.src.utils.backend_utils import in_grain_data_pipeline
+from keras.src.utils.naming import to_snake_case
 from keras_hub.src.utils.pipeline_model import PipelineModel
 from keras_hub.src.utils.preset_utils import (
     CONFIG_FILE,
@@ -51,23 +62,28 @@ __all__ = [
     "PresetLoader",
     "TaskHooks",
     "add_special_token",
+    "check_dataset",
     "check_file_exists",
     "get_file",
     "get_preset_loader",
     "in_grain_data_pipeline",
+    "in_safe_mode",
     "is_selected",
     "keras_loops",
     "layers_of",
     "list_subclasses",
     "load_json",
+    "lora_layers",
     "register_presets",
     "register_transformers_loader",
+    "saved_layers",
     "schedule_of",
     "take_tuples_for_texts",
     "to_backend_tensors",
     "to_grain_types",
     "update_loss_metric",
     "update_special_token_ids",
+    "weights_files",
 ]
 
 # Type checkers see what a mixin is mixed into.
@@ -89,6 +105,55 @@ def schedule_of(optimizer: keras.optimizers.Optimizer) -> Any:
 def layers_of(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
     """Returns a layer and all layers inside it."""
     return list(layer._flatten_layers())
+
+
+def lora_layers(backbone: keras_hub.models.Backbone) -> dict[int, keras.layers.Layer]:
+    """Returns the layers that have LoRA kernels, by their number in a file of LoRA weights."""
+    layers = [layer for layer in layers_of(backbone)[1:] if layer.weights]
+    return {index: layers[index] for index in backbone._lora_enabled_layers}
+
+
+def saved_layers(model: keras.Model) -> set[str]:
+    """Returns where Keras stores the layers of a functional model in a file of weights."""
+    paths: set[str] = set()
+    visited: set[int] = set()
+
+    def visit(path: str, value: Any) -> None:
+        if id(value) in visited:
+            return
+        visited.add(id(value))
+        if isinstance(value, KerasSaveable):
+            paths.add(path)
+            for name, child in _walk_saveable(value):
+                visit(f"{path}/{name}", child)
+        elif isinstance(value, (list, tuple, dict)):
+            used: dict[str, int] = {}
+            for child in value.values() if isinstance(value, dict) else value:
+                if isinstance(child, (KerasSaveable, list, tuple, dict)):
+                    is_layer = isinstance(child, KerasSaveable)
+                    name = to_snake_case(type(child).__name__) if is_layer else "container"
+                    visit(f"{path}/{_get_unique_name(name, used)}", child)
+
+    visit("layers", model.layers)
+    return paths
+
+
+def weights_files(store: Any) -> Iterator[h5py.File]:
+    """Yields the files that Keras loads a whole model's weights from, one or several shards.
+
+    There is none for a model inside another one, whose files are the outer model's.
+
+    Args:
+        store: what Keras passes to `load_own_variables`.
+    """
+    if not isinstance(store, H5IOStore) or store._h5_entry_path:
+        return
+    if not isinstance(store, ShardedH5IOStore):
+        yield store.h5_file
+        return
+    for name in sorted(set(tree.flatten(store.sharding_config["weight_map"]))):
+        with h5py.File(store.path.with_name(name)) as file:
+            yield file
 
 
 def take_tuples_for_texts(preprocessor: keras_hub.models.Preprocessor) -> None:

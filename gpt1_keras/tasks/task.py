@@ -32,7 +32,7 @@ from gpt1_keras.tasks.data import as_batches, check_sequences, errors_in_words, 
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.heads import ExtractHead, Head, last_token_states
 from gpt1_keras.tasks.labels import as_labels
-from gpt1_keras.tasks.task_presets import load_head, load_task_preset, name_tasks, save_head
+from gpt1_keras.tasks.task_presets import load_head, load_task_preset, save_head
 from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.transformers_writers import write_for_transformers
 from gpt1_keras.types import Tensor
@@ -41,7 +41,6 @@ from gpt1_keras.upstream import (
     in_grain_data_pipeline,
     is_selected,
     keras_loops,
-    list_subclasses,
 )
 
 
@@ -457,15 +456,13 @@ class Task(FunctionalModel, TaskHooks):
     def save_to_preset(
         self, preset_dir: str | os.PathLike[str], max_shard_size: float = 10
     ) -> None:
-        """Like `keras_hub.models.Task.save_to_preset`; metadata.json names the package's tasks.
+        """Like `keras_hub.models.Task.save_to_preset`.
 
         Raises:
             ValueError: the preset could not be loaded again, see `CausalBackbone.check_loads`.
         """
         self.backbone.check_loads()
         super().save_to_preset(preset_dir, max_shard_size)
-        # KerasHub would name the first base class of each registered task, which is this class.
-        name_tasks(preset_dir, [task_cls.__name__ for task_cls in list_subclasses(Task)])
 
     def save_task_weights(self, filepath: str) -> None:
         """Saves the head's weights; see `save_head`."""

@@ -92,4 +92,6 @@ def _correlation(outputs: Outputs, labels: list[Any]) -> float:
 
 def _log_probability(outputs: Outputs, labels: list[Any]) -> float:
     counts = np.maximum(_joined(outputs, "num_tokens") - 1, 0)
-    return np.sum(_joined(outputs, "score") * counts) / np.sum(counts)
+    is_scored = counts > 0  # without a token to predict, a score is minus infinity
+    scores = _joined(outputs, "score")[is_scored]
+    return np.sum(scores * counts[is_scored]) / np.sum(counts)

@@ -132,7 +132,7 @@ def train_a_classifier(strategy):
     random = np.random.default_rng(1)
     with strategy.scope() if strategy else contextlib.nullcontext():
         backbone = gpt1_keras.GPT1Backbone(
-            tokenizer.vocabulary_size(), 1, 2, 16, 32, 32, dropout=0.0
+            tokenizer.vocabulary_size(), 1, 2, 16, 32, max_sequence_length=32, dropout=0.0
         )
         classifier = gpt1_keras.GPT1TextClassifier(
             backbone,

@@ -239,7 +239,14 @@ def test_a_user_s_loss_and_metrics_get_logits(lm, rows):
 
 def test_float16_skips_an_update_that_overflows(tiny_tokenizer, rows):
     backbone = gpt1_keras.GPT1Backbone(
-        tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 64, dropout=0.0, dtype="mixed_float16"
+        tiny_tokenizer.vocabulary_size(),
+        1,
+        2,
+        16,
+        32,
+        max_sequence_length=64,
+        dropout=0.0,
+        dtype="mixed_float16",
     )
     lm = gpt1_keras.GPT1CausalLM(backbone)
     optimizer = keras.optimizers.LossScaleOptimizer(GPT1Adam(1e-2), initial_scale=2.0**40)

@@ -26,7 +26,7 @@ def spread(mask, is_pair):
 
 @pytest.fixture(scope="module")
 def backbone():
-    return gpt1_keras.GPT1Backbone(20, 1, 2, 16, 32, 8, dropout=0.0)
+    return gpt1_keras.GPT1Backbone(20, 1, 2, 16, 32, max_sequence_length=8, dropout=0.0)
 
 
 @pytest.fixture(params=[gpt1_keras.GPT1TextClassifier, gpt1_keras.GPT1TextSimilarity])

@@ -144,7 +144,7 @@ def test_a_preset_that_lost_its_head(make_classifier, tmp_path):
 
 def test_weights_in_bfloat16_are_hardly_trained(tiny_tokenizer):
     backbone = gpt1_keras.GPT1Backbone(
-        tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 16, dtype="bfloat16"
+        tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, max_sequence_length=16, dtype="bfloat16"
     )
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, sequence_length=16)
     classifier = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor)
@@ -155,7 +155,7 @@ def test_weights_in_bfloat16_are_hardly_trained(tiny_tokenizer):
 
 @pytest.mark.parametrize(
     ("cls", "sizes"),
-    [(gpt1_keras.GPT1Backbone, (10, 1, 2, 16, 32, 8)), (gpt1_keras.LSTMBackbone, (10, 16, 8))],
+    [(gpt1_keras.GPT1Backbone, (10, 1, 2, 16, 32)), (gpt1_keras.LSTMBackbone, (10, 16, 8))],
 )
 def test_misspelt_arguments(cls, sizes):
     """Keras, and so KerasHub's backbones, take any."""

@@ -41,7 +41,12 @@ def make_classifier(tiny_tokenizer):
     def make(kind, num_layers=1, **arguments):
         keras.utils.set_random_seed(0)
         backbone = gpt1_keras.GPT1Backbone(
-            tiny_tokenizer.vocabulary_size(), num_layers, 2, 32, 64, SEQUENCE_LENGTH
+            tiny_tokenizer.vocabulary_size(),
+            num_layers,
+            2,
+            32,
+            64,
+            max_sequence_length=SEQUENCE_LENGTH,
         )
         preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(
             tiny_tokenizer, fields=FIELDS[kind]
@@ -101,7 +106,11 @@ def exported_classifier(make_classifier, tmp_path_factory):
 @pytest.fixture(scope="session")
 def backbone(tiny_tokenizer):
     keras.utils.set_random_seed(0)
-    return spread(gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 2, 2, 32, 64, CONTEXT))
+    return spread(
+        gpt1_keras.GPT1Backbone(
+            tiny_tokenizer.vocabulary_size(), 2, 2, 32, 64, max_sequence_length=CONTEXT
+        )
+    )
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,9 @@ CLASS_NAMES = ["bad", "good"]
 @pytest.fixture(scope="module")
 def model(tiny_tokenizer):
     keras.utils.set_random_seed(0)
-    backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 128, 256, 48)
+    backbone = gpt1_keras.GPT1Backbone(
+        tiny_tokenizer.vocabulary_size(), 1, 2, 128, 256, max_sequence_length=48
+    )
     made = gpt1_keras.GPT1TextClassifier(
         backbone,
         class_names=CLASS_NAMES,
@@ -212,7 +214,7 @@ def test_options_that_do_not_go_together(model, int8_products, tmp_path, options
 
 
 def test_int8_needs_a_transformer_of_floats(model, tiny_tokenizer, int8_products, tmp_path):
-    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, 48)
+    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, max_sequence_length=48)
     quantized = gpt1_keras.GPT1Backbone.from_config(model.backbone.get_config())
     quantized.quantize("int8")  # whose kernels mean nothing without their scales
     for backbone in (lstm, quantized):
@@ -267,7 +269,9 @@ def test_a_file_of_a_spreadsheet(tiny_tokenizer, tmp_path):
     `choice1` was not known.
     """
     chooser = gpt1_keras.GPT1MultipleChoice(
-        gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 24),
+        gpt1_keras.GPT1Backbone(
+            tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, max_sequence_length=24
+        ),
         gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, fields=("context", "choices")),
     )
     chooser.save_to_preset(str(tmp_path / "preset"))

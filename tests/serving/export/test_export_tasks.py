@@ -291,7 +291,7 @@ def test_language_model(lm, path_of, ask, run_cpp):
         np.testing.assert_allclose(
             found["log_probabilities"][row][: len(tokens)], ([0] + logs)[: len(tokens)], atol=1e-4
         )
-        assert found["score"][row] == pytest.approx(np.mean(logs) if logs else 0.0, abs=1e-4)
+        assert found["score"][row] == pytest.approx(np.mean(logs) if logs else -np.inf, abs=1e-4)
     assert found["truncated"] == [False, False, False, False, True]
 
     lm.compile(sampler="greedy")

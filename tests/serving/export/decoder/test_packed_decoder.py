@@ -23,7 +23,7 @@ LENGTHS = [1, CONTEXT, 3, 16, 17, 39, 5, 16, 17, 17]
 def backbone():
     """Its embeddings are small, so that epsilon counts in the first layer normalisation."""
     keras.utils.set_random_seed(0)
-    made = gpt1_keras.GPT1Backbone(50, 2, 2, 32, 128, CONTEXT)
+    made = gpt1_keras.GPT1Backbone(50, 2, 2, 32, 128, max_sequence_length=CONTEXT)
     random = np.random.default_rng(0)
     for block in made.blocks:
         for weight in block.weights:
@@ -163,7 +163,7 @@ def test_rows_are_padded_to_a_blocks_sizes(backbone, sequences, count):
 
 def test_lora_is_added(sequences):
     keras.utils.set_random_seed(0)
-    backbone = gpt1_keras.GPT1Backbone(50, 2, 2, 32, 128, CONTEXT)
+    backbone = gpt1_keras.GPT1Backbone(50, 2, 2, 32, 128, max_sequence_length=CONTEXT)
     ids, lengths = sequences
     before = np.array(backbone.states_at(ids, lengths[:, None] - 1))
     backbone.enable_lora(2)
@@ -197,13 +197,13 @@ def test_what_only_keras_computes(tiny_tokenizer):
         def predict_outputs(self, inputs):
             return super().predict_outputs(inputs)
 
-    size = (tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 24)
+    size = (tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 0.1, 24)
     model = classifier(gpt1_keras.GPT1Backbone(*size))
     assert packed_outputs(model, BUCKETS)
     assert not packed_outputs(classifier(OtherBackbone(*size)), BUCKETS)
     assert not packed_outputs(classifier(BackboneOfOtherBlocks(*size)), BUCKETS)
     assert not packed_outputs(classifier(model.backbone, OtherTask), BUCKETS)
-    lstm = gpt1_keras.LSTMBackbone(size[0], 16, 16, 24)
+    lstm = gpt1_keras.LSTMBackbone(size[0], 16, 16, max_sequence_length=24)
     assert not packed_outputs(classifier(lstm), BUCKETS)
     model.quantize("int8")
     assert not packed_outputs(model, BUCKETS)

@@ -278,7 +278,9 @@ def test_texts_that_take_too_long(make_classifier, chooser):
 def test_models_that_are_not_explained(lm, make_classifier, tiny_tokenizer, tmp_path):
     with pytest.raises(ValueError, match="A GPT1CausalLM's answers cannot be explained"):
         export(lm, tmp_path, explanation=Explanation())
-    backbone = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 8, 8, 32)
+    backbone = gpt1_keras.LSTMBackbone(
+        tiny_tokenizer.vocabulary_size(), 8, 8, max_sequence_length=32
+    )
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
     classifier = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor)
     with pytest.raises(ValueError, match="LSTMBackbone has no gradients in an export.*'leave-one"):
