@@ -192,9 +192,11 @@ def test_a_context_without_a_question(tiny_tokenizer):
 
 @pytest.mark.parametrize("length", [16, 20, 32])
 def test_what_is_too_long(tiny_tokenizer, length):
-    """Choices keep up to half the length, then the question, then the context, cut first."""
+    """By halves: choices keep up to half the length, then the question, then the context."""
     context, question, choices = "good " * 40, "bad film", ["kind " * 3, "dull " * 30, "a"]
-    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, length)
+    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(
+        tiny_tokenizer, length, truncate="halves"
+    )
     texts = {"context": [context], "question": [question], "choices": [choices]}
     tree, truncated = preprocessor.transform(list(preprocessor.as_tensors(texts).values()))
     assert truncated.numpy().tolist() == [True]
@@ -208,6 +210,16 @@ def test_what_is_too_long(tiny_tokenizer, length):
     expected = [[start, *kept, *asked, delimiter, *choice, extract] for choice in kept_choices]
     assert unfold(preprocessor(texts), 0) == expected
     assert max(map(len, expected)) == length
+
+
+def test_a_choice_gets_what_the_context_leaves(tiny_tokenizer):
+    """A long choice that fits is whole."""
+    choices = ["dull " * 30, "a film"]
+    texts = {"context": ["a film"], "question": ["good?"], "choices": [choices]}
+    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, 40)
+    expected = sequences(tiny_tokenizer, "a film", "good?", choices)
+    assert unfold(preprocessor(texts), 0) == expected
+    assert 36 <= max(map(len, expected)) <= 40
 
 
 def test_more_choices_than_a_sequence_is_long(chooser):
@@ -250,8 +262,8 @@ def test_texts_that_do_not_fit_the_fields(chooser, x, message):
 
 
 def test_no_room(tiny_tokenizer):
-    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, 5)
-    with pytest.raises(ValueError, match="sequence_length=5 leaves no room"):
+    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, 4)
+    with pytest.raises(ValueError, match="sequence_length=4 leaves no room"):
         preprocessor(TEXTS)
 
 
