@@ -35,7 +35,7 @@ from training.runs.pretrain_options import (
     PretrainOptions,
 )
 
-_HOW_TO_RUN = "how to run (the model does not depend on it)"  # a group in --help
+_HOW_TO_RUN = "how to run"  # a group in --help
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,12 @@ class _RunOptions:
         None,
         metavar="RUN",
     )
-    strategy: str = option(f"one of {', '.join(STRATEGIES)}", "none", group=_HOW_TO_RUN)
+    strategy: str = option(
+        f"one of {', '.join(STRATEGIES)}; without dropout, the model does not depend on it; with "
+        "dropout, each replica has masks of its own",
+        "none",
+        group=_HOW_TO_RUN,
+    )
     jit_compile: str = option(
         "whether to use XLA; auto: on accelerators, and on a CPU if the first steps are faster",
         "auto",
