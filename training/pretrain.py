@@ -71,6 +71,7 @@ def main(options: PretrainOptions, run: _RunOptions, schedule: CheckpointSchedul
     import keras
 
     from training.runs.pretrain_run import pretrain
+    from training.runs.strategies import naming_lost_workers
 
     if run.deterministic and keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -79,9 +80,10 @@ def main(options: PretrainOptions, run: _RunOptions, schedule: CheckpointSchedul
     jit_compile = JIT_COMPILE[run.jit_compile]
     if run.deterministic and jit_compile == MEASURED:
         jit_compile = "auto"  # a measured choice, and so the bits, would depend on the clock
-    result = pretrain(
-        options, run.corpus, run.output, run.strategy, jit_compile, schedule, run.resume_from
-    )
+    with naming_lost_workers():
+        result = pretrain(
+            options, run.corpus, run.output, run.strategy, jit_compile, schedule, run.resume_from
+        )
     if "validation_perplexity" in result:
         print(f"Validation perplexity: {result['validation_perplexity']:.3f}")
 
