@@ -132,7 +132,8 @@ def _find_documents(source: pathlib.Path) -> tuple[list[pathlib.Path], list[path
 
     It follows links, and reads no file or folder twice.
     """
-    documents, left_out = [], []
+    documents: list[pathlib.Path] = []
+    left_out: list[pathlib.Path] = []
     seen = {os.path.realpath(source)}
 
     def is_new(path: pathlib.Path) -> bool:

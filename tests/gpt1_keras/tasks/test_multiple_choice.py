@@ -1,5 +1,10 @@
 """Multiple choice: any number of choices, read after a shared prefix."""
 
+import json
+import os
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -220,6 +225,49 @@ def test_a_choice_gets_what_the_context_leaves(tiny_tokenizer):
     expected = sequences(tiny_tokenizer, "a film", "good?", choices)
     assert unfold(preprocessor(texts), 0) == expected
     assert 36 <= max(map(len, expected)) <= 40
+
+
+def test_batches_that_differ_in_their_number_of_choices(chooser):
+    """Keras joins them on TensorFlow; elsewhere the head does, see the next test."""
+    expected = [
+        chooser.predict({k: v[i : i + 1] for k, v in TEXTS.items()}, verbose=0) for i in range(3)
+    ]
+    found = chooser.predict(TEXTS, batch_size=1, verbose=0)
+    apart = np.empty(3, object)
+    apart[:] = expected
+    for scores in (found, chooser.task_head.predictions(apart)):
+        assert scores.shape == (3, 3) and scores.dtype == np.float32
+        for row, alone in zip(scores, expected):
+            width = alone.shape[1]
+            np.testing.assert_allclose(row[:width], alone[0], atol=1e-5)
+            assert np.all(row[width:] == -1e9)
+
+
+PROGRAM = """
+import json, sys
+import keras
+import gpt1_keras
+
+assert keras.backend.backend() == "jax"
+chooser = gpt1_keras.GPT1MultipleChoice.from_preset(sys.argv[1])
+texts = json.loads(sys.argv[2])
+print(json.dumps(chooser.predict(texts, batch_size=1, verbose=0).tolist()))
+"""
+
+
+@pytest.mark.slow
+def test_batches_that_differ_in_their_number_of_choices_on_jax(chooser, tmp_path):
+    chooser.save_to_preset(str(tmp_path))
+    process = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path), json.dumps(TEXTS)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KERAS_BACKEND": "jax"},
+        timeout=300,
+    )
+    assert process.returncode == 0, process.stderr
+    found = np.array(json.loads(process.stdout.splitlines()[-1]))
+    np.testing.assert_allclose(found, chooser.predict(TEXTS, verbose=0), atol=1e-5)
 
 
 def test_more_choices_than_a_sequence_is_long(chooser):
