@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import keras
 import keras_hub
+import numpy as np
 from keras import tree
 from keras.src.quantizers.utils import should_quantize_layer as is_selected
 from keras.src.saving.keras_saveable import KerasSaveable
@@ -69,6 +70,7 @@ __all__ = [
     "in_grain_data_pipeline",
     "in_safe_mode",
     "is_selected",
+    "keep_batches_apart",
     "keras_loops",
     "layers_of",
     "list_subclasses",
@@ -339,6 +341,30 @@ class TorchHooks(Model):
 
     def test_step(self, data: Any) -> dict[str, Tensor]:
         return self.training_step.evaluate(data)
+
+
+def keep_batches_apart(model: keras.Model) -> None:
+    """Makes `predict` return batches of outputs that differ in width.
+
+    On JAX and torch, Keras joins batches by `np.concatenate`, which fails on them. So each batch
+    becomes the one element of an array of objects, and `predict` returns an array of these
+    elements. TensorFlow returns a ragged tensor by itself.
+    """
+    predict = model.predict_function
+
+    def element(outputs: Tensor) -> np.ndarray:
+        array = np.empty(1, object)
+        array[0] = outputs
+        return array
+
+    def predict_function(*data: Any) -> Any:
+        outputs = predict(*data)
+        if keras.backend.backend() == "jax":  # whose step also returns the state
+            return element(outputs[0]), outputs[1]
+        return element(outputs)
+
+    if keras.backend.backend() != "tensorflow":
+        model.predict_function = predict_function
 
 
 if TYPE_CHECKING or keras.backend.backend() == "tensorflow":

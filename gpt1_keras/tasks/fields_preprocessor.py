@@ -11,6 +11,7 @@ from gpt1_keras.handles import FromHandle
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.tokenization.backend import batch_of_one, is_single, text_backend
+from gpt1_keras.tokenization.input_transformations import HALVES, ROUND_ROBIN, TRUNCATIONS
 from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.upstream import take_tuples_for_texts, to_backend_tensors
@@ -36,10 +37,15 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
 
     Args:
         fields: names of the texts.
+        truncate: how two texts that are too long together are truncated: `"round_robin"`, token by
+            token in turn, so that one gets what the other leaves, as in KerasHub; or `"halves"`,
+            each to half, as in the paper's released code. Presets without this argument, as earlier
+            versions saved them, load with `"halves"`.
         **kwargs: arguments of KerasHub's preprocessor.
 
     Raises:
-        ValueError: the task does not take this number of fields, or two have the same name.
+        ValueError: the task does not take this number of fields, or two have the same name; or an
+            unknown `truncate`.
     """
 
     backbone_cls: type[GPT1Backbone] | None = GPT1Backbone
@@ -50,12 +56,15 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     field_counts: ClassVar[tuple[int, ...]]
     field_purpose: ClassVar[str]
 
-    def __init__(self, fields: Sequence[str], **kwargs: Any) -> None:
+    def __init__(self, fields: Sequence[str], truncate: str = ROUND_ROBIN, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         is_valid = len(fields) in self.field_counts and len(set(fields)) == len(fields)
         if not is_valid or isinstance(fields, str):
             raise ValueError(f"Expected fields for {self.field_purpose}. Received: {fields}.")
+        if truncate not in TRUNCATIONS:
+            raise ValueError(f"truncate must be one of {TRUNCATIONS}. Received: {truncate!r}.")
         self.fields = tuple(fields)
+        self.truncate = truncate
         self.built = True
         if len(fields) > 1:
             take_tuples_for_texts(self)
@@ -168,4 +177,10 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
             **super().get_config(),
             "sequence_length": self.sequence_length,
             "fields": self.fields,
+            "truncate": self.truncate,
         }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> FieldsPreprocessor:
+        # Presets of earlier versions, which knew only halves, do not name it.
+        return super().from_config({"truncate": HALVES, **config})

@@ -238,9 +238,23 @@ class ChoiceHead(ExtractHead):
         return ops.squeeze(super().outputs(hidden_states), axis=-1)
 
     def predictions(self, outputs: Tensor) -> np.ndarray:
-        # Keras returns a ragged tensor if batches differ in their largest number of choices.
-        is_ragged = hasattr(outputs, "to_tensor")
-        return outputs.to_tensor(ABSENT_CHOICE_LOGIT).numpy() if is_ragged else outputs
+        # Batches may differ in their largest number of choices. Then Keras returns a ragged tensor
+        # on TensorFlow, and an array of the batches elsewhere, see `keep_batches_apart`.
+        if hasattr(outputs, "to_tensor"):
+            return outputs.to_tensor(ABSENT_CHOICE_LOGIT).numpy()
+        if outputs.dtype != object:
+            return outputs
+        batches = [ops.convert_to_numpy(batch) for batch in outputs]
+        most = max(batch.shape[1] for batch in batches)
+        padded = [
+            np.pad(
+                batch,
+                ((0, 0), (0, most - batch.shape[1])),
+                constant_values=ABSENT_CHOICE_LOGIT,
+            )
+            for batch in batches
+        ]
+        return np.concatenate(padded)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.calibration.get_config()}

@@ -11,6 +11,7 @@ import keras_hub
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tokenization.backend import text_backend
+from gpt1_keras.tokenization.input_transformations import ROUND_ROBIN
 from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
@@ -25,6 +26,8 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
             tokens. All choices of an example together are padded to this length, or to 2, 4, 8, ...
             times it.
         fields: names of the context, the question (optional) and the choices.
+        truncate: as in `GPT1TextClassifierPreprocessor`; the first text is the context with the
+            question, and the second is a choice.
 
     Call arguments:
         x: a tuple of strings, or a dict by field: context and question `[batch]`, and choices
@@ -53,9 +56,10 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
         tokenizer: GPT1Tokenizer,
         sequence_length: int = 512,
         fields: Sequence[str] = ("context", "question", "choices"),
+        truncate: str = ROUND_ROBIN,
         **kwargs: Any,
     ) -> None:
-        super().__init__(fields, **kwargs)
+        super().__init__(fields, truncate, **kwargs)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
 
@@ -73,6 +77,7 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
             choice_ids,
             self.tokenizer,
             self.sequence_length,
+            self.truncate,
         )
 
     def check_labels(self, texts: dict[str, Any], y: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.tasks.task import Task
-from gpt1_keras.tokenization.input_transformations import segment_limit
+from gpt1_keras.tokenization.input_transformations import second_limit
 from serving.export.batching import merged
 from serving.export.export_options import Batching
 from serving.export.input_checks import Condition, asserted, at_most, in_range, same_shapes
@@ -53,7 +53,7 @@ class ChoiceInputs(TextInputs):
         count = choices.row_lengths()
         # Before requests are merged, only the bytes are known. A text rarely has more tokens than
         # bytes.
-        limit = segment_limit(2, self.sequence_length)
+        limit = second_limit(0, self.sequence_length, self._preprocessor.truncate)
         tokens = 2 + tf.minimum(tf.strings.length(choices.values), limit)
         total = tf.math.unsorted_segment_sum(tokens, choices.value_rowids(), choices.nrows())
         values = asserted(

@@ -23,7 +23,7 @@ TEXTS = {
 }
 TEXTS["single"][0] += ["good " * 38, "good bad " * 50]
 TEXTS["pair"][0] += ["good " * 18, "good " * 19]
-TEXTS["pair"].append(["a bad one", "a bad one", "", "a bad one", "", "dull " * 18, "one"])
+TEXTS["pair"].append(["a bad one", "a bad one", "", "a bad one", "", "dull " * 18, "dull " * 19])
 
 
 def spread(model):
@@ -74,10 +74,9 @@ class Exported:
         self.scores = np.array(keras.ops.softmax(scores))
         self.labels = [CLASS_NAMES[index] for index in self.scores.argmax(axis=-1)]
         segments = [model.preprocessor.tokenizer(texts).to_list() for texts in x]
-        limit = SEQUENCE_LENGTH - 2 if len(x) == 1 else SEQUENCE_LENGTH // 2 - 2
-        lengths = [[len(ids) for ids in rows] for rows in zip(*segments)]
-        self.num_tokens = [sum(min(n, limit) for n in row) + len(x) + 1 for row in lengths]
-        self.truncated = [max(row) > limit for row in lengths]
+        lengths = [len(x) + 1 + sum(map(len, rows)) for rows in zip(*segments)]
+        self.num_tokens = [min(length, SEQUENCE_LENGTH) for length in lengths]
+        self.truncated = [length > SEQUENCE_LENGTH for length in lengths]
 
     def spread_scores(self, x):
         """Sets the head so that the texts fall into different classes; returns their logits."""

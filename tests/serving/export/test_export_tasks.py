@@ -36,7 +36,7 @@ def rows_of(texts):
 
 
 PAIRS = {
-    "text1": ["a good film", "", "the staff were kind " * 9, "lovely"],
+    "text1": ["a good film", "", "the staff were kind " * 12, "lovely"],
     "text2": ["a bad one", "a film", "dull", "lovely"],
 }
 
@@ -259,7 +259,7 @@ def test_an_empty_batch(ask, kind):
 def test_choices_as_long_as_many_sequences(ask):
     """Attention's memory grows with the square of their length."""
     texts = {"context": ["a film"], "question": ["a"]}
-    ask("chooser", "serving_default", **texts, choices=[["good " * 99] * 14])
+    ask("chooser", "serving_default", **texts, choices=[["good " * 99] * 7])
     with pytest.raises(ServingError, match="at most 336 tokens of all choices. Received:. .375"):
         ask("chooser", "serving_default", **texts, choices=[["a"] * 125])
 
