@@ -1,5 +1,6 @@
 """The reader of users' own labelled texts: CSV, TSV and JSON Lines files, also compressed."""
 
+import collections
 import contextlib
 import csv
 import gzip
@@ -203,7 +204,8 @@ def _check_columns(columns: list[str], path: pathlib.Path) -> list[str]:
             f"{path} has one column, {shortened(columns[0])!r}, with {separator[0]!r} in its name. "
             "Columns are separated by commas in .csv and by tabs in .tsv."
         )
-    twice = sorted({name for name in columns if name and columns.count(name) > 1})
+    counts = collections.Counter(columns)
+    twice = sorted(name for name, count in counts.items() if name and count > 1)
     if twice:
         raise ValueError(f"{path} names several columns {', '.join(map(repr, twice))}.")
     found = sorted(filter(_CHOICE.fullmatch, columns), key=lambda name: int(name[6:]))

@@ -17,6 +17,7 @@ from serving.export.__main__ import main
 from serving.export.export_options import Batching
 from serving.export.validation import Validation
 from serving.server.models.servable import Servable
+from serving.tflite import convert
 
 CLASS_NAMES = ["bad", "good"]
 
@@ -384,3 +385,27 @@ def test_sizes_that_the_program_refuses(model, tmp_path, capsys):
     arguments = [f"--model={tmp_path / 'preset'}", f"--output={tmp_path / 'out'}"]
     assert main([*arguments, "--batching", "--max-queue=0"]) == 1
     assert "`max_queue` must be at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--max-queue=4"], "expected --batching beside"),
+        (["--batch-timeout-ms=2"], "expected --batching beside"),
+        (["--explain-steps=4"], "expected --explain integrated-gradients beside --explain-steps"),
+        (["--explain-max-words=4"], "expected --explain leave-one-out beside --explain-max-words"),
+        (["--explain=leave-one-out", "--explain-steps=4"], "expected --explain integrated-grad"),
+    ],
+)
+def test_options_that_would_have_no_effect(tmp_path, capsys, more, message):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--model=x", f"--output={tmp_path / 'out'}", *more])
+    assert message in capsys.readouterr().err
+
+
+def test_another_backend_is_refused(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(ValueError, match="exported with Keras's backend TensorFlow"):
+        export(model, tmp_path)
+    with pytest.raises(ValueError, match="Received: KERAS_BACKEND=jax"):
+        convert(model, tmp_path / "model.tflite")

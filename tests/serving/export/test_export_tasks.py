@@ -264,6 +264,20 @@ def test_choices_as_long_as_many_sequences(ask):
         ask("chooser", "serving_default", **texts, choices=[["a"] * 125])
 
 
+def test_a_few_bytes_cannot_ask_for_many_choices(ask):
+    """One value stands for all: 88 bytes would take minutes and gigabytes."""
+    texts = {"context": ["a"] * 64, "question": ["a"] * 64}
+    found = ask("chooser", "serving_default", **texts, choices=[["a"] * 20] * 64)
+    np.testing.assert_allclose(found["scores"], np.full((64, 20), 0.05), atol=1e-5)
+    with pytest.raises(ServingError, match="at most 12288 tokens of the choices of a request"):
+        ask("chooser", "serving_default", **texts, choices=[["a"] * 100] * 64)
+    rows, columns = 64, 8 * CONTEXT
+    row = [[0] + [1] * (columns - 1)] * rows
+    inputs = dict.fromkeys(BRANCHES, row) | {"extract_indices": [[columns - 1]] * rows}
+    with pytest.raises(ServingError, match="at most 12288 tokens of the choices of a request"):
+        ask("chooser", "tokens", **inputs)
+
+
 PROMPTS = ["a good film", "the staff", "one and a lovely dull film"]
 
 

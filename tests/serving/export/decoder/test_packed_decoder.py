@@ -12,6 +12,7 @@ from transformers import OpenAIGPTModel
 import gpt1_keras
 from gpt1_keras.models.transformer_block import TransformerBlock
 from serving.export.decoder.packed_decoder import PackedDecoder, packed_outputs
+from serving.export.decoder.packing import Packing
 from serving.export.decoder.prefixes import first_with_prefix
 
 CONTEXT = 40
@@ -100,6 +101,22 @@ def test_sequences_beyond_the_last_bucket(backbone, sequences):
     decoder = PackedDecoder(backbone, BUCKETS[:2])
     expected = np.array(backbone.states_at(ids, lengths[:, None] - 1))
     found = decoder.states_at(tf.constant(ids), tf.constant(lengths[:, None] - 1))
+    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("most", [1, 2 * CONTEXT**2])
+def test_groups_are_bounded(backbone, sequences, monkeypatch, most):
+    """Attention's memory does not grow with the number of sequences."""
+    ids, lengths = sequences
+    monkeypatch.setattr("serving.export.decoder.packing._MAX_PAIRS", most)
+    packing = Packing([tf.constant(ids)], tf.constant(lengths), BUCKETS)
+    groups = [packing.rows_of(group).shape for group in range(packing.num_groups)]
+    assert all(rows == 1 or rows * length**2 <= most for rows, length in groups)
+    assert sum(rows for rows, _ in groups) == len(ids)
+    expected = np.array(backbone.states_at(ids, lengths[:, None] - 1))
+    found = PackedDecoder(backbone, BUCKETS).states_at(
+        tf.constant(ids), tf.constant(lengths[:, None] - 1)
+    )
     np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
 
 

@@ -307,3 +307,19 @@ def test_products_in_8_bits_have_no_gradients(make_classifier, int8_products, tm
 def test_bad_options(arguments, message):
     with pytest.raises(ValueError, match=message):
         Explanation(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (INTEGRATED_GRADIENTS, "at most 160 tokens of all examples of a request"),
+        (LEAVE_ONE_OUT, "at most 20480 as the sum, over the examples of a request, of tokens"),
+    ],
+)
+def test_a_request_is_bounded(make_classifier, method, message):
+    """Not only each of its examples: one value may stand for all rows."""
+    model = make_classifier("single")
+    many = np.array(["good bad " * 15] * 256, object)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        explain(model, Explanation(method, steps=2), text=many)
+    assert len(explain(model, Explanation(method, steps=2), text=many[:4])["label"]) == 4
