@@ -161,7 +161,6 @@ def _prepare(model, examples, folder, names):
     import keras
 
     import gpt1_keras
-    from gpt1_keras.tokenization.input_transformations import segment_limit
     from serving.export import export
     from serving.tflite import convert
 
@@ -189,7 +188,7 @@ def _prepare(model, examples, folder, names):
         "texts": texts,
         "max_bytes": max_bytes,
         "sequence_length": length,
-        "limit": segment_limit(len(preprocessor.fields), length),
+        "truncate": preprocessor.truncate,
         "special_tokens": [getattr(tokenizer, name) for name in special_tokens],
     }
     (folder / JOB_FILE).write_text(json.dumps(job))

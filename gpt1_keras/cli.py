@@ -48,6 +48,10 @@ from gpt1_keras.quiet import let_libraries_speak
 # The names of nodes and operations that TensorFlow puts before and after its messages.
 _NODE = re.compile(r"\{\{[^{}]*\}\} ?| ?\[Op:\w+\]( name:.*)?$")
 
+# Of an error in a graph: lines before the message, which say where the graph was made.
+_GRAPH_ERROR = "Graph execution error:"
+_WHERE = re.compile(r"\s|$|Detected at node |Node: |\d+ root error")
+
 RESUMABLE = "Interrupted; the same command goes on from the last checkpoint."
 
 _Item = TypeVar("_Item")
@@ -318,5 +322,7 @@ def _is_foreseen(error: Exception) -> bool:
 def _first_line(error: Exception) -> str:
     """Returns an error's message without the graph's nodes, which TensorFlow adds to it."""
     lines = str(getattr(error, "message", None) or error).splitlines()
+    if lines[:1] == [_GRAPH_ERROR]:
+        lines = [line for line in lines[1:] if not _WHERE.match(line)] or lines
     line = _NODE.sub("", lines[0]).strip() if lines else ""
     return line or type(error).__name__

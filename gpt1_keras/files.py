@@ -105,10 +105,13 @@ def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:
 
     Raises:
         FileNotFoundError: it does not exist.
-        ValueError: it is damaged, or holds something else.
+        ValueError: it is no file, is damaged, or holds something else.
     """
+    path = pathlib.Path(path)
+    if path.exists() and not path.is_file():  # reading a named pipe would wait
+        raise ValueError(f"{path} is not a file.")
     try:
-        content = json.loads(pathlib.Path(path).read_bytes())
+        content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {error}.") from None
     if not isinstance(content, kind):

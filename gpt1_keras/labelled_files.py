@@ -1,5 +1,6 @@
 """The reader of users' own labelled texts: CSV, TSV and JSON Lines files, also compressed."""
 
+import collections
 import contextlib
 import csv
 import gzip
@@ -9,6 +10,7 @@ import math
 import os
 import pathlib
 import re
+import unicodedata
 import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NoReturn, TextIO
@@ -23,6 +25,8 @@ _LONGEST_FIELD = 2**31 - 1  # the most that csv takes on every system
 _MOST_EXPANSION = 100  # the most times that a file may grow; texts grow 3 to 20 times
 _SPARE_BYTES = 2**20  # that any file may have besides
 _PIECE_BYTES = 2**16
+_WITHOUT_WIDTH = dict.fromkeys(map(ord, "\u200b\u2060\ufeff"))
+_WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
 _SHOWN = 80  # characters of a damaged value
 
 
@@ -47,7 +51,19 @@ class Row(dict[str, str | list[str]]):
         self.line = line
         label = values.get(LABEL)
         if isinstance(label, str):
-            self[LABEL] = label.strip()  # or "yes " and "yes" would be two classes
+            self[LABEL] = as_label(label)
+
+
+def as_label(text: str) -> str:
+    """Returns a label as it is compared, so that those that look alike are one class.
+
+    White space around and between words, characters without a width, and the form of Unicode do not
+    tell labels apart, nor does a whole number's ".0", which pandas adds in a column with gaps.
+    """
+    text = unicodedata.normalize("NFC", text.translate(_WITHOUT_WIDTH))
+    text = " ".join(text.split())
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[Row]:
@@ -62,7 +78,7 @@ def read_rows(path: str | os.PathLike[str]) -> list[Row]:
 
     Returns:
         A dict for each example, from column to str, or to a list of str, such as `choices`.
-        Whitespace around a `label` is removed.
+        A `label` is as `as_label` makes it.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -188,7 +204,8 @@ def _check_columns(columns: list[str], path: pathlib.Path) -> list[str]:
             f"{path} has one column, {shortened(columns[0])!r}, with {separator[0]!r} in its name. "
             "Columns are separated by commas in .csv and by tabs in .tsv."
         )
-    twice = sorted({name for name in columns if name and columns.count(name) > 1})
+    counts = collections.Counter(columns)
+    twice = sorted(name for name, count in counts.items() if name and count > 1)
     if twice:
         raise ValueError(f"{path} names several columns {', '.join(map(repr, twice))}.")
     found = sorted(filter(_CHOICE.fullmatch, columns), key=lambda name: int(name[6:]))

@@ -6,6 +6,8 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+import keras
+
 from gpt1_keras.files import read_json
 from gpt1_keras.handles import local_preset
 
@@ -30,6 +32,7 @@ def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]
     ) -> Any:
         preset = local_preset(preset, load_weights)
         folder = pathlib.Path(preset)  # no folder if it is the name of a preset that ships
+        _check_kinds(folder)
         configs = {
             name: read_json(folder / name) for name in _DESCRIPTIONS if (folder / name).is_file()
         }
@@ -49,6 +52,32 @@ def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]
             raise ValueError(f"Could not load {preset}: {reason}") from error
 
     return load
+
+
+def dtype_of_preset(config: dict[str, Any]) -> Any:
+    """Returns the dtype that a preset's backbone is loaded in where none is asked for.
+
+    Models of floats load in Keras's own policy, which is None here where KerasHub 0.32 does the
+    same. Quantized ones load in their own: KerasHub does so for a task of the saved class alone.
+
+    Args:
+        config: the content of config.json.
+    """
+    policy = config.get("config", {}).get("dtype")
+    if not isinstance(policy, dict):
+        return None
+    if policy.get("class_name") == "DTypePolicyMap":
+        return policy
+    # For mixed policies, KerasHub raises "Invalid dtype".
+    is_mixed = str(policy.get("config", {}).get("name")).startswith("mixed_")
+    return keras.config.dtype_policy() if is_mixed else None
+
+
+def _check_kinds(folder: pathlib.Path) -> None:
+    """Raises ValueError for what is no file, such as a named pipe, which reading would wait for."""
+    for path in (*folder.glob("*"), *folder.glob("assets/*/*")):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise ValueError(f"{path} is neither a file nor a folder.")
 
 
 def _check_size(folder: pathlib.Path, configs: dict[str, dict[str, Any]]) -> None:

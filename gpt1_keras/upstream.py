@@ -8,11 +8,23 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import keras
 import keras_hub
+import numpy as np
 from keras import tree
 from keras.src.quantizers.utils import should_quantize_layer as is_selected
+from keras.src.saving.keras_saveable import KerasSaveable
+from keras.src.saving.saving_lib import (
+    H5IOStore,
+    ShardedH5IOStore,
+    _get_unique_name,
+    _walk_saveable,
+)
+from keras.src.saving.saving_lib import safe_get_h5_dataset as check_dataset
+from keras.src.saving.serialization_lib import in_safe_mode
 from keras.src.utils.backend_utils import in_grain_data_pipeline
+from keras.src.utils.naming import to_snake_case
 from keras_hub.src.utils.pipeline_model import PipelineModel
 from keras_hub.src.utils.preset_utils import (
     CONFIG_FILE,
@@ -51,23 +63,29 @@ __all__ = [
     "PresetLoader",
     "TaskHooks",
     "add_special_token",
+    "check_dataset",
     "check_file_exists",
     "get_file",
     "get_preset_loader",
     "in_grain_data_pipeline",
+    "in_safe_mode",
     "is_selected",
+    "keep_batches_apart",
     "keras_loops",
     "layers_of",
     "list_subclasses",
     "load_json",
+    "lora_layers",
     "register_presets",
     "register_transformers_loader",
+    "saved_layers",
     "schedule_of",
     "take_tuples_for_texts",
     "to_backend_tensors",
     "to_grain_types",
     "update_loss_metric",
     "update_special_token_ids",
+    "weights_files",
 ]
 
 # Type checkers see what a mixin is mixed into.
@@ -89,6 +107,55 @@ def schedule_of(optimizer: keras.optimizers.Optimizer) -> Any:
 def layers_of(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
     """Returns a layer and all layers inside it."""
     return list(layer._flatten_layers())
+
+
+def lora_layers(backbone: keras_hub.models.Backbone) -> dict[int, keras.layers.Layer]:
+    """Returns the layers that have LoRA kernels, by their number in a file of LoRA weights."""
+    layers = [layer for layer in layers_of(backbone)[1:] if layer.weights]
+    return {index: layers[index] for index in backbone._lora_enabled_layers}
+
+
+def saved_layers(model: keras.Model) -> set[str]:
+    """Returns where Keras stores the layers of a functional model in a file of weights."""
+    paths: set[str] = set()
+    visited: set[int] = set()
+
+    def visit(path: str, value: Any) -> None:
+        if id(value) in visited:
+            return
+        visited.add(id(value))
+        if isinstance(value, KerasSaveable):
+            paths.add(path)
+            for name, child in _walk_saveable(value):
+                visit(f"{path}/{name}", child)
+        elif isinstance(value, (list, tuple, dict)):
+            used: dict[str, int] = {}
+            for child in value.values() if isinstance(value, dict) else value:
+                if isinstance(child, (KerasSaveable, list, tuple, dict)):
+                    is_layer = isinstance(child, KerasSaveable)
+                    name = to_snake_case(type(child).__name__) if is_layer else "container"
+                    visit(f"{path}/{_get_unique_name(name, used)}", child)
+
+    visit("layers", model.layers)
+    return paths
+
+
+def weights_files(store: Any) -> Iterator[h5py.File]:
+    """Yields the files that Keras loads a whole model's weights from, one or several shards.
+
+    There is none for a model inside another one, whose files are the outer model's.
+
+    Args:
+        store: what Keras passes to `load_own_variables`.
+    """
+    if not isinstance(store, H5IOStore) or store._h5_entry_path:
+        return
+    if not isinstance(store, ShardedH5IOStore):
+        yield store.h5_file
+        return
+    for name in sorted(set(tree.flatten(store.sharding_config["weight_map"]))):
+        with h5py.File(store.path.with_name(name)) as file:
+            yield file
 
 
 def take_tuples_for_texts(preprocessor: keras_hub.models.Preprocessor) -> None:
@@ -168,6 +235,17 @@ def keras_loops(model: PipelineModel) -> Any:
     return super(PipelineModel, model)
 
 
+def _specs_of(iterator: Any) -> Any:
+    """Returns what is known of the batches that Keras iterates; None if they are no dataset.
+
+    Keras builds a model by a first batch, and then begins anew. A generator's batch would be lost.
+    """
+    data = getattr(getattr(iterator, "data_adapter", None), "_dataset", None)
+    if has_tensorflow() and isinstance(data, tf.data.Dataset):
+        return data.element_spec
+    return None
+
+
 class TensorFlowHooks(Model):
     """A mixin for tasks on TensorFlow: Keras calls it, and `training_step` does the work."""
 
@@ -210,8 +288,11 @@ class TensorFlowHooks(Model):
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         # Keras builds metrics with the mean of all replicas' data, which fails with several
-        # workers. The data of one replica is enough.
-        if iterator is not None and self._distribute_strategy is not None:
+        # workers. The data of one replica is enough, or what is known of it.
+        specs = _specs_of(iterator)
+        if specs is not None:
+            iterator, data_batch = None, specs
+        elif iterator is not None and self._distribute_strategy is not None:
             batch = next(next(iter(iterator))[-1])
             local = self.distribute_strategy.experimental_local_results
             iterator, data_batch = None, tree.map_structure(lambda v: local(v)[0], batch)
@@ -227,6 +308,9 @@ class JaxHooks(Model):
         if self.training_step.accumulation_steps == 1:
             return super().train_step(state, data)
         return self.training_step.train(state, data)
+
+    def _symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        super()._symbolic_build(iterator, data_batch or _specs_of(iterator))
 
     def compute_loss_and_updates(self, *args: Any, **kwargs: Any) -> Any:
         return self.training_step.loss_and_updates(*args, **kwargs)
@@ -249,11 +333,38 @@ class TorchHooks(Model):
 
     training_step: Any
 
+    def _symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        super()._symbolic_build(iterator, data_batch or _specs_of(iterator))
+
     def train_step(self, data: Any) -> dict[str, Tensor]:
         return self.training_step.train(data)
 
     def test_step(self, data: Any) -> dict[str, Tensor]:
         return self.training_step.evaluate(data)
+
+
+def keep_batches_apart(model: keras.Model) -> None:
+    """Makes `predict` return batches of outputs that differ in width.
+
+    On JAX and torch, Keras joins batches by `np.concatenate`, which fails on them. So each batch
+    becomes the one element of an array of objects, and `predict` returns an array of these
+    elements. TensorFlow returns a ragged tensor by itself.
+    """
+    predict = model.predict_function
+
+    def element(outputs: Tensor) -> np.ndarray:
+        array = np.empty(1, object)
+        array[0] = outputs
+        return array
+
+    def predict_function(*data: Any) -> Any:
+        outputs = predict(*data)
+        if keras.backend.backend() == "jax":  # whose step also returns the state
+            return element(outputs[0]), outputs[1]
+        return element(outputs)
+
+    if keras.backend.backend() != "tensorflow":
+        model.predict_function = predict_function
 
 
 if TYPE_CHECKING or keras.backend.backend() == "tensorflow":

@@ -23,7 +23,14 @@ from typing import Any
 from gpt1_keras.cli import UsageError, option, program
 from serving.client.connection import connect
 from serving.client.protocol import QueryError
-from serving.client.questions import Row, answers, rows_of_arguments, rows_of_lines, rows_of_texts
+from serving.client.questions import (
+    BATCH_SIZE,
+    Row,
+    answers,
+    rows_of_arguments,
+    rows_of_lines,
+    rows_of_texts,
+)
 from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN
 
 
@@ -115,10 +122,12 @@ def _query(options: _QueryOptions, named_values: Sequence[tuple[str, str]]) -> N
             rows = rows_of_lines(stack.enter_context(open(options.file, "rb")), inputs)
         else:
             rows = rows_of_lines(sys.stdin.buffer, inputs)
+        # A request to explain may be as much work as a few long texts.
+        asked = answers(client, rows, shared, 1 if signature == EXPLAIN else BATCH_SIZE)
         if options.explain and not options.json:
-            _show_explained(answers(client, rows, shared))
+            _show_explained(asked)
             return
-        for row, answer in answers(client, rows, shared):
+        for row, answer in asked:
             print(json.dumps(answer, ensure_ascii=False) if options.json else _line(row, answer))
 
 

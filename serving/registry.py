@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import keras
+
 from gpt1_keras.tasks.task import Task
 
 
@@ -50,9 +52,14 @@ def find_part(
         purpose: what a task without this part cannot do, for the message.
 
     Raises:
-        ValueError: no such class is registered, its entry leaves this part out, or the model has no
-            preprocessor.
+        ValueError: no such class is registered, its entry leaves this part out, the model has no
+            preprocessor, or Keras's backend is not TensorFlow.
     """
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            "Models are exported with Keras's backend TensorFlow, which loads what the other "
+            f"backends saved. Received: KERAS_BACKEND={keras.backend.backend()}."
+        )
     entries, name = {**ours, **_registered}, type(model).__name__
     for task_cls in type(model).__mro__:
         if task_cls in entries:

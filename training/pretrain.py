@@ -35,7 +35,7 @@ from training.runs.pretrain_options import (
     PretrainOptions,
 )
 
-_HOW_TO_RUN = "how to run (the model does not depend on it)"  # a group in --help
+_HOW_TO_RUN = "how to run"  # a group in --help
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,12 @@ class _RunOptions:
         None,
         metavar="RUN",
     )
-    strategy: str = option(f"one of {', '.join(STRATEGIES)}", "none", group=_HOW_TO_RUN)
+    strategy: str = option(
+        f"one of {', '.join(STRATEGIES)}; without dropout, the model does not depend on it; with "
+        "dropout, each replica has masks of its own",
+        "none",
+        group=_HOW_TO_RUN,
+    )
     jit_compile: str = option(
         "whether to use XLA; auto: on accelerators, and on a CPU if the first steps are faster",
         "auto",
@@ -66,6 +71,7 @@ def main(options: PretrainOptions, run: _RunOptions, schedule: CheckpointSchedul
     import keras
 
     from training.runs.pretrain_run import pretrain
+    from training.runs.strategies import naming_lost_workers
 
     if run.deterministic and keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -74,9 +80,10 @@ def main(options: PretrainOptions, run: _RunOptions, schedule: CheckpointSchedul
     jit_compile = JIT_COMPILE[run.jit_compile]
     if run.deterministic and jit_compile == MEASURED:
         jit_compile = "auto"  # a measured choice, and so the bits, would depend on the clock
-    result = pretrain(
-        options, run.corpus, run.output, run.strategy, jit_compile, schedule, run.resume_from
-    )
+    with naming_lost_workers():
+        result = pretrain(
+            options, run.corpus, run.output, run.strategy, jit_compile, schedule, run.resume_from
+        )
     if "validation_perplexity" in result:
         print(f"Validation perplexity: {result['validation_perplexity']:.3f}")
 

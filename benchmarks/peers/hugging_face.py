@@ -254,14 +254,19 @@ def outside_tokenizer(folder, job):
     """Returns a function from texts to framed ids, by `tokenizers`, and the size of its file."""
     from tokenizers import Tokenizer
 
+    from gpt1_keras.tokenization.input_transformations import kept_lengths
+
     path = folder / HUGGING_FACE / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(path))
     start, delimiter, extract = (tokenizer.token_to_id(token) for token in job["special_tokens"])
 
     def frame(texts):
+        encoded = [tokenizer.encode(text).ids for text in texts]
+        lengths = [len(each) for each in encoded]
+        kept_of_each = kept_lengths(lengths, job["sequence_length"], job["truncate"])
         ids = [start]
-        for text in texts:
-            ids += tokenizer.encode(text).ids[: job["limit"]] + [delimiter]
+        for each, kept in zip(encoded, kept_of_each):
+            ids += each[:kept] + [delimiter]
         return [*ids[:-1], extract]
 
     return frame, path.stat().st_size

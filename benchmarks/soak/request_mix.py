@@ -19,7 +19,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
-from tests.serving.server.hostile_requests import DOCUMENTS, MESSAGES
+from tests.serving.server.hostile_requests import COMPRESSED, DOCUMENTS, MESSAGES
 
 LABELS = ["negative", "positive"]
 TEXTS = [
@@ -92,6 +92,7 @@ class Mix:
         # By kind: what sends a request, how many there are, and the allowed outcomes.
         table = {
             "gRPC Predict": (self._predict, 60, busy),
+            "gRPC Predict, gzip": (self._predict_gzip, 6, busy),
             "gRPC Classify": (self._classify, 30, busy),
             "REST predict, rows": (self._rest_rows, 30, rest_busy),
             "REST predict, columns": (self._rest_columns, 15, rest_busy),
@@ -103,6 +104,11 @@ class Mix:
             "REST metrics": (lambda _: self._get("/metrics"), 4, {"OK"}),
             "gRPC, malformed": (self._malformed, 10, busy | _REFUSED),
             "REST, malformed": (self._rest_malformed, 10, rest_busy | _REFUSED),
+            "REST explain": (self._explain, 1, rest_busy),
+            "REST explain, too much": (self._explain_too_much, 2, {"400", "429"}),
+            "gRPC, hostile gzip": (self._hostile_gzip, 5, {"RESOURCE_EXHAUSTED"} | _REFUSED),
+            "gRPC, silent": (self._grpc_silent, 2, gone),
+            "REST, another Host": (self._other_host, 3, {"403"}),
             "gRPC, too long": (self._too_long, 1, {"RESOURCE_EXHAUSTED"}),
             "REST, too long": (self._rest_too_long, 2, {"400"}),
             "REST, too many rows": (self._too_many_rows, 1, {"400", "429"}),
@@ -131,12 +137,15 @@ class Mix:
             self._connection().close()
             return type(error).__name__
 
-    def _predict(self, number):
+    def _predict_gzip(self, number):
+        return self._predict(number, grpc.Compression.Gzip)
+
+    def _predict(self, number, compression=None):
         rows = _rows(number)
         request = PredictRequest()
         request.model_spec.name = "model"
         request.inputs["text"].CopyFrom(tf.make_tensor_proto([TEXTS[row] for row in rows]))
-        reply = self._prediction.Predict(request, timeout=_TIMEOUT)
+        reply = self._prediction.Predict(request, timeout=_TIMEOUT, compression=compression)
         self._latest = version = reply.model_spec.version.value
         labels = [label.decode() for label in tf.make_ndarray(reply.outputs["label"])]
         scores = tf.make_ndarray(reply.outputs["scores"])
@@ -209,6 +218,34 @@ class Mix:
     def _rest_malformed(self, number):
         call = random.choice(("predict", "classify", "regress", "explain"))
         return self._post(f"{_MODEL}:{call}", random.choice(DOCUMENTS))[0]
+
+    def _explain(self, number):
+        [row, *_] = _rows(number)
+        document = {"signature_name": "explain", "instances": [TEXTS[row]]}
+        status, reply = self._post(f"{_MODEL}:predict", document)
+        if status != "OK":
+            return status
+        [found] = json.loads(reply)["predictions"]
+        return self._answers.judge(None, [row], [found["scores"]], [found["label"]])
+
+    def _explain_too_much(self, number):
+        document = {"signature_name": "explain", "instances": [TEXTS[2]] * 256}
+        return self._post(f"{_MODEL}:predict", document)[0]
+
+    def _hostile_gzip(self, number):
+        predict = self._channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+        predict(random.choice(COMPRESSED), timeout=_TIMEOUT)
+        return "OK"
+
+    def _grpc_silent(self, number):
+        with self._sent(b"", self._port):
+            time.sleep(random.uniform(0.0, 2.0))
+        return "left"
+
+    def _other_host(self, number):
+        head = f"GET {_MODEL} HTTP/1.1\r\nHost: example.com\r\n\r\n"
+        with self._sent(head.encode()) as connected:
+            return _status_of(connected)
 
     def _too_long(self, number):
         request = PredictRequest()
@@ -294,7 +331,8 @@ def _rows(number):
 
 
 def _head(length):
-    return f"POST {_MODEL}:predict HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n".encode()
+    head = f"POST {_MODEL}:predict HTTP/1.1\r\nHost: localhost\r\n"
+    return f"{head}Content-Length: {length}\r\n\r\n".encode()
 
 
 def _status_of(connected):

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import pathlib
+import re
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,10 @@ BLOCK_ARRAYS = [
     for array in ("weight", "bias")
 ]
 HEAD_ARRAY = "score.weight"
+_TOKENS, _POSITIONS, _TIED = "tokens_embed.weight", "positions_embed.weight", "lm_head.weight"
+_BLOCK_ARRAY = re.compile(r"h\.(\d{1,9})\.(.+)")
+_CAUSAL_MASK = "attn.bias"  # older versions of transformers saved it
+_HEADS = ("score.", "multiple_choice_head.")
 
 
 class Config:
@@ -39,13 +44,20 @@ class Config:
         path: its path, for messages.
 
     Raises:
-        ValueError: it says too little, or is of another architecture than GPT-1's.
+        ValueError: it says too little, a size is not a whole number of at least 1, or it is of
+            another architecture than GPT-1's.
     """
 
     def __init__(self, content: Any, path: str | os.PathLike[str]) -> None:
         sizes = {"n_layer", "n_head", "n_embd", "n_positions"}
         if not isinstance(content, dict) or not sizes <= set(content):
             raise ValueError(f"{path} must be an object with {', '.join(sorted(sizes))}.")
+        for name in sorted(sizes):
+            if type(content[name]) is not int or content[name] < 1:
+                raise ValueError(
+                    f"{path} must have a whole number of at least 1 as its {name}. Received: "
+                    f"{content[name]!r}."
+                )
         # With other values of these, the architecture is not the paper's.
         for name, expected in (("afn", "gelu"), ("layer_norm_epsilon", LAYER_NORM_EPSILON)):
             if content.get(name, expected) != expected:
@@ -103,6 +115,7 @@ class Checkpoint(contextlib.ExitStack):
         super().__init__()
         self._folder = folder
         self._arrays: dict[str, Any] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
         names = [WEIGHTS]
         if not (folder / WEIGHTS).is_file() and (folder / _INDEX).is_file():
             names = shards(folder / _INDEX)
@@ -113,16 +126,52 @@ class Checkpoint(contextlib.ExitStack):
             except safetensors.SafetensorError as error:
                 raise ValueError(f"{folder / name} is damaged: {error}.") from None
             # The published file has no prefix; later versions of transformers write it.
-            self._arrays |= {
-                key.removeprefix("transformer."): functools.partial(file.get_tensor, key)
-                for key in file.keys()
-            }
+            for key in file.keys():
+                name = key.removeprefix("transformer.")
+                self._arrays[name] = functools.partial(file.get_tensor, key)
+                self._shapes[name] = tuple(file.get_slice(key).get_shape())
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Returns an array by its name without prefix, as float32. ValueError if there is none."""
+        self._require(name)
+        return self._arrays[name]().astype(np.float32)
+
+    def check_fits(self, num_layers: int, hidden_dim: int, max_sequence_length: int) -> None:
+        """Checks that the arrays are those of a backbone, before one of these sizes is made.
+
+        Raises:
+            ValueError: a table has another shape, there are other blocks than those of the
+                backbone, or an array that GPT-1 does not have.
+        """
+        path = self._folder / WEIGHTS
+        for name, shape in (
+            (_TOKENS, (None, hidden_dim)),
+            (_POSITIONS, (max_sequence_length, hidden_dim)),
+        ):
+            self._require(name)
+            found = self._shapes[name]
+            if len(found) != 2 or any(size not in (None, own) for size, own in zip(shape, found)):
+                raise ValueError(f"{path} has {name} of shape {found}; {CONFIG} describes {shape}.")
+        blocks = set()
+        for name in self._arrays:
+            match = _BLOCK_ARRAY.fullmatch(name)
+            if match and match[2] in (*BLOCK_ARRAYS, _CAUSAL_MASK):
+                blocks.add(int(match[1]))
+            elif name not in (_TOKENS, _POSITIONS, _TIED) and not name.startswith(_HEADS):
+                raise ValueError(f"{path} has an array {name}, which GPT-1 does not have.")
+        if len(blocks) != num_layers or max(blocks) != num_layers - 1:
+            raise ValueError(
+                f"{path} has arrays of {len(blocks)} blocks; {CONFIG} describes {num_layers}."
+            )
+        if _TIED in self._arrays and not np.array_equal(self[_TIED], self[_TOKENS]):
+            raise ValueError(
+                f"{path} has a {_TIED} of its own. GPT-1's output layer is {_TOKENS} (equation 2)."
+            )
+
+    def _require(self, name: str) -> None:
+        """Raises ValueError if there is no such array."""
         if name not in self._arrays:
             raise ValueError(f"{self._folder / WEIGHTS} has no array {name}.")
-        return self._arrays[name]().astype(np.float32)
 
 
 def require_weights(folder: pathlib.Path, names: list[str]) -> None:
@@ -166,3 +215,25 @@ def count_tokens(folder: pathlib.Path) -> int:
     """Returns the size of the vocabulary in the files; raises what `read_vocabulary` raises."""
     vocabulary, _ = read_vocabulary(folder)
     return len(read_json(folder / VOCABULARY) if isinstance(vocabulary, str) else vocabulary)
+
+
+def added_tokens(folder: pathlib.Path) -> dict[int, str]:
+    """Returns the tokens that a tokenizer's files name beside the vocabulary, by id.
+
+    Raises:
+        ValueError: a file is damaged.
+    """
+    names: dict[int, str] = {}
+    try:
+        # In the order of transformers' versions: each wrote another file.
+        if (path := folder / "added_tokens.json").is_file():
+            names |= {int(id): token for token, id in read_json(path).items()}
+        if (path := folder / "tokenizer_config.json").is_file():
+            added = read_json(path).get("added_tokens_decoder") or {}
+            names |= {int(id): token["content"] for id, token in added.items()}
+        if (path := folder / TOKENIZER).is_file():
+            added = read_json(path).get("added_tokens") or []
+            names |= {int(token["id"]): token["content"] for token in added}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} does not describe added tokens: {error!r}.") from None
+    return names

@@ -81,8 +81,11 @@ def save_hugging_face(model: Task, directory: str | os.PathLike[str]) -> None:
             `OpenAIGPTForSequenceClassification`, a head without bias and activation.
         OSError: the folder cannot be written, for example because the disk is full.
     """
-    if model.preprocessor is None:
-        raise ValueError("Only a model with a preprocessor can be saved: its tokenizer is needed.")
+    if model.tokenizer is None:
+        raise ValueError(
+            "Only a model with a preprocessor of ours can be saved: its tokenizer is needed. "
+            f"Received: preprocessor={model.preprocessor!r}."
+        )
     weights, config = _arrays(model.backbone), _config(model.backbone)
     if isinstance(model, GPT1TextClassifier) and isinstance(
         model.preprocessor, LastTokenPreprocessor

@@ -10,6 +10,7 @@ from gpt1_keras.convert.checkpoint import (
     MODEL_TYPE,
     Checkpoint,
     Config,
+    added_tokens,
     count_tokens,
     read_vocabulary,
 )
@@ -25,7 +26,7 @@ from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
 from gpt1_keras.tasks.task import Task
 from gpt1_keras.tasks.text_classifier import GPT1TextClassifier
-from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from gpt1_keras.tokenization.tokenizer import SPECIAL_TOKENS, GPT1Tokenizer
 from gpt1_keras.upstream import PresetLoader, register_transformers_loader
 
 
@@ -67,17 +68,22 @@ class OpenAIGPTLoader(PresetLoader):
         folder = self._folder(load_weights)
         arguments = self._config.backbone_arguments()
         arguments["vocabulary_size"] = count_tokens(folder) + NUM_SPECIAL_TOKENS
-        backbone = cls(**(arguments | kwargs))
-        if load_weights:
-            with Checkpoint(folder) as arrays:
-                assign_embeddings(
-                    backbone,
-                    arrays["tokens_embed.weight"],
-                    arrays["positions_embed.weight"],
-                    self._config.pad_token_id,
-                )
-                for i, block in enumerate(backbone.blocks):
-                    assign_block(block, [arrays[f"h.{i}.{name}"] for name in BLOCK_ARRAYS])
+        arguments |= kwargs
+        if not load_weights:
+            return cls(**arguments)
+        with Checkpoint(folder) as arrays:
+            arrays.check_fits(
+                *(arguments["num_layers"], arguments["hidden_dim"]),
+                arguments["max_sequence_length"],
+            )
+            backbone = cls(**arguments)
+            tokens = arrays["tokens_embed.weight"]
+            if len(tokens) == backbone.vocabulary_size:
+                self._check_added_tokens(folder, len(tokens))
+            positions = arrays["positions_embed.weight"]
+            assign_embeddings(backbone, tokens, positions, self._config.pad_token_id)
+            for i, block in enumerate(backbone.blocks):
+                assign_block(block, [arrays[f"h.{i}.{name}"] for name in BLOCK_ARRAYS])
         return backbone
 
     def load_tokenizer(
@@ -137,6 +143,17 @@ class OpenAIGPTLoader(PresetLoader):
 
     def _folder(self, weights: bool = False) -> pathlib.Path:
         return pathlib.Path(local_preset(self.preset, weights))
+
+    def _check_added_tokens(self, folder: pathlib.Path, rows: int) -> None:
+        """Raises ValueError if the table's last rows are of other tokens than the special ones."""
+        names = added_tokens(folder)
+        found = [names.get(id) for id in range(rows - NUM_SPECIAL_TOKENS, rows)]
+        if found != list(SPECIAL_TOKENS):
+            raise ValueError(
+                f"{self.preset} was trained with {NUM_SPECIAL_TOKENS} tokens that its tokenizer "
+                f"adds to the vocabulary: {found}. Expected {list(SPECIAL_TOKENS)}, which the "
+                "texts of this package's tasks are framed by, or none."
+            )
 
     def _pad_token_id(self, tokenizer: GPT1Tokenizer) -> int | None:
         """Returns the checkpoint's padding id, or None if no token has it."""

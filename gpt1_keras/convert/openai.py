@@ -1,7 +1,9 @@
 """The checkpoint that the paper's authors released (openai/finetune-transformer-lm, `model/`)."""
 
+import math
 import os
 import pathlib
+import tokenize
 
 import numpy as np
 
@@ -15,7 +17,10 @@ from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 _VOCABULARY, _MERGES, _SHAPES = "encoder_bpe_40000.json", "vocab_40000.bpe", "params_shapes.json"
 _PARTS = [f"params_{part}.npy" for part in range(10)]
 _ARRAYS_PER_BLOCK = 12
+_EXPAND = 6  # the index in a block of the feed-forward layer's first kernel
 _HEAD_DIM = 64  # the paper's
+# What NumPy raises for a damaged file; its header is a Python literal.
+_FAULTS = (EOFError, ValueError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError)
 
 
 def load_openai(
@@ -31,7 +36,7 @@ def load_openai(
         normalization: how text becomes words. The weights were trained with `"original"`; Hugging
             Face uses them with `"bert"`.
         num_heads: attention heads of a block; the files do not say how many. By default one for
-            every 64 dimensions, as in the paper.
+            every 64 dimensions, as in the paper; required if the width is no multiple of 64.
 
     Returns:
         The language model, with its preprocessor.
@@ -48,10 +53,11 @@ def load_openai(
     tokenizer = GPT1Tokenizer(
         str(directory / _VOCABULARY), str(directory / _MERGES), normalization=normalization
     )
-    shapes = read_json(directory / _SHAPES, list)
+    shapes = _read_shapes(directory / _SHAPES)
     flat = np.concatenate([_read_array(directory / part) for part in _PARTS])
-    sizes = [int(np.prod(shape)) for shape in shapes]
-    if sum(sizes) != len(flat) or len(shapes) % _ARRAYS_PER_BLOCK != 2:
+    sizes = [math.prod(shape) for shape in shapes]
+    is_whole = len(shapes) > 2 and len(shapes) % _ARRAYS_PER_BLOCK == 2
+    if sum(sizes) != len(flat) or not is_whole:
         raise ValueError(
             f"The checkpoint in {directory} is damaged: {_SHAPES} lists {len(shapes)} arrays with "
             f"{sum(sizes):,} numbers, and the params files hold {len(flat):,}."
@@ -65,12 +71,18 @@ def load_openai(
     blocks = [
         rest[start : start + _ARRAYS_PER_BLOCK] for start in range(0, len(rest), _ARRAYS_PER_BLOCK)
     ]
+    matrices = (positions, tokens, blocks[0][_EXPAND])
+    if any(array.ndim != 2 for array in matrices):
+        raise ValueError(
+            f"{directory / _SHAPES} must have matrices as its first two arrays and as array "
+            f"{2 + _EXPAND}. Received: {[array.shape for array in matrices]}."
+        )
     backbone = GPT1Backbone(
         vocabulary_size=tokenizer.vocabulary_size(),
         num_layers=len(blocks),
         num_heads=_num_heads(tokens.shape[1], num_heads),
         hidden_dim=tokens.shape[1],
-        intermediate_dim=blocks[0][6].shape[1],
+        intermediate_dim=blocks[0][_EXPAND].shape[1],
         max_sequence_length=len(positions),
     )
     assign_embeddings(backbone, tokens, positions)
@@ -81,17 +93,40 @@ def load_openai(
 
 def _num_heads(hidden_dim: int, num_heads: int | None) -> int:
     """Returns the number of heads. Raises ValueError if it does not divide the dimensions."""
+    if num_heads is None and hidden_dim % _HEAD_DIM:
+        raise ValueError(
+            "The files do not say how many heads a block has, and the paper's heads have "
+            f"{_HEAD_DIM} dimensions each. Received: a width of {hidden_dim}; expected a multiple "
+            f"of {_HEAD_DIM}, or `num_heads`."
+        )
     received = f"num_heads={num_heads}"
     if num_heads is None:
-        num_heads, received = hidden_dim // _HEAD_DIM, f"no num_heads, and {_HEAD_DIM} a head"
+        num_heads = hidden_dim // _HEAD_DIM
     if num_heads < 1 or hidden_dim % num_heads:
         raise ValueError(f"The heads must divide {hidden_dim} dimensions. Received: {received}.")
     return num_heads
 
 
+def _read_shapes(path: pathlib.Path) -> list[list[int]]:
+    """Reads the arrays' shapes. Raises ValueError, naming the file, if it is damaged."""
+    shapes = read_json(path, list)
+    for shape in shapes:
+        is_shape = isinstance(shape, list) and 1 <= len(shape) <= 3
+        if not is_shape or any(type(size) is not int or size < 1 for size in shape):
+            raise ValueError(
+                f"{path} must list shapes of 1 to 3 whole numbers. Received: {str(shape)[:80]}."
+            )
+    return shapes
+
+
 def _read_array(path: pathlib.Path) -> np.ndarray:
     """Reads an array, flattened. Raises ValueError, naming the file, if it is damaged."""
     try:
-        return np.load(path, allow_pickle=False).reshape(-1)
-    except (EOFError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: {error}.") from None
+        # Mapped, so that a file cannot make NumPy allocate more than the file holds.
+        array = np.load(path, allow_pickle=False, mmap_mode="r")
+    except _FAULTS as error:
+        raise ValueError(f"{path} is damaged: {str(error)[:200]}.") from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        received = getattr(array, "dtype", type(array).__name__)
+        raise ValueError(f"{path} is damaged: expected an array of floats. Received: {received}.")
+    return array.reshape(-1)

@@ -7,6 +7,7 @@ import numpy as np
 
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.models.layers import INITIALIZER_STDDEV
+from gpt1_keras.models.stored_weights import check_finite
 
 # `<start>`, `<delimiter>` and `<extract>`, which follow the vocabulary's tokens.
 NUM_SPECIAL_TOKENS = 3
@@ -48,7 +49,8 @@ def assign_embeddings(
             token takes its row, as no text holds it.
 
     Raises:
-        ValueError: the arrays' shapes do not fit each other or the tokenizer.
+        ValueError: the arrays' shapes do not fit each other or the tokenizer, or they have values
+            that are NaN or infinite.
     """
     size = backbone.vocabulary_size
     allowed = [size - NUM_SPECIAL_TOKENS, size]
@@ -69,17 +71,22 @@ def assign_block(block: keras.layers.Layer, arrays: Sequence[np.ndarray]) -> Non
     """Assigns twelve arrays to a block, in the order of `block_variables`.
 
     Raises:
-        ValueError: an array has another shape.
+        ValueError: an array has another shape, or values that are NaN or infinite.
     """
     for variable, array in zip(block_variables(block), arrays, strict=True):
         assign(variable, array)
 
 
 def assign(variable: keras.Variable, array: np.ndarray) -> None:
-    """Assigns an array to a variable. Raises ValueError if the array has another shape."""
+    """Assigns an array to a variable.
+
+    Raises:
+        ValueError: the array has another shape, or values that are NaN or infinite.
+    """
     if tuple(variable.shape) != array.shape:
         raise ValueError(
             f"The checkpoint's array for {variable.path} has shape {array.shape}; "
             f"expected {tuple(variable.shape)}."
         )
+    check_finite(f"The checkpoint's array for {variable.path}", array)
     variable.assign(array)

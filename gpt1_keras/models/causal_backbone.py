@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import numbers
 import os
+import pathlib
 from typing import Any
 
+import h5py
 import keras
 import keras_hub
 from keras import ops
 
+from gpt1_keras.files import read_json, reading_weights, write_json, writing_weights
 from gpt1_keras.models.functional_model import FunctionalModel
-from gpt1_keras.preset_files import loading_checked_files
+from gpt1_keras.models.stored_weights import check_finite
+from gpt1_keras.preset_files import dtype_of_preset, loading_checked_files
 from gpt1_keras.types import Tensor
-from gpt1_keras.upstream import layers_of
+from gpt1_keras.upstream import (
+    METADATA_FILE,
+    check_dataset,
+    get_preset_loader,
+    layers_of,
+    list_subclasses,
+    lora_layers,
+)
 
 
 class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
@@ -25,6 +37,13 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
     """
 
     optional_inputs = ("padding_mask",)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if self.token_embedding.quantization_mode == "int4":
+            # Keras 3.15 quantizes a token table to int4 without rounding its inputs, as it does
+            # other layers, but would load it with.
+            self.token_embedding.inputs_quantizer = None
 
     @classmethod
     @loading_checked_files
@@ -43,15 +62,62 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
             ValueError: the preset does not exist, holds another model, or has a damaged file.
             OSError: see `gpt1_keras.handles.local_preset`.
         """
+        if kwargs.get("dtype") is None:
+            kwargs["dtype"] = dtype_of_preset(get_preset_loader(preset).config)
         return super().from_preset(preset, load_weights, **kwargs)
 
     def save_to_preset(self, preset_dir: Any, max_shard_size: float = 10) -> None:
-        """Like `keras_hub.models.Backbone.save_to_preset`. Raises ValueError as `check_loads`."""
+        """Like `keras_hub.models.Backbone.save_to_preset`; metadata.json names the tasks.
+
+        Raises:
+            ValueError: see `check_loads`.
+        """
         self.check_loads()
         super().save_to_preset(preset_dir, max_shard_size)
+        # KerasHub names the first base class of each task, which is ours, and the same for all.
+        tasks = [
+            task_cls.__name__
+            for task_cls in list_subclasses(keras_hub.models.Task)
+            if issubclass(task_cls.backbone_cls or object, CausalBackbone)
+        ]
+        path = pathlib.Path(preset_dir, METADATA_FILE)
+        write_json(path, read_json(path) | {"tasks": sorted(tasks)})
+
+    def save_lora_weights(self, filepath: str | os.PathLike[str]) -> None:
+        """Like KerasHub's, with the biases, which are trained beside the LoRA kernels.
+
+        Args:
+            filepath: ends in `.lora.h5`. KerasHub reads the file too, without the biases.
+
+        Raises:
+            ValueError: no layer is LoRA-enabled, or the path ends in something else.
+            OSError: the file cannot be written. An earlier one stays.
+        """
+        with writing_weights(filepath) as memory:
+            super().save_lora_weights(memory)
+            with h5py.File(memory, "a") as file:
+                for index, layer in lora_layers(self).items():
+                    bias = ops.cast(layer.bias, "float32")
+                    file[_lora_bias(index)] = ops.convert_to_numpy(bias)
+
+    def load_lora_weights(self, filepath: str | os.PathLike[str]) -> None:
+        """Like KerasHub's, with the biases, where the file has them.
+
+        Raises:
+            ValueError: the file is damaged, of other layers or another rank, or has weights that
+                are NaN or infinite.
+        """
+        with reading_weights(filepath):
+            super().load_lora_weights(filepath)
+            with h5py.File(filepath) as file:
+                for index, layer in lora_layers(self).items():
+                    if _lora_bias(index) in file:
+                        layer.bias.assign(check_dataset(file, _lora_bias(index))[()])
+                    for weight in layer.trainable_variables:
+                        check_finite(f"Its {weight.path}", ops.convert_to_numpy(weight))
 
     def check_loads(self) -> None:
-        """Raises ValueError if a preset of this model could not be loaded."""
+        """Raises ValueError if a preset of this model could not be loaded, or would differ."""
         modes = {layer.quantization_mode for layer in layers_of(self)} & {"gptq", "awq"}
         if modes:
             raise ValueError(
@@ -59,6 +125,16 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
                 f"would be lost. Received: a {type(self).__name__} with {sorted(modes)}. Save the "
                 "model before it is quantized, or quantize to 'int8' or 'int4'."
             )
+        for layer in layers_of(self):
+            mode, quantizer = layer.quantization_mode, getattr(layer, "inputs_quantizer", None)
+            if isinstance(layer, keras.layers.Dense) and (
+                (mode == "int4" and quantizer) or (mode == "int8" and not quantizer)
+            ):
+                raise ValueError(
+                    "A preset does not say how inputs are quantized, and is loaded with Keras's "
+                    f"default: in 8 bits for 'int8', not at all for 'int4'. Received: {layer.path} "
+                    f"in {mode!r} with activation_quantizer={quantizer}."
+                )
 
     def states_at(
         self,
@@ -85,6 +161,26 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
         else:
             states = self.encode_branches(token_ids, positions, branches, indices)
         return ops.take_along_axis(states, ops.maximum(indices, 0)[:, :, None], axis=1)
+
+
+def _lora_bias(index: int) -> str:
+    """Returns the name of a layer's bias in a file of LoRA weights."""
+    return f"lora/{index}/vars/bias"
+
+
+def check_sizes(dropout: float, **sizes: int) -> None:
+    """Checks the arguments of a backbone.
+
+    Raises:
+        ValueError: a size is not a whole number of at least 1, or the rate is not from 0 to 1.
+    """
+    for name, size in sizes.items():
+        if not isinstance(size, numbers.Integral) or isinstance(size, bool) or size < 1:
+            raise ValueError(
+                f"{name} must be a whole number of at least 1. Received: {name}={size!r}."
+            )
+    if not isinstance(dropout, numbers.Real) or not 0 <= dropout <= 1:
+        raise ValueError(f"dropout must be a rate from 0 to 1. Received: dropout={dropout!r}.")
 
 
 def token_inputs() -> dict[str, Tensor]:

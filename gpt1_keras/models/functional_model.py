@@ -4,6 +4,7 @@ import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpt1_keras.files import reading_weights, writing_weights
+from gpt1_keras.models.stored_weights import check_stored_weights
 
 # Type checkers see what this is mixed into. As a real base, Keras would replace it by its
 # functional model, which would then come before KerasHub's classes.
@@ -40,6 +41,7 @@ class FunctionalModel(Model):
 
     def compute_output_spec(self, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         # Keras reads the shapes of all inputs, even of those that are left out.
+        inputs = self._by_name(inputs)
         given = {name: self.input[name] if x is None else x for name, x in inputs.items()}
         return super().compute_output_spec(given, *args, **kwargs)
 
@@ -67,6 +69,19 @@ class FunctionalModel(Model):
         self.check_inputs(inputs)
         return {name: inputs.get(name) for name in self.input}
 
+    def save(self, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
+        """Saves like `keras.Model.save`.
+
+        Raises:
+            ValueError: the file is to be in HDF5, from which Keras loads only its own classes.
+        """
+        if str(filepath).endswith((".h5", ".hdf5")):
+            raise ValueError(
+                "Keras loads only its own classes from HDF5. Save the model as .keras, or its "
+                f"weights by `save_weights` as .weights.h5. Received: {filepath}."
+            )
+        super().save(filepath, *args, **kwargs)
+
     def save_weights(
         self,
         filepath: str | os.PathLike[str],
@@ -84,6 +99,18 @@ class FunctionalModel(Model):
             return
         with writing_weights(filepath) as memory:
             super().save_weights(memory, overwrite)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Checks the weights of a file before Keras reads those of the layers.
+
+        Keras calls it for each file of weights, preset and `.keras` file, and raises the error once
+        it has read the rest; with `skip_mismatch`, it only warns.
+
+        Raises:
+            ValueError: see `check_stored_weights`.
+        """
+        check_stored_weights(self, store)
+        super().load_own_variables(store)
 
     def load_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
         """Loads weights like `keras.Model.load_weights`.

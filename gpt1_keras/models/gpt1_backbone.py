@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from gpt1_keras.models.attention import BranchAttention, FullAttention, attend_at
-from gpt1_keras.models.causal_backbone import CausalBackbone, token_inputs
+from gpt1_keras.models.causal_backbone import CausalBackbone, check_sizes, token_inputs
 from gpt1_keras.models.layers import Dropout, TokenAndPositionEmbedding
 from gpt1_keras.models.left_padding import MoveBack, MoveToFront
 from gpt1_keras.models.transformer_block import TransformerBlock
@@ -31,14 +31,15 @@ class GPT1Backbone(CausalBackbone):
         num_heads: number of attention heads of a block; must divide `hidden_dim`.
         hidden_dim: width of the hidden states.
         intermediate_dim: width of the feed-forward layers.
-        max_sequence_length: length of the context.
         dropout: rate of dropout on embeddings, attention and residual branches.
+        max_sequence_length: length of the context.
         dtype: Keras dtype or policy, such as `"mixed_bfloat16"`. Softmax and layer normalisation
             are always computed in float32.
 
     Raises:
-        ValueError: `num_heads` does not divide `hidden_dim`, an input is longer than the context,
-            or inputs have other names.
+        ValueError: a size is not a whole number of at least 1, `dropout` is not from 0 to 1,
+            `num_heads` does not divide `hidden_dim`, an input is longer than the context, or inputs
+            have other names.
 
     A variant is a subclass with another `block_cls`, a `TransformerBlock` that overrides `project`
     or `finish`. If `project` adds positions itself, such as rotary ones, `embeds_positions` is
@@ -61,11 +62,20 @@ class GPT1Backbone(CausalBackbone):
         num_heads: int = 12,
         hidden_dim: int = 768,
         intermediate_dim: int = 3072,
-        max_sequence_length: int = 512,
         dropout: float = 0.1,
+        max_sequence_length: int = 512,
         dtype: keras.DTypePolicy | str | None = None,
         **kwargs: Any,
     ) -> None:
+        check_sizes(
+            dropout,
+            vocabulary_size=vocabulary_size,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            hidden_dim=hidden_dim,
+            intermediate_dim=intermediate_dim,
+            max_sequence_length=max_sequence_length,
+        )
         # === Layers ===
         self.embedding = TokenAndPositionEmbedding(
             vocabulary_size,

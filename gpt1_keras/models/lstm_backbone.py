@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from gpt1_keras.models.causal_backbone import CausalBackbone, token_inputs
+from gpt1_keras.models.causal_backbone import CausalBackbone, check_sizes, token_inputs
 from gpt1_keras.models.custom_gradients.lstm import LSTM
 from gpt1_keras.models.layers import Dropout, dense, initializer
 from gpt1_keras.models.left_padding import MoveBack, MoveToFront
@@ -25,9 +25,12 @@ class LSTMBackbone(CausalBackbone):
         vocabulary_size: number of tokens, special tokens included.
         hidden_dim: width of the token table and of the hidden states.
         units: width of the LSTM.
-        max_sequence_length: length that tasks truncate sequences to.
         dropout: rate of dropout on embeddings and outputs.
+        max_sequence_length: length that tasks truncate sequences to.
         dtype: Keras dtype or policy.
+
+    Raises:
+        ValueError: a size is not a whole number of at least 1, or `dropout` is not from 0 to 1.
     """
 
     def __init__(
@@ -35,11 +38,18 @@ class LSTMBackbone(CausalBackbone):
         vocabulary_size: int = 40481,
         hidden_dim: int = 768,
         units: int = 2048,
-        max_sequence_length: int = 512,
         dropout: float = 0.1,
+        max_sequence_length: int = 512,
         dtype: keras.DTypePolicy | str | None = None,
         **kwargs: Any,
     ) -> None:
+        check_sizes(
+            dropout,
+            vocabulary_size=vocabulary_size,
+            hidden_dim=hidden_dim,
+            units=units,
+            max_sequence_length=max_sequence_length,
+        )
         # === Layers ===
         self.embedding = keras.layers.ReversibleEmbedding(
             vocabulary_size,

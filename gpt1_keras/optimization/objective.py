@@ -171,7 +171,7 @@ class SoftLabelCrossEntropy(keras.losses.Loss):
         score_range: the lowest and the highest score, both whole numbers.
 
     Call arguments:
-        y_true: float `[batch]`, scores.
+        y_true: float `[batch]` or `[batch, 1]`, scores.
         y_pred: float `[batch, high - low + 1]`, logits.
     """
 
@@ -187,7 +187,11 @@ class SoftLabelCrossEntropy(keras.losses.Loss):
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         low, high = self.score_range
         points = ops.arange(low, high + 1, dtype="float32")
-        scores = ops.cast(y_true, "float32")[..., None]
+        scores = ops.cast(y_true, "float32")
+        if len(scores.shape) < len(y_pred.shape):
+            scores = scores[..., None]
+        elif scores.shape[-1] != 1:  # it would be compared with each integer
+            raise ValueError(f"Expected one score each. Received scores of shape {y_true.shape}.")
         probabilities = ops.maximum(0.0, 1.0 - ops.abs(scores - points))
         return -ops.sum(
             probabilities * ops.log_softmax(ops.cast(y_pred, "float32"), axis=-1), axis=-1

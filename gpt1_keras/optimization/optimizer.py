@@ -216,6 +216,21 @@ def stretch_schedule(optimizer: keras.optimizers.Optimizer, steps: int, epochs: 
     return schedule.total_steps != before
 
 
+def check_sets_no_rate(optimizer: keras.optimizers.Optimizer, callbacks: Any) -> None:
+    """Raises ValueError if one of the callbacks of `fit` sets a rate that a schedule sets."""
+    schedule = schedule_of(_unwrapped(optimizer))
+    if not isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+        return
+    setters = keras.callbacks.ReduceLROnPlateau, keras.callbacks.LearningRateScheduler
+    for callback in keras.tree.flatten(getattr(callbacks, "callbacks", callbacks)):
+        if isinstance(callback, setters):
+            raise ValueError(
+                f"{type(callback).__name__} sets the learning rate, which the optimizer's "
+                f"{type(schedule).__name__} sets too. Compile with a constant rate, as "
+                "gpt1_keras.optimizer.GPT1Adam(6.25e-5)."
+            )
+
+
 def check_dtypes(variables: Sequence[keras.Variable]) -> None:
     """Warns of weights in bfloat16, and raises ValueError for weights in float16."""
     dtypes = {variable.dtype for variable in variables}

@@ -124,17 +124,24 @@ class TensorFlowStep:
         return map_tensors(take, data)
 
     def _fill_if_empty(self, data: Any) -> Any:
-        """Returns the data, or one row of zeros where a slice or a replica gets no rows."""
+        """Returns the data, or one row that counts for nothing where there is none.
+
+        A slice or a replica may get none. The row has a token, as models take no sequence without.
+        """
         if self._accumulation_steps == self._task.distribute_strategy.num_replicas_in_sync == 1:
             return data
 
-        def fill(tensor: Tensor) -> Tensor:
+        def fill(tensor: Tensor, value: int) -> Tensor:
             is_empty = tf.cast(tf.shape(tensor)[0] == 0, "int32")
-            zeros = tf.zeros([is_empty, *tf.unstack(tf.shape(tensor)[1:])], tensor.dtype)
-            filled = tf.concat([tensor, zeros], axis=0)
+            row = tf.fill(
+                [is_empty, *tf.unstack(tf.shape(tensor)[1:])], tf.cast(value, tensor.dtype)
+            )
+            filled = tf.concat([tensor, row], axis=0)
             return tf.ensure_shape(filled, [None, *tensor.shape[1:]])
 
-        return map_tensors(fill, data)
+        x, y, sample_weight = data
+        inputs = map_tensors(lambda tensor: fill(tensor, 1), x)
+        return inputs, *map_tensors(lambda tensor: fill(tensor, 0), (y, sample_weight))
 
     def _shift_seeds(self, replica: Tensor, state: list[Any]) -> list[Tensor]:
         """Shifts seeds, so that each replica has its own dropout; `-replica` shifts them back."""

@@ -14,7 +14,14 @@ from gpt1_keras.models.left_padding import MoveBack, MoveToFront
 from gpt1_keras.optimization.objective import next_token_loss
 from gpt1_keras.optimization.optimizer import pretraining_optimizer
 from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
-from gpt1_keras.tasks.generation import check_prompts, stop_ids, until_stop
+from gpt1_keras.tasks.generation import (
+    NOT_YET,
+    certain,
+    check_prompts,
+    known_tokens,
+    stop_ids,
+    until_stop,
+)
 from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.backend import batch_of_one, is_single
 from gpt1_keras.types import Tensor
@@ -186,11 +193,12 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
             # Samplers that keep several beams of each text pass a larger batch.
             last = ops.slice(prompt, (0, index - 1), (ops.shape(prompt)[0], 1))
             logits, hidden_states, cache = self.call_with_cache(last, cache, index - 1)
-            return logits[:, 0], hidden_states[:, 0], cache
+            known = known_tokens(prompt, index, mask, stop_token_ids)
+            return certain(logits[:, 0], known), hidden_states[:, 0], cache
 
-        token_ids = self.sampler(
+        generated = self.sampler(
             next=next,
-            prompt=token_ids,
+            prompt=ops.where(mask, token_ids, NOT_YET),
             cache=cache,
             # Shorter prompts are continued while longer ones are still being read.
             index=ops.min(ops.sum(ops.cast(mask, "int32"), axis=-1)),
@@ -200,8 +208,8 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
             model=self,
         )
         return {
-            "token_ids": token_ids,
-            "padding_mask": until_stop(token_ids, mask, stop_token_ids),
+            "token_ids": ops.where(generated == NOT_YET, token_ids, generated),
+            "padding_mask": until_stop(generated, mask, stop_token_ids),
         }
 
     def generate(

@@ -83,9 +83,12 @@ class GPT1CausalLMPreprocessor(FromHandle, keras_hub.models.CausalLMPreprocessor
             `[sequence_length]` for one string.
 
         Raises:
-            ValueError: a prompt has no token, and GPT-1 has no token to start a text with.
+            ValueError: there is no prompt; or one has no token, and GPT-1 has no token to start a
+                text with.
         """
         packed = self._pack(x, sequence_length)
+        if not len(packed["padding_mask"]):
+            raise ValueError("Expected one prompt or more. Received: none.")
         empty = np.flatnonzero(~np.any(packed["padding_mask"], axis=-1))
         if len(empty):
             raise ValueError(
@@ -113,13 +116,16 @@ class GPT1CausalLMPreprocessor(FromHandle, keras_hub.models.CausalLMPreprocessor
         """Like `GPT1Tokenizer.export_to_transformers`."""
         self.tokenizer.export_to_transformers(path)
 
+    def for_slicing(self, x: Any) -> Any:
+        """Returns a user's texts, one or a batch, as a batch that can be sliced into examples."""
+        return text_backend().as_texts(batch_of_one(x) if is_single(x) else x)
+
     def _pack(self, x: Any, length: int | None, extra: int = 0) -> dict[str, Any]:
         """Returns `token_ids` and `padding_mask`, int32 `[batch, length + extra]`."""
         length = self.sequence_length if length is None else length
         if length < 1:
             raise ValueError(f"Expected sequence_length of at least 1. Received: {length}.")
-        backend, is_one = text_backend(), is_single(x)
-        texts = backend.as_texts(batch_of_one(x) if is_one else x)
+        backend, is_one, texts = text_backend(), is_single(x), self.for_slicing(x)
         if backend.rank(texts) != 1:
             raise ValueError(
                 "Expected strings of shape [batch], or one string. Received rank: "

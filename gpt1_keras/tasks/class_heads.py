@@ -9,6 +9,7 @@ from keras import ops
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tasks.calibration import UNCALIBRATED, Calibration
 from gpt1_keras.tasks.heads import LabelHead
+from gpt1_keras.tasks.labels import index_of_name, index_of_number, number_of, one_for_each
 from gpt1_keras.types import Tensor
 
 _TINY = 1e-37  # about the smallest positive float32 with full precision
@@ -17,7 +18,9 @@ _TINY = 1e-37  # about the smallest positive float32 with full precision
 class ClassHead(LabelHead):
     """Classification: one logit per class.
 
-    Labels are class numbers, int `[batch]`, or class names, string `[batch]`.
+    Labels that are strings are names of classes. Labels that are numbers or bools are names too,
+    where a class has a number or a bool for its name: of `["1", "3", "5"]`, 3 is the second class.
+    Where no class has, they are indices of classes, from 0, and False and True are 0 and 1.
 
     Args:
         class_names: the classes.
@@ -43,6 +46,9 @@ class ClassHead(LabelHead):
         self.class_names = [str(name) for name in class_names]
         if len(set(self.class_names)) != len(self.class_names):
             raise ValueError(f"Class names must differ. Received: {class_names}.")
+        named = [number_of(name) for name in self.class_names]
+        self._has_numbers = any(number is not None for number in named)
+        self._numbers = named if self._has_numbers else [*range(len(named))]
         super().__init__(len(self.class_names), activation, dropout, dtype)
         self.calibration = calibration
         if calibration.temperature != 1.0:
@@ -76,34 +82,37 @@ class ClassHead(LabelHead):
         return {**super().get_config(), **self.calibration.get_config()}
 
     def encode_labels(self, labels: Tensor) -> Tensor:
-        """Turns labels into class numbers.
+        """Turns labels into indices of classes.
 
         Args:
-            labels: whole numbers or bool `[batch]`, or string `[batch]` of class names.
+            labels: strings, whole numbers or bools, `[batch]` or `[batch, 1]`; see the class.
 
         Returns:
             int32 `[batch]`, in [0, classes).
 
         Raises:
-            ValueError: more than one number for an example, such as one-hot labels.
-            tf.errors.InvalidArgumentError: a label is not a class.
+            ValueError: more than one number for an example, such as one-hot labels; or a label is
+                not a class. In a graph, the latter is tf.errors.InvalidArgumentError.
         """
-        labels = tf.convert_to_tensor(labels)
-        _check_one_for_each(labels)
-        message = f"Labels must be one of {self.class_names} or its number. Received:"
-        if labels.dtype != tf.string:
-            return _class_numbers(labels, len(self.class_names), message)
-        matches = labels[..., tf.newaxis] == tf.constant(self.class_names)
-        is_class = tf.reduce_any(matches, axis=-1)
-        numbers = tf.argmax(matches, axis=-1, output_type=tf.int32)
-        return once_valid(numbers, is_class, message, labels)
+        is_sigmoid = self.activation is keras.activations.sigmoid
+        loss = "BinaryCrossentropy" if is_sigmoid else "CategoricalCrossentropy"
+        labels = one_for_each(
+            labels,
+            "For a number for each class, compile with "
+            f"keras.losses.{loss}(from_logits={self._is_linear}).",
+        )
+        or_index = "" if self._has_numbers else " or its index, from 0"
+        message = f"Labels must be one of {self.class_names}{or_index}. Received:"
+        if labels.dtype == tf.string:
+            return index_of_name(labels, self.class_names, message)
+        return index_of_number(labels, self._numbers, message)
 
     def encode_names(self, labels: Tensor) -> Tensor:
         labels = tf.convert_to_tensor(labels)
         return self.encode_labels(labels) if labels.dtype == tf.string else labels
 
     def weights_by_number(self, class_weight: Mapping[Any, float]) -> dict[int, float]:
-        return _weights_by_number(class_weight, self.class_names)
+        return _weights_by_number(class_weight, self.class_names, self._numbers)
 
     def default_loss(self) -> Any:
         """Cross-entropy, L2 (equation 4), of logits or of the probabilities of a softmax.
@@ -147,23 +156,22 @@ class OneClassHead(LabelHead):
         """Checks labels.
 
         Args:
-            labels: 1 and 0, or bool, `[batch]`.
+            labels: 1 and 0, or bool, `[batch]` or `[batch, 1]`.
 
         Returns:
             int32 `[batch]`.
 
         Raises:
-            ValueError: the labels are strings, or there are several for an example.
-            tf.errors.InvalidArgumentError: a label is neither 0 nor 1.
+            ValueError: the labels are strings, there are several for an example, or a label is
+                neither 0 nor 1. In a graph, the last is tf.errors.InvalidArgumentError.
         """
-        labels = tf.convert_to_tensor(labels)
+        labels = one_for_each(labels, "For several classes of a text, give `num_classes`.")
         if labels.dtype == tf.string:
             raise ValueError("Labels of one class are 0 and 1. Received: strings.")
-        _check_one_for_each(labels)
-        return _class_numbers(labels, 2, "Labels of one class must be 0 or 1. Received:")
+        return index_of_number(labels, [0, 1], "Labels of one class must be 0 or 1. Received:")
 
     def weights_by_number(self, class_weight: Mapping[Any, float]) -> dict[int, float]:
-        return _weights_by_number(class_weight, ["0", "1"])
+        return _weights_by_number(class_weight, ["0", "1"], [0, 1])
 
     def score_of(self, outputs: Tensor) -> Tensor:
         """Returns the outputs without their last axis, float32 `[batch]`."""
@@ -193,47 +201,20 @@ def is_softmax(activation: Callable) -> bool:
     return activation is keras.activations.softmax or isinstance(activation, keras.layers.Softmax)
 
 
-def _check_one_for_each(labels: Tensor) -> None:
-    """Raises ValueError if there is more than one label for an example, such as one-hot labels."""
-    if labels.shape.rank and labels.shape.rank > 1 and labels.shape[-1] != 1:
-        raise ValueError(
-            "The default loss takes one label for each example, a class or its number. "
-            f"Received labels of shape {tuple(labels.shape)}. For a probability of each class, "
-            "compile with keras.losses.CategoricalCrossentropy(from_logits=True)."
-        )
-
-
-def _class_numbers(labels: Tensor, classes: int, message: str) -> Tensor:
-    """Returns labels, class numbers or bools, as int32 of the same shape, once they are valid."""
-    if labels.dtype == tf.bool:
-        labels = tf.cast(labels, tf.int32)
-    numbers = tf.cast(labels, tf.int32)
-    is_class = (labels >= 0) & (labels < classes)
-    is_class &= tf.cast(numbers, labels.dtype) == labels  # whole
-    return once_valid(numbers, is_class, message, labels)
-
-
 def _weights_by_number(
-    class_weight: Mapping[Any, float], class_names: list[str]
+    class_weight: Mapping[Any, float], class_names: list[str], numbers: Sequence[float | None]
 ) -> dict[int, float]:
-    """Like `Head.weights_by_number`, for these classes."""
+    """Like `Head.weights_by_number`, for these classes and their numbers as labels."""
     weights = dict.fromkeys(range(len(class_names)), 1.0)
-    numbers = {name: number for number, name in enumerate(class_names)}
-    unknown = [key for key in class_weight if numbers.get(key, key) not in weights]
-    if unknown:
-        raise ValueError(
-            f"`class_weight` has the unknown classes {unknown}; expected some of {class_names} or "
-            "their numbers."
-        )
-    given = {numbers.get(key, key): float(weight) for key, weight in class_weight.items()}
+    given: dict[int, float] = {}
+    for key, weight in class_weight.items():
+        known = class_names if isinstance(key, str) else numbers
+        if known.count(key) != 1:
+            raise ValueError(
+                f"`class_weight` has unknown classes, such as {key!r}; expected some of "
+                f"{class_names}, as labels call them."
+            )
+        given[known.index(key)] = float(weight)
     if len(given) < len(class_weight):
         raise ValueError(f"`class_weight` has a class twice. Received: {class_weight}.")
     return weights | given
-
-
-def once_valid(values: Tensor, are_valid: Tensor, message: str, received: Tensor) -> Tensor:
-    """Returns the values, after a check that all are valid, in eager mode and in graphs."""
-    invalid = tf.boolean_mask(received, ~are_valid)
-    check = tf.debugging.Assert(tf.reduce_all(are_valid), [message, invalid])
-    with tf.control_dependencies([check] if check is not None else []):
-        return tf.identity(values)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -15,9 +17,13 @@ from gpt1_keras.lazy import has_tensorflow
 from gpt1_keras.lazy import tensorflow as tf
 
 _BATCH_SIZE = 32  # Keras's default
+# What a check says in a graph; and an error in a generator, or while a graph is made.
+_IN_WORDS = re.compile(
+    r"assertion failed: \[(.*Received.*?:)\] \[(.*?)\]$|ValueError: (.*Received.*)$", re.MULTILINE
+)
 
-# Turns users' texts into a form that `tf.data` can slice into examples.
-_ForSlicing = Callable[[Any], Any]
+# Turns users' texts and labels into a form that `tf.data` can slice into examples.
+_ForSlicing = Callable[[Any, Any], tuple[Any, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,18 +66,18 @@ def as_batches(
     """Returns the data of `evaluate` or `predict` as batches, in the given order.
 
     Args:
-        for_slicing: turns a user's `x` into a form that can be sliced into examples.
+        for_slicing: turns a user's `x` and `y` into a form that can be sliced into examples.
         x, y, sample_weight, batch_size: as in `keras.Model.evaluate`; `x` may also be a generator
             of batches.
 
     Raises:
-        ValueError: a generator yields nothing.
+        ValueError: there are no examples, `for_slicing` refuses them, or a dataset is not batched.
     """
     if isinstance(x, Iterator):
         x = _from_generator(x, for_slicing)
     elif not has_tensorflow():
         # KerasHub then uses Grain, whose batches must all have one length.
-        x = for_slicing(x)
+        x, y = for_slicing(x, y)
     elif not _holds_batches(x):
         return _batch(_examples(for_slicing, x, y, sample_weight), batch_size)
     return Batches(without_autotuning(x), y, sample_weight, batch_size)
@@ -85,6 +91,7 @@ def training_batches(
     batch_size: int | None,
     *,
     validation_data: Any,
+    validation_steps: int | None,
     validation_split: float | None,
     shuffle: bool,
 ) -> tuple[Batches, Any]:
@@ -93,14 +100,22 @@ def training_batches(
     Args:
         for_slicing: as in `as_batches`.
         x, y, sample_weight, batch_size: as in `as_batches`.
-        validation_data: a dataset or a tuple, or None.
+        validation_data: a dataset, a tuple or a generator, or None. A generator is read at once,
+            because each epoch needs all of it, unless there are `validation_steps`; then it goes
+            on from epoch to epoch, as Keras's do.
+        validation_steps: as in `keras.Model.fit`.
         validation_split: the share of strings or arrays, at their end, that becomes validation data
             if there is none.
         shuffle: whether to reshuffle strings and arrays each epoch.
 
     Raises:
-        ValueError: `validation_split` with anything but strings or arrays.
+        ValueError: `validation_split` with anything but strings or arrays, or without examples on
+            both sides; or as for `as_batches`.
     """
+    if isinstance(validation_data, Iterator):
+        if not validation_steps:
+            validation_data = list(validation_data)
+        validation_data = _from_generator(validation_data, for_slicing)
     if validation_data is not None:
         texts, labels, weights = keras.utils.unpack_x_y_sample_weight(validation_data)
         validation_data = as_batches(for_slicing, texts, labels, weights, batch_size).x
@@ -117,6 +132,11 @@ def training_batches(
     count = len(examples)
     if validation_split and validation_data is None:
         count = math.floor(count * (1 - validation_split))
+        if not 0 < count < len(examples):
+            raise ValueError(
+                f"`validation_split` must leave some of the {len(examples)} examples for training "
+                f"and some for validation. Received: validation_split={validation_split}."
+            )
         validation_data = _batch(examples.skip(count), batch_size).x
         examples = examples.take(count)
     if shuffle:
@@ -126,8 +146,17 @@ def training_batches(
 
 def _examples(for_slicing: _ForSlicing, x: Any, y: Any, sample_weight: Any) -> tf.data.Dataset:
     """Returns strings or arrays as a dataset of examples, each a tuple, as `x` may be one."""
+    x, y = for_slicing(x, y)
     labels = (y,) if sample_weight is None else (y, sample_weight)
-    return tf.data.Dataset.from_tensor_slices((for_slicing(x), *(() if y is None else labels)))
+    arrays = (x, *(() if y is None else labels))
+    arrays = _as_tensors(arrays)
+    shapes = [array.shape for array in tf.nest.flatten(arrays)]
+    if any(not shape.rank or not shape[0] or shape[0] != shapes[0][0] for shape in shapes):
+        raise ValueError(
+            "Expected one example or more, and as many labels and weights if there are any. "
+            f"Received shapes: {[tuple(shape) for shape in shapes]}."
+        )
+    return tf.data.Dataset.from_tensor_slices(arrays)
 
 
 def _batch(examples: tf.data.Dataset, batch_size: int | None) -> Batches:
@@ -142,44 +171,65 @@ def _holds_ids(x: Any) -> bool:
 
 
 def _holds_batches(x: Any) -> bool:
-    """Returns whether the data is already batched: a dataset of TensorFlow, Keras or Grain."""
+    """Returns whether the data is already batched: a dataset of TensorFlow, Keras or Grain.
+
+    Raises:
+        ValueError: it is a dataset of single examples.
+    """
     if _holds_ids(x) or type(x).__module__.partition(".")[0] == "grain":
         return True
-    return isinstance(x, tf.data.Dataset)
+    if not isinstance(x, tf.data.Dataset):
+        return False
+    if any(spec.shape.rank == 0 for spec in tf.nest.flatten(x.element_spec)):
+        raise ValueError(
+            "Expected a dataset of batches. Received one of single examples: call "
+            f"`batch({_BATCH_SIZE})` on it."
+        )
+    return True
 
 
-def _from_generator(batches: Iterator[Any], for_slicing: _ForSlicing) -> tf.data.Dataset:
-    """Turns a generator of batches into a dataset of unknown length.
+def _from_generator(batches: Iterable[Any], for_slicing: _ForSlicing) -> tf.data.Dataset:
+    """Turns batches into a dataset of unknown length.
+
+    Each pass over the dataset iterates the batches anew, if they are a list; of a generator, it
+    goes on where the pass before has ended.
 
     Args:
-        batches: yields `x`, `(x, labels)` or `(x, labels, weights)`.
+        batches: each `x`, `(x, labels)` or `(x, labels, weights)`.
         for_slicing: as in `as_batches`.
 
     Raises:
-        ValueError: the generator yields nothing.
+        ValueError: there are no batches.
     """
 
     def tensors_of(batch: Any) -> tuple[Any, ...]:
+        if isinstance(batch, list) and not all(isinstance(text, (str, bytes)) for text in batch):
+            raise ValueError(
+                "A batch is texts, or a tuple of texts and labels. Received: a list of "
+                f"{[type(each).__name__ for each in batch[:3]]}."
+            )
         x, *others = batch if isinstance(batch, tuple) else (batch,)
-        return _as_tensors((for_slicing(x), *others))
+        x, *labels = for_slicing(x, others[0] if others else None)
+        return _as_tensors((x, *labels, *others[1:])[: 1 + len(others)])
 
-    try:
-        first = tensors_of(next(batches))
-    except StopIteration:
-        raise ValueError("Expected a generator of batches. Received: one without any.") from None
+    first = next(iter(batches), None)
+    if first is None:
+        raise ValueError("Expected a generator of batches. Received: one without any.")
+    if isinstance(batches, Iterator):
+        batches = itertools.chain([first], batches)
     return tf.data.Dataset.from_generator(
-        lambda: itertools.chain([first], map(tensors_of, batches)),
-        output_signature=keras.tree.map_structure(_any_size, first),
+        lambda: map(tensors_of, batches),
+        output_signature=keras.tree.map_structure(_any_size, tensors_of(first)),
     )
 
 
 def _as_tensors(x: Any) -> Any:
-    """Returns tuples and dicts of tensors; a list becomes one tensor."""
+    """Returns tuples and dicts of tensors; a list becomes one tensor, and None stays."""
     if isinstance(x, tuple):
         return tuple(map(_as_tensors, x))
     if isinstance(x, dict):
         return {name: _as_tensors(value) for name, value in x.items()}
-    return x if isinstance(x, tf.RaggedTensor) else tf.convert_to_tensor(x)
+    return x if x is None or isinstance(x, tf.RaggedTensor) else tf.convert_to_tensor(x)
 
 
 def _any_size(tensor: Any) -> Any:
@@ -205,6 +255,22 @@ def without_autotuning(x: Any) -> Any:
     return x.with_options(options)
 
 
+@contextlib.contextmanager
+def errors_in_words() -> Iterator[None]:
+    """Turns errors about data that a graph or a generator raises into ValueErrors of one line.
+
+    TensorFlow's errors tell of the graph, and hold the message in between.
+    """
+    try:
+        yield
+    except Exception as error:
+        found = _IN_WORDS.search(str(error))
+        if found is None or type(error).__name__ not in ("InvalidArgumentError", "ValueError"):
+            raise
+        message = found[3] or f"{found[1]} {found[2]}."
+        raise ValueError(message.replace("\\'", "'")) from None  # TensorFlow escapes quotes
+
+
 def check_sequences(padding_mask: Any) -> None:
     """Refuses sequences without any token: there would be no hidden state to predict from.
 
@@ -214,7 +280,7 @@ def check_sequences(padding_mask: Any) -> None:
     Raises:
         ValueError, or in a graph tf.errors.InvalidArgumentError: a sequence's mask is all 0.
     """
-    message = "A sequence needs at least one token. Received a padding_mask that is all 0 in rows"
+    message = "A sequence needs at least one token. Received a padding_mask that is all 0 in rows:"
     try:
         mask = np.asarray(padding_mask)
     except (TypeError, ValueError, RuntimeError):  # the backends' errors for a symbolic mask

@@ -11,6 +11,7 @@ from gpt1_keras.handles import FromHandle
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.tokenization.backend import batch_of_one, is_single, text_backend
+from gpt1_keras.tokenization.input_transformations import HALVES, ROUND_ROBIN, TRUNCATIONS
 from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.upstream import take_tuples_for_texts, to_backend_tensors
@@ -36,10 +37,15 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
 
     Args:
         fields: names of the texts.
+        truncate: how two texts that are too long together are truncated: `"round_robin"`, token by
+            token in turn, so that one gets what the other leaves, as in KerasHub; or `"halves"`,
+            each to half, as in the paper's released code. Presets without this argument, as earlier
+            versions saved them, load with `"halves"`.
         **kwargs: arguments of KerasHub's preprocessor.
 
     Raises:
-        ValueError: the task does not take this number of fields, or two have the same name.
+        ValueError: the task does not take this number of fields, or two have the same name; or an
+            unknown `truncate`.
     """
 
     backbone_cls: type[GPT1Backbone] | None = GPT1Backbone
@@ -50,12 +56,15 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     field_counts: ClassVar[tuple[int, ...]]
     field_purpose: ClassVar[str]
 
-    def __init__(self, fields: Sequence[str], **kwargs: Any) -> None:
+    def __init__(self, fields: Sequence[str], truncate: str = ROUND_ROBIN, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         is_valid = len(fields) in self.field_counts and len(set(fields)) == len(fields)
         if not is_valid or isinstance(fields, str):
             raise ValueError(f"Expected fields for {self.field_purpose}. Received: {fields}.")
+        if truncate not in TRUNCATIONS:
+            raise ValueError(f"truncate must be one of {TRUNCATIONS}. Received: {truncate!r}.")
         self.fields = tuple(fields)
+        self.truncate = truncate
         self.built = True
         if len(fields) > 1:
             take_tuples_for_texts(self)
@@ -122,11 +131,8 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     def call(
         self, x: Any, y: Any = None, sample_weight: Any = None, pad_to: PadTo = "sequence_length"
     ) -> Any:
-        texts = self.by_field(x)
-        is_one = is_single(texts[self.fields[0]])
-        if is_one:
-            texts = {field: batch_of_one(text) for field, text in texts.items()}
-        texts = self.as_tensors(texts)
+        is_one = is_single(self.by_field(x)[self.fields[0]])
+        texts = self.as_batch(x)
         self.check_labels(texts, y)
         framed, _ = self.transform(list(texts.values()))
         inputs = self.pad(framed, pad_to)
@@ -137,9 +143,16 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     def check_labels(self, texts: dict[str, Any], y: Any) -> None:
         """Raises an error if labels do not fit the texts that `as_tensors` returned."""
 
-    def for_slicing(self, x: Any) -> Any:
-        """Returns a user's texts in a form that can be sliced into examples."""
-        return x
+    def as_batch(self, x: Any) -> dict[str, Any]:
+        """Returns what `as_tensors` does, of a batch or of one example, as a batch."""
+        texts = self.by_field(x)
+        if is_single(texts[self.fields[0]]):
+            texts = {field: batch_of_one(text) for field, text in texts.items()}
+        return self.as_tensors(texts)
+
+    def for_slicing(self, x: Any) -> dict[str, Any]:
+        """Returns a user's texts by field, in a form that can be sliced into examples."""
+        return self.as_batch(x)
 
     def by_field(self, x: Any) -> dict[str, Any]:
         """Returns texts by field: names those of a tuple, and checks and orders those of a dict.
@@ -154,7 +167,8 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
         texts = x if isinstance(x, tuple) else (x,)
         if len(texts) != len(self.fields):
             raise ValueError(
-                f"Expected {len(self.fields)} texts, for {self.fields}. Received: {len(texts)}."
+                f"Expected {len(self.fields)} texts, for {self.fields}. Received: {len(texts)}. A "
+                "tuple has a text for each field; a batch of texts is a list."
             )
         return dict(zip(self.fields, texts))
 
@@ -163,4 +177,10 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
             **super().get_config(),
             "sequence_length": self.sequence_length,
             "fields": self.fields,
+            "truncate": self.truncate,
         }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> FieldsPreprocessor:
+        # Presets of earlier versions, which knew only halves, do not name it.
+        return super().from_config({"truncate": HALVES, **config})

@@ -1,4 +1,4 @@
-"""Checks the arguments of `GPT1CausalLM.generate`, and finds where its texts end."""
+"""Checks the arguments of `GPT1CausalLM.generate`, and finds where its texts begin and end."""
 
 from collections.abc import Sequence, Set
 from typing import Any
@@ -7,6 +7,9 @@ import numpy as np
 from keras import ops
 
 from gpt1_keras.types import Tensor
+
+# The id of a token that has not been chosen. No stop token has it, as padding might.
+NOT_YET = -1
 
 
 def check_prompts(prompts: Any) -> None:
@@ -58,10 +61,48 @@ def stop_ids(stop_token_ids: Any, vocabulary_size: int) -> tuple[int, ...] | Non
     return tuple(ids.reshape(-1).tolist()) or None
 
 
+def known_tokens(
+    token_ids: Tensor, index: Tensor, prompt_mask: Tensor, stop_token_ids: Sequence[int] | None
+) -> Tensor:
+    """Returns the tokens that a sampler need not choose, int32 `[texts]`, and `NOT_YET` elsewhere.
+
+    These are a prompt's own tokens, while longer prompts wait for shorter ones to be continued, and
+    any token after a text's end. Their probability is 1, or a beam's would depend on other texts.
+
+    Args:
+        token_ids: int32 `[texts, length]`, `NOT_YET` where no token has been chosen. There may be
+            several texts, beams, in a row for each prompt.
+        index: int scalar, of the next token.
+        prompt_mask: bool `[batch, length]`.
+        stop_token_ids: as in `until_stop`.
+    """
+    batch, length = ops.shape(prompt_mask)
+    index = ops.minimum(index, length - 1)  # some samplers ask once more after the last token
+    known = ops.take(token_ids, index, axis=1)
+    if stop_token_ids is None:
+        return known
+    beams = ops.reshape(token_ids, (batch, -1, length))
+    before = until_stop(beams, prompt_mask[:, None], stop_token_ids)
+    is_over = ops.reshape(ops.take(before, index, axis=-1), (-1,)) == 0
+    return ops.where(is_over, stop_token_ids[0], known)
+
+
+def certain(logits: Tensor, known: Tensor) -> Tensor:
+    """Makes known tokens certain.
+
+    Args:
+        logits: float `[texts, vocabulary_size]`.
+        known: int `[texts]`; logits stay as they are where it is `NOT_YET`.
+    """
+    is_token = ops.arange(ops.shape(logits)[-1]) == known[:, None]
+    of_known = ops.where(is_token, 0.0, float("-inf"))
+    return ops.where(known[:, None] == NOT_YET, logits, ops.cast(of_known, logits.dtype))
+
+
 def until_stop(
     token_ids: Tensor, prompt_mask: Tensor, stop_token_ids: Sequence[int] | None
 ) -> Tensor:
-    """Returns 1 until the first stop token after the prompt, then 0; int32 `[batch, length]`."""
+    """Returns 1 until the first stop token after the prompt, then 0; int32 `[..., length]`."""
     if stop_token_ids is None:
         return ops.ones_like(token_ids)
     stops = ops.any(

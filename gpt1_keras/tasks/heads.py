@@ -11,12 +11,16 @@ import keras
 import numpy as np
 from keras import ops
 
+from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.layers import initializer
 from gpt1_keras.tasks.calibration import UNCALIBRATED, Calibration
+from gpt1_keras.tasks.labels import once_valid, one_for_each
 from gpt1_keras.types import Tensor
 
 # So far below other logits that its softmax is 0.
 ABSENT_CHOICE_LOGIT = -1e9
+
+_WHOLE_NUMBER = r"\s*[0-9]+(\.0*)?\s*"  # as files may have an index
 
 
 class Head:
@@ -206,14 +210,51 @@ class ChoiceHead(ExtractHead):
         super().__init__(1, dropout, dtype, dropout_shape=(None, 1, None))
         self.calibration = calibration
 
+    def encode_labels(self, labels: Tensor) -> Tensor:
+        """Turns labels into indices of choices; the preprocessor checks that they have the choice.
+
+        Args:
+            labels: whole numbers, also as strings, `[batch]` or `[batch, 1]`.
+
+        Returns:
+            int32 `[batch]`.
+
+        Raises:
+            ValueError: a label is not a whole number, or there are several for an example. In a
+                graph, the former is tf.errors.InvalidArgumentError.
+        """
+        labels = numbers = one_for_each(labels, "One choice is right.")
+        if labels.dtype == tf.string:
+            is_number = tf.strings.regex_full_match(labels, _WHOLE_NUMBER)
+            numbers = tf.strings.to_number(tf.where(is_number, labels, "nan"), tf.float64)
+        elif labels.dtype == tf.bool:
+            numbers = tf.cast(labels, tf.int32)
+        message = "Labels must be indices of choices, whole numbers from 0. Received:"
+        indices = tf.cast(numbers, tf.int32)
+        return once_valid(indices, tf.cast(indices, numbers.dtype) == numbers, message, labels)
+
     def outputs(self, hidden_states: Tensor) -> Tensor:
         """Returns float32 `[batch, choices]` from `[batch, choices, hidden_dim]`."""
         return ops.squeeze(super().outputs(hidden_states), axis=-1)
 
     def predictions(self, outputs: Tensor) -> np.ndarray:
-        # Keras returns a ragged tensor if batches differ in their largest number of choices.
-        is_ragged = hasattr(outputs, "to_tensor")
-        return outputs.to_tensor(ABSENT_CHOICE_LOGIT).numpy() if is_ragged else outputs
+        # Batches may differ in their largest number of choices. Then Keras returns a ragged tensor
+        # on TensorFlow, and an array of the batches elsewhere, see `keep_batches_apart`.
+        if hasattr(outputs, "to_tensor"):
+            return outputs.to_tensor(ABSENT_CHOICE_LOGIT).numpy()
+        if outputs.dtype != object:
+            return outputs
+        batches = [ops.convert_to_numpy(batch) for batch in outputs]
+        most = max(batch.shape[1] for batch in batches)
+        padded = [
+            np.pad(
+                batch,
+                ((0, 0), (0, most - batch.shape[1])),
+                constant_values=ABSENT_CHOICE_LOGIT,
+            )
+            for batch in batches
+        ]
+        return np.concatenate(padded)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.calibration.get_config()}

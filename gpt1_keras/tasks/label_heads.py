@@ -10,8 +10,9 @@ from keras import ops
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.optimization.objective import SoftLabelCrossEntropy
 from gpt1_keras.tasks.calibration import UNCALIBRATED, Calibration
-from gpt1_keras.tasks.class_heads import ClassHead, OneClassHead, once_valid
+from gpt1_keras.tasks.class_heads import ClassHead, OneClassHead
 from gpt1_keras.tasks.heads import LabelHead
+from gpt1_keras.tasks.labels import once_valid, one_for_each
 from gpt1_keras.types import Tensor
 
 # The constructor arguments that decide which head `make_label_head` makes.
@@ -56,16 +57,20 @@ class ScoreHead(LabelHead):
         """Checks scores.
 
         Args:
-            labels: numbers `[batch]`.
+            labels: numbers `[batch]` or `[batch, 1]`.
 
         Returns:
             float32 `[batch]`.
 
         Raises:
-            tf.errors.InvalidArgumentError: a score is outside the range.
+            ValueError: the labels are strings, there are several for an example, or a score is
+                outside the range. In a graph, the last is tf.errors.InvalidArgumentError.
         """
         low, high = self.score_range
-        scores = tf.cast(tf.convert_to_tensor(labels), tf.float32)
+        labels = one_for_each(labels, "A model predicts one score.")
+        if labels.dtype == tf.string:
+            raise ValueError(f"Scores are numbers from {low} to {high}. Received: strings.")
+        scores = tf.cast(labels, tf.float32)
         message = f"Scores must be from {low} to {high}. Received:"
         return once_valid(scores, (scores >= low) & (scores <= high), message, scores)
 

@@ -15,6 +15,7 @@ from gpt1_keras.tasks.heads import ABSENT_CHOICE_LOGIT, ChoiceHead
 from gpt1_keras.tasks.multiple_choice_preprocessor import GPT1MultipleChoicePreprocessor
 from gpt1_keras.tasks.task import Task
 from gpt1_keras.types import Tensor
+from gpt1_keras.upstream import keep_batches_apart
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -25,7 +26,8 @@ class GPT1MultipleChoice(Task, keras_hub.models.Task):
     hidden state at the choice's extract token, gives its logit; a softmax over the choices gives
     probabilities. Context and question are read once for all choices, as the backbone is causal.
 
-    `fit`, `evaluate` and `predict` take raw strings; labels are the indices of the right choices.
+    `fit`, `evaluate` and `predict` take raw strings; labels are the indices of the right choices,
+    from 0.
     `predict` returns logits, float32 `[batch, choices]`, -1e9 for absent choices.
 
     Args:
@@ -79,6 +81,11 @@ class GPT1MultipleChoice(Task, keras_hub.models.Task):
         logits = head(ops.take_along_axis(x, indices, axis=1))
         outputs = ops.where(is_present, logits, ABSENT_CHOICE_LOGIT)
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+
+    def make_predict_function(self, force: bool = False) -> None:
+        if self.predict_function is None or force:
+            super().make_predict_function(force)
+            keep_batches_apart(self)  # as batches may differ in their largest number of choices
 
     def predict_outputs(
         self, inputs: dict[str, Tensor], states_at: Callable[..., Tensor] | None = None

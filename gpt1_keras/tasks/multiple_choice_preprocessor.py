@@ -11,6 +11,7 @@ import keras_hub
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tokenization.backend import text_backend
+from gpt1_keras.tokenization.input_transformations import ROUND_ROBIN
 from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
@@ -25,6 +26,8 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
             tokens. All choices of an example together are padded to this length, or to 2, 4, 8, ...
             times it.
         fields: names of the context, the question (optional) and the choices.
+        truncate: as in `GPT1TextClassifierPreprocessor`; the first text is the context with the
+            question, and the second is a choice.
 
     Call arguments:
         x: a tuple of strings, or a dict by field: context and question `[batch]`, and choices
@@ -41,8 +44,8 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
 
     Raises:
         ValueError: the texts do not match the fields, or have other shapes.
-        tf.errors.InvalidArgumentError: an example has no choices, or a label is not the index of
-            one.
+        ValueError, or in a graph tf.errors.InvalidArgumentError: an example has no choices, or a
+            label is not the index of one.
     """
 
     field_counts = (2, 3)
@@ -53,9 +56,10 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
         tokenizer: GPT1Tokenizer,
         sequence_length: int = 512,
         fields: Sequence[str] = ("context", "question", "choices"),
+        truncate: str = ROUND_ROBIN,
         **kwargs: Any,
     ) -> None:
-        super().__init__(fields, **kwargs)
+        super().__init__(fields, truncate, **kwargs)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
 
@@ -73,6 +77,7 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
             choice_ids,
             self.tokenizer,
             self.sequence_length,
+            self.truncate,
         )
 
     def check_labels(self, texts: dict[str, Any], y: Any) -> None:
@@ -102,7 +107,6 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
     def by_field(self, x: Any) -> dict[str, Any]:
         return super().by_field(tuple(x) if isinstance(x, list) else x)
 
-    def for_slicing(self, x: Any) -> Any:
+    def for_slicing(self, x: Any) -> dict[str, Any]:
         # Nested lists of different lengths cannot become an array.
-        is_texts = isinstance(x, (dict, tuple))
-        return text_backend().for_slicing(self.as_tensors(x)) if is_texts else x
+        return text_backend().for_slicing(self.as_batch(x))

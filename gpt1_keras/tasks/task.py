@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 import keras
 from keras import ops, tree
 
+from gpt1_keras.lazy import has_tensorflow
+from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.functional_model import FunctionalModel
 from gpt1_keras.models.left_padding import move_to_front
@@ -18,6 +20,7 @@ from gpt1_keras.optimization.losses import compiled_loss
 from gpt1_keras.optimization.objective import AuxiliaryLanguageModeling, sequence_weights
 from gpt1_keras.optimization.optimizer import (
     check_dtypes,
+    check_sets_no_rate,
     finetuning_optimizer,
     open_schedule,
     stretch_schedule,
@@ -25,10 +28,11 @@ from gpt1_keras.optimization.optimizer import (
 from gpt1_keras.optimization.training_step import training_step
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.tasks.calibration import Calibration
-from gpt1_keras.tasks.data import as_batches, check_sequences, training_batches
+from gpt1_keras.tasks.data import as_batches, check_sequences, errors_in_words, training_batches
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.heads import ExtractHead, Head, last_token_states
-from gpt1_keras.tasks.task_presets import load_head, load_task_preset, name_tasks, save_head
+from gpt1_keras.tasks.labels import as_labels
+from gpt1_keras.tasks.task_presets import load_head, load_task_preset, save_head
 from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.transformers_writers import write_for_transformers
 from gpt1_keras.types import Tensor
@@ -37,7 +41,6 @@ from gpt1_keras.upstream import (
     in_grain_data_pipeline,
     is_selected,
     keras_loops,
-    list_subclasses,
 )
 
 
@@ -264,12 +267,11 @@ class Task(FunctionalModel, TaskHooks):
         self.check_tokenizer()
         if self.preprocessor is None:
             self.check_inputs(x)
-        if y is not None and self._takes_class_numbers:
-            y = self.task_head.encode_labels(y)
-        elif y is not None:
-            y = self.task_head.encode_names(y)
+        if y is not None:
+            y = self._encode(as_labels(y))
         if isinstance(self.preprocessor, FieldsPreprocessor):
-            return self.preprocessor(self._for_slicing(x), y, sample_weight, pad_to=self._pad_to())
+            x = self.preprocessor.for_slicing(x)
+            return self.preprocessor(x, y, sample_weight, pad_to=self._pad_to())
         return super().preprocess_samples(x, y, sample_weight)
 
     def fit(
@@ -287,26 +289,32 @@ class Task(FunctionalModel, TaskHooks):
         """Trains on strings, a `tf.data.Dataset` or a generator of batches, like `keras.Model.fit`.
 
         Strings and arrays are reshuffled each epoch (KerasHub would keep their order); a dataset
-        keeps its order. A learning-rate schedule without `total_steps` is stretched over all
-        updates until the end of this call. A `keras.utils.PyDataset` or
+        keeps its order. A generator goes on from epoch to epoch; once it has ended, Keras warns
+        that it "ran out of data". A learning-rate schedule without `total_steps` is stretched over
+        all updates until the end of this call. A `keras.utils.PyDataset` or
         `tf.distribute.DistributedDataset` must hold ids, and goes to `keras.Model.fit` unchanged.
 
         Args:
             x, y, batch_size, sample_weight, validation_data, validation_split: as in
                 `keras_hub.models.Task.fit`.
             shuffle: whether to reshuffle strings and arrays.
-            class_weight: the weight of each class, by its name or number; 1 where it is not given.
+            class_weight: the weight of each class, by its name or number as labels have it; 1 where
+                it is not given.
             **kwargs: see `keras.Model.fit`.
 
         Raises:
-            ValueError: `validation_split` with anything but strings or arrays; a schedule without
-                `total_steps` and data of unknown length; unknown classes in `class_weight`; or
-                weights in float16.
+            ValueError: a text or a label is missing or wrong; a dataset without batches;
+                `validation_split` with anything but strings or arrays; a schedule without
+                `total_steps` and data of unknown length, or with a callback that sets the rate;
+                unknown classes in `class_weight`; or weights in float16.
         """
         check_dtypes(self.trainable_variables)
+        if self.compiled:
+            check_sets_no_rate(self.optimizer, kwargs.get("callbacks"))
         batches, validation_data = training_batches(
             *(self._for_slicing, x, y, sample_weight, batch_size),
             validation_data=validation_data,
+            validation_steps=kwargs.get("validation_steps"),
             validation_split=validation_split,
             shuffle=shuffle,
         )
@@ -317,14 +325,15 @@ class Task(FunctionalModel, TaskHooks):
         if steps and batches.count < 0 and not batches.are_of_ids:
             batches = batches.repeated()  # or Keras would find no data in the second epoch
         loops: Any = keras_loops(self) if batches.are_of_ids else super()
-        return loops.fit(
-            *(batches.x, batches.y),
-            sample_weight=batches.sample_weight,
-            validation_data=validation_data,
-            shuffle=False,
-            class_weight=self._by_number(class_weight),
-            **kwargs,
-        )
+        with errors_in_words():
+            return loops.fit(
+                *(batches.x, batches.y),
+                sample_weight=batches.sample_weight,
+                validation_data=validation_data,
+                shuffle=False,
+                class_weight=self._by_number(class_weight),
+                **kwargs,
+            )
 
     def evaluate(
         self,
@@ -337,11 +346,12 @@ class Task(FunctionalModel, TaskHooks):
         """Like `keras.Model.evaluate`, on the kinds of data that `fit` takes."""
         batches = as_batches(self._for_slicing, x, y, sample_weight, batch_size)
         loops: Any = keras_loops(self) if batches.are_of_ids else super()
-        return loops.evaluate(
-            *(batches.x, batches.y, batches.batch_size),
-            sample_weight=batches.sample_weight,
-            **kwargs,
-        )
+        with errors_in_words():
+            return loops.evaluate(
+                *(batches.x, batches.y, batches.batch_size),
+                sample_weight=batches.sample_weight,
+                **kwargs,
+            )
 
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         """Like `keras.Model.predict`, on the kinds of data that `fit` takes.
@@ -351,7 +361,8 @@ class Task(FunctionalModel, TaskHooks):
                 or logits, `[batch, choices]`.
         """
         batches = as_batches(self._for_slicing, x, None, None, batch_size)
-        outputs = super().predict(batches.x, batches.batch_size, **kwargs)
+        with errors_in_words():
+            outputs = super().predict(batches.x, batches.batch_size, **kwargs)
         return self.task_head.predictions(outputs)
 
     def train_on_batch(
@@ -389,10 +400,22 @@ class Task(FunctionalModel, TaskHooks):
         is_graph = keras.backend.backend() == "tensorflow" and not self.jit_compile
         return "longest" if is_graph else "bucket"
 
-    def _for_slicing(self, x: Any) -> Any:
-        """Returns a user's texts in a form that can be sliced into examples."""
-        is_ours = isinstance(self.preprocessor, FieldsPreprocessor)
-        return self.preprocessor.for_slicing(x) if is_ours else x
+    def _for_slicing(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """Returns a user's texts and labels, checked, in a form to be sliced into examples."""
+        if hasattr(self.preprocessor, "for_slicing"):
+            x = self.preprocessor.for_slicing(x)
+        if y is not None:
+            y = as_labels(y)
+            if has_tensorflow():
+                y = tf.convert_to_tensor(y)
+                self._encode(y)  # tells of a wrong label before the first batch
+        return x, y
+
+    def _encode(self, labels: Any) -> Tensor:
+        """Returns labels as the compiled loss takes them."""
+        if self._takes_class_numbers:
+            return self.task_head.encode_labels(labels)
+        return self.task_head.encode_names(labels)
 
     def _by_number(self, class_weight: Mapping[Any, float] | None) -> dict[int, float] | None:
         """Returns the weights of classes by their numbers, or None if there are none."""
@@ -433,15 +456,13 @@ class Task(FunctionalModel, TaskHooks):
     def save_to_preset(
         self, preset_dir: str | os.PathLike[str], max_shard_size: float = 10
     ) -> None:
-        """Like `keras_hub.models.Task.save_to_preset`; metadata.json names the package's tasks.
+        """Like `keras_hub.models.Task.save_to_preset`.
 
         Raises:
             ValueError: the preset could not be loaded again, see `CausalBackbone.check_loads`.
         """
         self.backbone.check_loads()
         super().save_to_preset(preset_dir, max_shard_size)
-        # KerasHub would name the first base class of each registered task, which is this class.
-        name_tasks(preset_dir, [task_cls.__name__ for task_cls in list_subclasses(Task)])
 
     def save_task_weights(self, filepath: str) -> None:
         """Saves the head's weights; see `save_head`."""

@@ -1,17 +1,15 @@
-"""A task's presets: loads and checks them, and saves the head and the metadata."""
+"""A task's presets: loads and checks them, and saves the head."""
 
 import os
-import pathlib
-from collections.abc import Iterable
 from typing import Any
 
 import keras
 
-from gpt1_keras.files import read_json, reading_weights, write_json, writing_weights
+from gpt1_keras.files import reading_weights, writing_weights
 from gpt1_keras.models.causal_backbone import CausalBackbone
+from gpt1_keras.preset_files import dtype_of_preset
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.upstream import (
-    METADATA_FILE,
     TASK_CONFIG_FILE,
     TASK_WEIGHTS_FILE,
     TOKENIZER_CONFIG_FILE,
@@ -59,10 +57,8 @@ def load_task_preset(
         tokenizer = GPT1Tokenizer.from_preset(preset, normalization=normalization)
         preprocessor = task_cls.preprocessor_cls.from_preset(preset, tokenizer=tokenizer)
         arguments["preprocessor"] = preprocessor
-    if arguments.get("dtype") is None and _has_mixed_policy(loader.config):
-        # KerasHub 0.32 does this for other float policies; for mixed ones it raises "Invalid
-        # dtype".
-        arguments["dtype"] = keras.config.dtype_policy()
+    if arguments.get("dtype") is None:
+        arguments["dtype"] = dtype_of_preset(loader.config)
     # KerasHub's own `from_preset` requires another task for each class of backbone.
     task = loader.load_task(task_cls, load_weights, not is_fresh, **arguments)
     if load_weights and not is_fresh and task.has_task_weights():
@@ -89,12 +85,6 @@ def load_head(task: Any, path: str | os.PathLike[str]) -> None:
     """Loads what `save_head` saved. Raises ValueError if it is damaged or does not fit."""
     with reading_weights(path):
         keras.saving.load_weights(task, path, objects_to_skip=_not_the_head(task))
-
-
-def name_tasks(preset_dir: str | os.PathLike[str], tasks: Iterable[str]) -> None:
-    """Writes the tasks that can load a preset into its metadata."""
-    path = pathlib.Path(preset_dir, METADATA_FILE)
-    write_json(path, read_json(path) | {"tasks": sorted(tasks)})
 
 
 def _not_the_head(task: Any) -> list[Any]:
@@ -126,9 +116,3 @@ def _check_trained_with(preset: str | os.PathLike[str], tokenizer: GPT1Tokenizer
             f"{tokenizer.fingerprint}; expected normalization="
             f"{expected['normalization']!r}, fingerprint {expected['fingerprint']}."
         )
-
-
-def _has_mixed_policy(config: dict[str, Any]) -> bool:
-    """Returns whether a preset's config.json describes a backbone in mixed precision."""
-    policy = config.get("config", {}).get("dtype") or {}
-    return str(policy.get("config", {}).get("name")).startswith("mixed_")

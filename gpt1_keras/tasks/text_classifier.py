@@ -21,9 +21,10 @@ class GPT1TextClassifier(Task, keras_hub.models.TextClassifier):
     """Classifies texts, or pairs of texts as in entailment (sections 3.2 and 3.3).
 
     The head is a linear layer on the hidden state at the extract token. `fit`, `evaluate` and
-    `predict` take raw strings, one text or a pair, by the preprocessor's `fields`. Labels are class
-    numbers or class names. `predict` returns float32 `[batch, classes]`, logits unless there is an
-    `activation`.
+    `predict` take raw strings, one text or a pair, by the preprocessor's `fields`. Labels are names
+    of classes; or numbers, which are names too where any class has a number or a bool for its name,
+    and otherwise indices from 0. `predict` returns float32 `[batch, classes]`, a column for each of
+    `class_names` in their order, logits unless there is an `activation`.
 
     Args:
         backbone: `GPT1Backbone` or `LSTMBackbone`.

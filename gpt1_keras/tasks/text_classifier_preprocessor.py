@@ -10,6 +10,7 @@ import keras_hub
 
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tokenization.backend import text_backend
+from gpt1_keras.tokenization.input_transformations import ROUND_ROBIN
 from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
@@ -26,6 +27,9 @@ class GPT1TextClassifierPreprocessor(
             `pad_to="sequence_length"` pads to.
         fields: names of the texts: `("text",)`, or two, such as `("premise", "hypothesis")`.
             Exports use these names for their inputs.
+        truncate: how a pair that is too long is truncated: `"round_robin"`, token by token in turn,
+            so that one text gets what the other leaves, as in KerasHub; or `"halves"`, each text to
+            half, as in the paper's released code and in presets of earlier versions.
 
     Call arguments:
         x: strings `[batch]`, a list, tuple, array, tensor or pandas column; or one string. For a
@@ -41,8 +45,7 @@ class GPT1TextClassifierPreprocessor(
         `batch` for one string; with `y`, a tuple for Keras's `fit`.
 
     Raises:
-        ValueError: the texts do not match the fields, or are not strings; or `truncate` is given,
-            which KerasHub's preprocessors take.
+        ValueError: the texts do not match the fields, or are not strings; or an unknown `truncate`.
     """
 
     field_counts: ClassVar[tuple[int, ...]] = (1, 2)
@@ -53,24 +56,17 @@ class GPT1TextClassifierPreprocessor(
         tokenizer: GPT1Tokenizer,
         sequence_length: int = 512,
         fields: Sequence[str] = ("text",),
+        truncate: str = ROUND_ROBIN,
         **kwargs: Any,
     ) -> None:
-        if "truncate" in kwargs:
-            raise ValueError(
-                "Of two texts that are too long, each is cut to half. Received: truncate="
-                f"{kwargs['truncate']!r}; expected none."
-            )
-        super().__init__(fields, tokenizer=tokenizer, sequence_length=sequence_length, **kwargs)
+        super().__init__(
+            fields, truncate, tokenizer=tokenizer, sequence_length=sequence_length, **kwargs
+        )
 
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
         """Returns ids, int32 `[batch, None]`, as in section 3.3; see `FieldsPreprocessor.frame`."""
-        return text_backend().frame(segments, self.tokenizer, self.sequence_length)
+        return text_backend().frame(segments, self.tokenizer, self.sequence_length, self.truncate)
 
     def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
         """Returns int32 `[batch, length]`; see `FieldsPreprocessor.pad`."""
         return text_backend().pad(framed, self.tokenizer, self.sequence_length, pad_to)
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["truncate"]  # KerasHub's, which `frame` does not follow
-        return config

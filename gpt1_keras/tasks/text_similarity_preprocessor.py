@@ -11,6 +11,7 @@ import keras_hub
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tokenization.backend import text_backend
+from gpt1_keras.tokenization.input_transformations import ROUND_ROBIN
 from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
@@ -20,7 +21,7 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
     """Tokenizes, frames, truncates and pads pairs of texts in both orders.
 
     Args:
-        tokenizer, sequence_length: as in `GPT1TextClassifierPreprocessor`.
+        tokenizer, sequence_length, truncate: as in `GPT1TextClassifierPreprocessor`.
         fields: names of the two texts.
 
     Call arguments:
@@ -40,9 +41,10 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
         tokenizer: GPT1Tokenizer,
         sequence_length: int = 512,
         fields: Sequence[str] = ("text1", "text2"),
+        truncate: str = ROUND_ROBIN,
         **kwargs: Any,
     ) -> None:
-        super().__init__(fields, **kwargs)
+        super().__init__(fields, truncate, **kwargs)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
 
@@ -53,7 +55,9 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
             `(ids, truncated)`: int32 `[2 batch, None]`, the two orders of each pair in turn; and
             bool `[batch]`.
         """
-        return text_backend().frame_both_orders(segments, self.tokenizer, self.sequence_length)
+        return text_backend().frame_both_orders(
+            segments, self.tokenizer, self.sequence_length, self.truncate
+        )
 
     def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
         """Returns int32 `[batch, 2, length]`; see `FieldsPreprocessor.pad`."""

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.special_ids import SpecialIds
 
+# How two segments that are too long together are truncated. By `ROUND_ROBIN` they get tokens in
+# turn, as in KerasHub, so a pair that fits keeps all tokens. By `HALVES` each keeps at most half of
+# the room, as in the paper's released code.
+ROUND_ROBIN, HALVES = "round_robin", "halves"
+TRUNCATIONS = (ROUND_ROBIN, HALVES)
+
 
 def frame(
-    segments: Sequence[tf.RaggedTensor], tokenizer: SpecialIds, sequence_length: int
+    segments: Sequence[tf.RaggedTensor],
+    tokenizer: SpecialIds,
+    sequence_length: int,
+    truncate: str = ROUND_ROBIN,
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Frames segments: `[start] first [delimiter] second ... [extract]`.
 
     One segment is the transformation of classification, and two (premise, hypothesis) that of
-    entailment. A segment that is too long is truncated on its right, as in the released code: one
-    segment to `sequence_length - 2` tokens, each of two to `sequence_length // 2 - 2`.
+    entailment. Segments that are too long are truncated on their right, to what `kept_lengths`
+    returns.
 
     Args:
         segments: token ids of one or two segments, each int32 `[batch, None]`.
         tokenizer: for the special ids.
         sequence_length: the most tokens in a sequence.
+        truncate: one of `TRUNCATIONS`, for two segments.
 
     Returns:
         `(ids, truncated)`: int32 `[batch, None]`; and bool `[batch]`, whether any segment was
@@ -29,24 +40,27 @@ def frame(
     Raises:
         ValueError: `sequence_length` leaves no room for text.
     """
-    limit = segment_limit(len(segments), sequence_length)
     lengths = [segment.row_lengths() for segment in segments]
+    kept_of_each = kept_lengths(lengths, sequence_length, truncate, tf.minimum, tf.maximum)
     pool, starts, (start, delimiter, extract) = _pool(segments, tokenizer)
     zero = tf.zeros_like(lengths[0])
     slices = [(start + zero, 1 + zero)]
-    for segment_start, length in zip(starts, lengths):
-        slices += [(segment_start, tf.minimum(length, limit)), (delimiter + zero, 1 + zero)]
+    for segment in zip(starts, kept_of_each):
+        slices += [segment, (delimiter + zero, 1 + zero)]
     slices[-1] = extract + zero, 1 + zero
     slice_starts, kept = _columns(slices)
     ids = tf.RaggedTensor.from_row_lengths(
         tf.gather(pool, _ranges(slice_starts, kept)), tf.reduce_sum(kept, axis=1), validate=False
     )
-    truncated = tf.reduce_any(tf.stack([length > limit for length in lengths]), axis=0)
+    truncated = tf.reduce_any(tf.stack(kept_of_each) < tf.stack(lengths), axis=0)
     return ids, truncated
 
 
 def frame_both_orders(
-    segments: Sequence[tf.RaggedTensor], tokenizer: SpecialIds, sequence_length: int
+    segments: Sequence[tf.RaggedTensor],
+    tokenizer: SpecialIds,
+    sequence_length: int,
+    truncate: str = ROUND_ROBIN,
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Frames pairs in both orders, as similarity does; see `frame` for the arguments and errors.
 
@@ -54,16 +68,57 @@ def frame_both_orders(
         `(ids, truncated)`: int32 `[2 * batch, None]`, the two orders of each pair one after the
         other; and bool `[batch]`, whether any segment was truncated.
     """
-    first, truncated = frame(segments, tokenizer, sequence_length)
-    second, _ = frame(segments[::-1], tokenizer, sequence_length)
+    first, truncated = frame(segments, tokenizer, sequence_length, truncate)
+    second, _ = frame(segments[::-1], tokenizer, sequence_length, truncate)
     batch = first.nrows()
     interleaved = tf.reshape(tf.stack([tf.range(batch), batch + tf.range(batch)], axis=1), [-1])
     return tf.gather(tf.concat([first, second], axis=0), interleaved), truncated
 
 
-def segment_limit(segments: int, sequence_length: int) -> int:
-    """Returns the most tokens that each of `segments` segments keeps; raises like `frame`."""
-    limit = sequence_length - 2 if segments == 1 else sequence_length // 2 - 2
+def kept_lengths(
+    lengths: Sequence[Any],
+    sequence_length: int,
+    truncate: str = ROUND_ROBIN,
+    least: Callable[..., Any] = min,
+    most: Callable[..., Any] = max,
+) -> list[Any]:
+    """Returns how many tokens each of one or two segments keeps.
+
+    Args:
+        lengths: of the segments; ints, or int tensors of one shape.
+        sequence_length: the most tokens of the framed sequence.
+        truncate: one of `TRUNCATIONS`, for two segments.
+        least, most: return the smaller and the larger of two lengths; for tensors, `tf.minimum` and
+            `tf.maximum`.
+
+    Raises:
+        ValueError: `sequence_length` leaves no room for text.
+    """
+    if len(lengths) == 1:
+        return [least(lengths[0], _checked(sequence_length - 2, 1, sequence_length))]
+    first, second = lengths
+    limit = second_limit(first, sequence_length, truncate, most)
+    kept = least(second, limit)
+    return [least(first, limit if truncate == HALVES else sequence_length - 3 - kept), kept]
+
+
+def second_limit(
+    first: Any, sequence_length: int, truncate: str, most: Callable[..., Any] = max
+) -> Any:
+    """Returns the most tokens that the second of two segments keeps.
+
+    Args:
+        first: the length of the first segment, an int or an int tensor.
+        sequence_length, truncate, most: as in `kept_lengths`, which raises the same errors.
+    """
+    if truncate == HALVES:
+        return _checked(sequence_length // 2 - 2, 2, sequence_length)
+    room = sequence_length - 3
+    return most(room - first, _checked(room // 2, 2, sequence_length))
+
+
+def _checked(limit: int, segments: int, sequence_length: int) -> int:
+    """Returns the tokens that a segment may always keep; ValueError if there are none."""
     if limit < 1:
         raise ValueError(
             f"sequence_length={sequence_length} leaves no room for {segments} texts beside the "
@@ -78,21 +133,23 @@ def frame_choices(
     choices: tf.RaggedTensor,
     tokenizer: SpecialIds,
     sequence_length: int,
+    truncate: str = ROUND_ROBIN,
 ) -> tuple[dict[str, tf.RaggedTensor], tf.Tensor]:
     """Frames the choices of a question as branches after a shared prefix.
 
     The shared prefix is `[start] context question`, and each branch is
     `[delimiter] choice [extract]`. In the paper, the prefix with one branch is a sequence; here the
-    prefix appears once, followed by all branches. A choice is truncated to
-    `sequence_length // 2 - 2` tokens. If the prefix with its longest branch is still longer than
-    `sequence_length`, the context is truncated on its right, and the question only when no context
-    is left.
+    prefix appears once, followed by all branches. A choice is truncated as the second of two
+    segments, of which the first is the context with the question. If the prefix with its longest
+    branch is still longer than `sequence_length`, the context is truncated on its right, and the
+    question only when no context is left.
 
     Args:
         context, question: token ids, int32 `[batch, None]`; a question may be empty or None.
         choices: token ids, int32 `[batch, None, None]`.
         tokenizer: for the special ids.
         sequence_length: the most tokens in the prefix with one branch.
+        truncate: one of `TRUNCATIONS`.
 
     Returns:
         `(sequence, truncated)`: a dict of int32 `[batch, None]`: `token_ids`, `positions`, and
@@ -102,10 +159,11 @@ def frame_choices(
     Raises:
         ValueError: `sequence_length` leaves no room for text.
     """
-    limit = segment_limit(2, sequence_length)
     if question is None:
         question = context[:, :0]
     examples, choice_texts, example = context.nrows(), choices.values, choices.value_rowids()
+    prefix = tf.gather(context.row_lengths() + question.row_lengths(), example)
+    limit = second_limit(prefix, sequence_length, truncate, tf.maximum)
     kept_choice = tf.minimum(choice_texts.row_lengths(), limit)
     # All choices share the prefix, so the longest of them limits its length.
     longest = tf.math.unsorted_segment_max(kept_choice, example, examples)

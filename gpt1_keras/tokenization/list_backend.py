@@ -87,8 +87,10 @@ def check_choices(choices: list[list[str]], labels: Any = None) -> None:
     counts = np.array([len(row) for row in choices])
     if not np.all(counts > 0):
         raise ValueError(f"Every example needs a choice. Received numbers of choices: {counts}.")
-    if labels is not None and not np.all((np.asarray(labels) >= 0) & (np.asarray(labels) < counts)):
-        raise ValueError(f"Labels must be indices of choices, from 0. Received: {labels}.")
+    if labels is not None:
+        numbers = np.reshape(labels, -1)
+        if not np.all((numbers >= 0) & (numbers < counts) & (numbers % 1 == 0)):
+            raise ValueError(f"Labels must be indices of choices, from 0. Received: {labels}.")
 
 
 def rank(texts: Any) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpt1_keras.tokenization.input_transformations import segment_limit
+from gpt1_keras.tokenization.input_transformations import ROUND_ROBIN, kept_lengths, second_limit
 from gpt1_keras.tokenization.padding import PadTo, bucket_lengths, choice_lengths
 from gpt1_keras.tokenization.special_ids import SpecialIds
 
@@ -18,26 +18,33 @@ Ids = list[int]
 
 
 def frame(
-    segments: Sequence[list[Ids]], tokenizer: SpecialIds, sequence_length: int
+    segments: Sequence[list[Ids]],
+    tokenizer: SpecialIds,
+    sequence_length: int,
+    truncate: str = ROUND_ROBIN,
 ) -> tuple[list[Ids], np.ndarray]:
     """Like `input_transformations.frame`."""
-    limit = segment_limit(len(segments), sequence_length)
-    framed = []
+    framed, truncated = [], []
     for texts in zip(*segments, strict=True):
+        lengths = [len(text) for text in texts]
+        kept_of_each = kept_lengths(lengths, sequence_length, truncate)
         ids = [tokenizer.start_token_id]
-        for text in texts:
-            ids += [*text[:limit], tokenizer.delimiter_token_id]
+        for text, kept in zip(texts, kept_of_each):
+            ids += [*text[:kept], tokenizer.delimiter_token_id]
         framed.append([*ids[:-1], tokenizer.extract_token_id])
-    truncated = [any(len(text) > limit for text in texts) for texts in zip(*segments)]
+        truncated.append(kept_of_each != lengths)
     return framed, np.array(truncated, bool)
 
 
 def frame_both_orders(
-    segments: Sequence[list[Ids]], tokenizer: SpecialIds, sequence_length: int
+    segments: Sequence[list[Ids]],
+    tokenizer: SpecialIds,
+    sequence_length: int,
+    truncate: str = ROUND_ROBIN,
 ) -> tuple[list[Ids], np.ndarray]:
     """Like `input_transformations.frame_both_orders`."""
-    first, truncated = frame(segments, tokenizer, sequence_length)
-    second, _ = frame(segments[::-1], tokenizer, sequence_length)
+    first, truncated = frame(segments, tokenizer, sequence_length, truncate)
+    second, _ = frame(segments[::-1], tokenizer, sequence_length, truncate)
     return [ids for pair in zip(first, second) for ids in pair], truncated
 
 
@@ -47,13 +54,14 @@ def frame_choices(
     choices: list[list[Ids]],
     tokenizer: SpecialIds,
     sequence_length: int,
+    truncate: str = ROUND_ROBIN,
 ) -> tuple[dict[str, list[Ids]], np.ndarray]:
     """Like `input_transformations.frame_choices`."""
-    limit = segment_limit(2, sequence_length)
     sequence: dict[str, list[Ids]] = {"token_ids": [], "positions": [], "branches": []}
     truncated = []
     question = question or [[]] * len(context)
     for context_ids, question_ids, texts in zip(context, question, choices, strict=True):
+        limit = second_limit(len(context_ids) + len(question_ids), sequence_length, truncate)
         kept = [text[:limit] for text in texts]
         # All choices share the prefix, so the longest of them limits its length.
         room = sequence_length - 3 - max(map(len, kept), default=0)

@@ -6,6 +6,8 @@ import reprlib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.encoder import Encoder
 from gpt1_keras.tokenization.input_transformations import frame, frame_both_orders, frame_choices
@@ -17,6 +19,7 @@ __all__ = [
     "as_choices",
     "as_texts",
     "check_choices",
+    "check_each",
     "for_slicing",
     "frame",
     "frame_both_orders",
@@ -39,8 +42,8 @@ def as_texts(x: Any) -> tf.Tensor:
     """
     try:
         return tf.convert_to_tensor(x, tf.string)
-    except (TypeError, ValueError) as error:
-        raise _refusal(x, error) from None
+    except (TypeError, ValueError):
+        raise _refusal(x) from None
 
 
 def as_choices(x: Any) -> tf.RaggedTensor | tf.Tensor:
@@ -53,8 +56,8 @@ def as_choices(x: Any) -> tf.RaggedTensor | tf.Tensor:
     if isinstance(x, (list, tuple)):
         try:
             x = tf.ragged.constant(x, dtype=tf.string)
-        except (TypeError, ValueError) as error:
-            raise _refusal(x, error) from None
+        except (TypeError, ValueError):
+            raise _refusal(x) from None
     if isinstance(x, tf.RaggedTensor):
         return x
     choices = as_texts(x)
@@ -77,17 +80,41 @@ def check_choices(choices: tf.RaggedTensor, labels: Any = None) -> None:
     """Checks that every example has a choice, and that labels are indices of choices.
 
     Raises:
-        tf.errors.InvalidArgumentError: not so; in eager mode, and when a graph runs.
+        ValueError: not so. In a graph, tf.errors.InvalidArgumentError, when it runs.
     """
     counts = choices.row_lengths()
-    _check(counts > 0, "Every example needs a choice. Received numbers of choices:", counts)
+    check_each(counts > 0, "Every example needs a choice. Received numbers of choices:", counts)
     if labels is not None:
-        is_index = (tf.cast(labels, tf.int64) >= 0) & (tf.cast(labels, tf.int64) < counts)
-        _check(is_index, "Labels must be indices of choices, from 0. Received:", labels)
+        labels = tf.reshape(labels, [-1])
+        numbers = tf.cast(labels, tf.int64)
+        is_index = (numbers >= 0) & (numbers < counts) & (tf.cast(numbers, labels.dtype) == labels)
+        check_each(is_index, "Labels must be indices of choices, from 0. Received:", labels)
 
 
-def _check(are_valid: tf.Tensor, message: str, received: Any) -> None:
-    tf.debugging.Assert(tf.reduce_all(are_valid), [message, received])
+def check_each(are_valid: tf.Tensor, message: str, received: tf.Tensor) -> Any:
+    """Checks each example, in eager mode and in graphs.
+
+    Args:
+        are_valid: bool `[batch]`.
+        message: what to say of the first that is not valid. It ends in "Received" and a colon.
+        received: `[batch]`.
+
+    Returns:
+        In a graph, the operation that checks; None in eager mode.
+
+    Raises:
+        ValueError: one is not valid; the message names its index. In a graph,
+            tf.errors.InvalidArgumentError, when it runs.
+    """
+    if not tf.executing_eagerly():
+        invalid = tf.boolean_mask(received, ~are_valid)
+        return tf.debugging.Assert(tf.reduce_all(are_valid), [message, invalid])
+    if not np.all(are_valid):
+        index = int(np.argmin(are_valid))
+        value = np.asarray(received)[index]
+        shown = repr(value.decode("utf-8", "replace")) if isinstance(value, bytes) else value
+        raise ValueError(f"{message} {shown} at index {index}.")
+    return None
 
 
 def rank(texts: tf.Tensor | tf.RaggedTensor) -> int | None:
@@ -95,12 +122,15 @@ def rank(texts: tf.Tensor | tf.RaggedTensor) -> int | None:
     return texts.shape.rank
 
 
-def _refusal(x: Any, error: Exception) -> ValueError:
-    """Returns the error about an argument that is not strings."""
-    return ValueError(
-        "Expected a string, or a list or array of strings. Received: "
-        f"{reprlib.repr(x)}, a {type(x).__name__}. {error}"
-    )
+def _refusal(x: Any) -> ValueError:
+    """Returns the error about an argument that is not strings; it names the first that is not."""
+    received = f"{reprlib.repr(x)}, a {type(x).__name__}"
+    texts = x.to_numpy() if hasattr(x, "to_numpy") else x
+    if isinstance(texts, (list, tuple)) or isinstance(texts, np.ndarray) and texts.ndim:
+        known = (str, bytes, list, tuple, np.ndarray)
+        wrong = [index for index, text in enumerate(texts) if not isinstance(text, known)]
+        received = f"{texts[wrong[0]]!r} at index {wrong[0]}" if wrong else received
+    return ValueError(f"Expected a string, or a list or array of strings. Received: {received}.")
 
 
 class Codec:

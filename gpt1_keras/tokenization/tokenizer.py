@@ -21,12 +21,14 @@ from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
 from gpt1_keras.transformers_writers import write_for_transformers
 from gpt1_keras.upstream import (
     add_special_token,
+    in_safe_mode,
     to_grain_types,
     update_special_token_ids,
 )
 
 VOCABULARY_FILE = "vocabulary.json"
 MERGES_FILE = "merges.txt"
+SPECIAL_TOKENS = ("<start>", "<delimiter>", "<extract>")
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -49,7 +51,8 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
 
     Raises:
         FileNotFoundError: a file does not exist.
-        ValueError: the vocabulary does not fit the merges, or the normalization is unknown.
+        ValueError: the vocabulary does not fit the merges, or the normalization is unknown; or
+            Keras loads the tokenizer in safe mode, and it names a file outside what is loaded.
 
     Example:
     ```python
@@ -72,6 +75,13 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         # Keras gives a float here: its dtype policy for layers, which does not concern ids.
         if self.compute_dtype != "int32" and "float" not in self.compute_dtype:
             raise ValueError(f"Ids are int32. Received: dtype={self.compute_dtype!r}.")
+        for path in (vocabulary, merges):
+            if isinstance(path, (str, os.PathLike)) and in_safe_mode():
+                raise ValueError(
+                    "A saved tokenizer's vocabulary is in its own archive or folder, and this one "
+                    f"asks for the file {os.fspath(path)!r}. If you trust its maker, load it with "
+                    "safe_mode=False."
+                )
         if (vocabulary is None) != (merges is None):
             received = "merges" if vocabulary is None else "vocabulary"
             raise ValueError(
@@ -88,9 +98,9 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         self._ids: Mapping[str, int] = types.MappingProxyType({})
         self._saved_fingerprint: str | None = None
         self.built = True
-        add_special_token(self, "<start>", "start_token")
-        add_special_token(self, "<delimiter>", "delimiter_token")
-        add_special_token(self, "<extract>", "extract_token")
+        names = ("start_token", "delimiter_token", "extract_token")
+        for token, name in zip(SPECIAL_TOKENS, names, strict=True):
+            add_special_token(self, token, name)
         if vocabulary is not None and merges is not None:
             self.set_vocabulary_and_merges(vocabulary, merges)
 

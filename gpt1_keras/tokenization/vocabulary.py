@@ -127,6 +127,11 @@ def _naming(*sources: Any) -> Iterator[None]:
 
 def _read_tokens(tokens: str | os.PathLike[str] | Mapping[str, int]) -> dict[str, int]:
     """Reads a vocabulary's tokens and ids."""
+    if not isinstance(tokens, (str, os.PathLike, Mapping)):
+        raise ValueError(
+            "A vocabulary is a path, or a mapping from token to id. Received: a "
+            f"{type(tokens).__name__}."
+        )
     if isinstance(tokens, Mapping):
         return {str(token): int(id) for token, id in tokens.items()}
     _check_file(tokens, "vocabulary")

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from serving.client.protocol import Client, Input, QueryError
 
 Row: TypeAlias = Mapping[str, Any]  # a value for each name
-_BATCH_SIZE = 32
+BATCH_SIZE = 32  # rows that are asked about at once
 
 
 def rows_of_arguments(
@@ -74,7 +74,7 @@ def rows_of_lines(lines: Iterable[bytes], inputs: Mapping[str, Input]) -> Iterat
 
 
 def answers(
-    client: Client, rows: Iterable[Row], shared: Row
+    client: Client, rows: Iterable[Row], shared: Row, batch_size: int = BATCH_SIZE
 ) -> Iterator[tuple[Row, dict[str, Any]]]:
     """Asks a server about rows, in batches of rows of the same shape.
 
@@ -82,6 +82,7 @@ def answers(
         client: a client of the server.
         rows: a value for each input.
         shared: values of the inputs that all rows share.
+        batch_size: the most rows of a batch.
 
     Yields:
         Each row with its outputs by name.
@@ -90,7 +91,7 @@ def answers(
         QueryError: the server did not answer.
     """
     for _, alike in itertools.groupby(rows, _shape):
-        while batch := list(itertools.islice(alike, _BATCH_SIZE)):
+        while batch := list(itertools.islice(alike, batch_size)):
             columns = {name: [row[name] for row in batch] for name in batch[0]}
             outputs = client.predict({**columns, **shared})
             for row, values in zip(batch, zip(*outputs.values())):

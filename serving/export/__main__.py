@@ -8,12 +8,14 @@ writes DIR/1/, DIR/2/, ... for TF Serving: core TensorFlow ops only, no XLA, war
 import dataclasses
 import sys
 
-from gpt1_keras.cli import option, program
+from gpt1_keras.cli import UsageError, option, program
 from gpt1_keras.files import check_writable
 from gpt1_keras.labelled_files import read_rows
 from gpt1_keras.presets import PRESET_HELP
 from serving.export.export_options import (
     GROUP,
+    INTEGRATED_GRADIENTS,
+    LEAVE_ONE_OUT,
     METHODS,
     POOLINGS,
     Batching,
@@ -78,6 +80,7 @@ class _ExportOptions:
 @program("serving.export")
 def main(options: _ExportOptions, batching: Batching) -> None:
     """Export a model as the next version of a SavedModel for TF Serving."""
+    _check_used(options, batching)
     from gpt1_keras.presets import load_task
     from serving.export.exporter import export
 
@@ -97,6 +100,19 @@ def main(options: _ExportOptions, batching: Batching) -> None:
         embedding=Embedding(options.embed, options.embed_normalize) if options.embed else None,
     )
     print(path)
+
+
+def _check_used(options: _ExportOptions, batching: Batching) -> None:
+    """Refuses options that would have no effect."""
+    if not options.batching and batching != Batching():
+        raise UsageError("expected --batching beside the options of batching inside the graph")
+    for name, method in (
+        ("explain_steps", INTEGRATED_GRADIENTS),
+        ("explain_max_words", LEAVE_ONE_OUT),
+    ):
+        is_default = getattr(options, name) == getattr(_ExportOptions, name)
+        if options.explain != method and not is_default:
+            raise UsageError(f"expected --explain {method} beside --{name.replace('_', '-')}")
 
 
 if __name__ == "__main__":

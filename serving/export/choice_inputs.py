@@ -6,16 +6,26 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.tasks.task import Task
-from gpt1_keras.tokenization.input_transformations import segment_limit
+from gpt1_keras.tokenization.input_transformations import second_limit
 from serving.export.batching import merged
 from serving.export.export_options import Batching
-from serving.export.input_checks import Condition, asserted, at_most, in_range, same_shapes
+from serving.export.input_checks import (
+    Condition,
+    asserted,
+    at_most,
+    attention_cost,
+    in_range,
+    same_shapes,
+)
 from serving.export.signature import Tensors, full_stops
 from serving.export.text_inputs import TextInputs
 
 # An example with all its choices may have as many tokens as this number of sequences: attention's
 # memory grows with the square of its length.
 _MAX_SEQUENCES = 8
+# All choices of a request may cost as much as the tokens of this number of sequences: the most rows
+# that the server accepts.
+_MAX_REQUEST_SEQUENCES = 256
 _LENGTHS = "lengths"  # the name of the joined choices' lengths
 
 
@@ -53,15 +63,25 @@ class ChoiceInputs(TextInputs):
         count = choices.row_lengths()
         # Before requests are merged, only the bytes are known. A text rarely has more tokens than
         # bytes.
-        limit = segment_limit(2, self.sequence_length)
+        limit = second_limit(0, self.sequence_length, self._preprocessor.truncate)
         tokens = 2 + tf.minimum(tf.strings.length(choices.values), limit)
         total = tf.math.unsorted_segment_sum(tokens, choices.value_rowids(), choices.nrows())
         values = asserted(
             {self._field: choices.values},
             (count > 0, "Every example needs a choice.", count),
             at_most("tokens of all choices", total, (_MAX_SEQUENCES - 1) * self.sequence_length),
+            self._affordable(total),
         )
         return {**texts, self._field: choices.with_values(values[self._field])}
+
+    def _affordable(self, tokens: tf.Tensor) -> Condition:
+        """Returns the condition that a request can be read, from its examples' choices' tokens."""
+        return at_most(
+            "tokens of the choices of a request, where those of an example that are longer than a "
+            f"sequence, n > {self.sequence_length}, count as n * n / {self.sequence_length}",
+            tf.reduce_sum(attention_cost(tokens, self.sequence_length)),
+            _MAX_REQUEST_SEQUENCES * self.sequence_length,
+        )
 
     def finish(self, texts: Tensors, outputs: Tensors) -> Tensors:
         """Returns the outputs with `label`, the best choice's text."""
@@ -90,10 +110,13 @@ class ChoiceInputs(TextInputs):
         rows, length = tf.unstack(tf.shape(ids))
         has_shape = same_shapes(ids, positions, branches) & (tf.shape(extract_indices)[0] == rows)
         are_indices = tf.reduce_all((extract_indices >= -1) & (extract_indices < length))
+        # At most the choices' tokens, as the shared prefix is not longer than a sequence.
+        beyond = tf.reduce_max(extract_indices, axis=-1) + 1 - self.sequence_length
         return [
             in_range("token_ids", ids, self._vocabulary_size),
             in_range("positions", positions, self.sequence_length),
             at_most("columns of token_ids", length, _MAX_SEQUENCES * self.sequence_length),
+            self._affordable(tf.maximum(beyond, 0)),
             (has_shape, "Expected inputs of the shape of token_ids.", tf.shape(ids)),
             (branches >= -1, "Expected branches from -1.", tf.reduce_min(branches)),
             (

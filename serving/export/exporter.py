@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from gpt1_keras.files import atomic_path, write_json
@@ -18,6 +19,7 @@ from serving.export.exported_tasks import signatures_of
 from serving.export.int8_calibration import calibrated_blocks, check_int8
 from serving.export.prediction_logs import warmup_requests
 from serving.export.readme import readme
+from serving.export.signature import Signatures
 from serving.export.stored_weights import StoredWeights
 from serving.export.validation import Validation
 from serving.export_names import (
@@ -75,7 +77,8 @@ def export(
 
     Raises:
         ValueError: the model has no preprocessor, or is not a task that can be exported with these
-            options; examples do not fit it; or this machine cannot multiply in 8 bits.
+            options; its answers are NaN or infinite; examples do not fit it; or this machine cannot
+            multiply in 8 bits.
     """
     if calibration is not None and not int8:
         raise ValueError("`calibration` is for `int8`. Received: int8=False.")
@@ -97,6 +100,7 @@ def export(
         blocks, calibrated = calibrated_blocks(changed, validation, "the validation's examples")
     spec = ExportSpec(changed, batching, int8 or int8_storage, blocks, embedding, explanation)
     weights, signatures = StoredWeights(spec), signatures_of(spec)
+    _check_finite(signatures)
     output = pathlib.Path(output).absolute()
     name = model_name or output.name
     version = 1 + max(_versions(output), default=0)
@@ -126,6 +130,18 @@ def export(
             for request in warmup_requests(signatures, name):
                 writer.write(request.SerializeToString())
     return str(output / str(version))
+
+
+def _check_finite(signatures: Signatures) -> None:
+    """Raises ValueError if the answer to an example is NaN or infinite."""
+    signature = signatures.by_name[DEFAULT_SIGNATURE]
+    outputs = signature.compiled(**signature.inputs_of_example(min(signature.lengths)))
+    for name, tensor in outputs.items():
+        if tensor.dtype.is_floating and not np.isfinite(tensor.numpy()).all():
+            raise ValueError(
+                f"The model has diverged, or its weights are damaged: its answer {name!r} to the "
+                f"first request for warm-up is NaN or infinite. Received: {tensor.numpy()}."
+            )
 
 
 def _copy(model: Task, dtype: str | None) -> Task:

@@ -34,6 +34,20 @@ def at_most(what: str, numbers: tf.Tensor, most: int) -> Condition:
     return numbers <= most, f"Expected at most {most} {what}.", tf.reduce_max(numbers)
 
 
+def attention_cost(tokens: tf.Tensor, sequence_length: int) -> tf.Tensor:
+    """Returns what it costs to read examples, in tokens of ordinary sequences, int64.
+
+    Attention's cost grows with the square of the length, so the tokens of an example that is
+    longer than a sequence count more than once.
+
+    Args:
+        tokens: int32 or int64, each example's number of tokens.
+        sequence_length: the most tokens of a sequence.
+    """
+    tokens = tf.cast(tokens, tf.int64)
+    return tokens * tf.maximum(tokens, sequence_length) // sequence_length
+
+
 def same_shapes(first: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
     """Returns whether tensors of one rank have one shape, as a bool tensor."""
     return tf.reduce_all([tf.reduce_all(tf.shape(first) == tf.shape(each)) for each in others])

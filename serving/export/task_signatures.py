@@ -85,7 +85,12 @@ class _TaskGraph:
         }
         # Traced once for all signatures that use them.
         self._tokenize = tf.function(inputs.tokenize, autograph=False)
-        self._answer_tokens = tf.function(self._outputs_of, autograph=False)
+        # Not inlined: TensorFlow fuses bias, GELU and residual into products only where it knows
+        # their device, and in the body of a function that merges requests it does not. Hashes of
+        # the functions' names would decide whether it fuses before it inlines.
+        self._answer_tokens = tf.function(
+            self._outputs_of, autograph=False, experimental_attributes={"_noinline": True}
+        )
         self._answer = self._answering(self._answer_tokens)
         if spec.batching:
             from_tokens: Callable[..., Tensors] = self._answer_tokens

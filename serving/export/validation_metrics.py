@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpt1_keras.labelled_files import LABEL
+from gpt1_keras.labelled_files import LABEL, as_label
 from gpt1_keras.tasks.task import Task
 
 Outputs: TypeAlias = Sequence[Mapping[str, np.ndarray]]  # of each request, by name
@@ -34,10 +34,11 @@ def class_or_score_metric(model: Task) -> Metric:
 
     def read_class_names(rows: Sequence[Mapping[str, Any]]) -> list[bytes]:
         labels = [str(row.get(LABEL)) for row in rows]
-        unknown = sorted(set(labels) - set(model.class_names))
+        names = {as_label(name): name.encode() for name in model.class_names}
+        unknown = sorted(set(labels) - names.keys())
         if unknown:
             raise ValueError(f"Expected labels of {model.class_names}. Received: {unknown}.")
-        return [label.encode() for label in labels]
+        return [names[label] for label in labels]
 
     return Metric("accuracy", read_class_names, lambda *args: _accuracy("label", *args))
 
@@ -91,4 +92,6 @@ def _correlation(outputs: Outputs, labels: list[Any]) -> float:
 
 def _log_probability(outputs: Outputs, labels: list[Any]) -> float:
     counts = np.maximum(_joined(outputs, "num_tokens") - 1, 0)
-    return np.sum(_joined(outputs, "score") * counts) / np.sum(counts)
+    is_scored = counts > 0  # without a token to predict, a score is minus infinity
+    scores = _joined(outputs, "score")[is_scored]
+    return np.sum(scores * counts[is_scored]) / np.sum(counts)

@@ -8,6 +8,7 @@ import dataclasses
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -43,6 +44,7 @@ def _serve(options: Options, xla: bool) -> None:
     from serving.server.transport import listening
 
     stopping = threading.Event()
+    _allow_descriptors()
     try:
         with _xla(xla), Server(**dataclasses.asdict(options)) as server:
             # TensorFlow's million objects stay for ever. Without this, garbage collection would
@@ -59,6 +61,13 @@ def _serve(options: Options, xla: bool) -> None:
             stopping.wait()
     except ServingError as error:
         raise ValueError(str(error)) from error
+
+
+def _allow_descriptors() -> None:
+    """Lets this process have as many descriptors as the system allows: often 1,024 is preset."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # on macOS, `most` may be more than it takes
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 @contextlib.contextmanager

@@ -112,7 +112,10 @@ class Options:
 
     # Limits of requests, over both.
     max_request_bytes: int = _flag(
-        2**24, "length of the longest request to accept, also once it is expanded", 1
+        2**24,
+        "length of the longest request to accept, also once it is expanded, and of an answer's "
+        "outputs",
+        1,
     )
     max_request_rows: int = _flag(256, "number of examples in the largest request to accept", 1)
     max_queued_requests: int = _flag(

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from grpc import StatusCode
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -14,8 +15,20 @@ from serving.server.errors import ServingError
 
 _MICROSECONDS = 1e6
 _BUCKETS = [10 * 1.8**power for power in range(33)]  # to about 20 minutes
+_EXAMPLE_BUCKETS = [2.0**power for power in range(15)]
 # The library adds the start time of each series; TensorFlow Serving does not.
 _CREATED = re.compile(rb"^(?:# \w+ )?\S+_created[ {].*\n", re.MULTILINE)
+
+
+@dataclass
+class MeasuredRequest:
+    """A request while it is answered.
+
+    Attributes:
+        model_name: a served model, once it is known. A request to any other name is not counted.
+    """
+
+    model_name: str = ""
 
 
 class Metrics:
@@ -39,6 +52,19 @@ class Metrics:
             registry=self._registry,
             buckets=_BUCKETS,
         )
+        self._example_counts = Histogram(
+            ":tensorflow:serving:request_example_counts",
+            "The number of tensorflow.Examples per request.",
+            ["model"],
+            registry=self._registry,
+            buckets=_EXAMPLE_BUCKETS,
+        )
+        self._example_total = Counter(
+            ":tensorflow:serving:request_example_count",
+            "The total number of tensorflow.Examples.",
+            ["model"],
+            registry=self._registry,
+        )
         self._runtime_latency = Histogram(
             ":tensorflow:serving:runtime_latency",
             "Wall time in the TensorFlow runtime in microseconds.",
@@ -48,22 +74,26 @@ class Metrics:
         )
 
     @contextmanager
-    def request(self, model_name: str, api: str, entrypoint: str) -> Iterator[None]:
-        """Counts and times the body of a `with` statement as one request.
+    def request(
+        self, api: str, entrypoint: str, is_served: Callable[[str], bool]
+    ) -> Iterator[MeasuredRequest]:
+        """Counts the body of a `with` statement as one request, and times it if it succeeds.
+
+        Were refusals timed too, many cheap ones would hide that answers are slow.
 
         Args:
-            model_name: a served model; empty for any other name, which is not counted, as every
-                name that a client makes up would stay in memory.
-            api: the call, in lower case.
+            api: the call, such as `Predict` over gRPC and `predict` over REST.
             entrypoint: `GRPC` or `REST`.
+            is_served: returns whether a model has a name. Other names are not counted: every name
+                that a client makes up would stay in memory.
 
         Raises:
             ServingError: also instead of any other error, which is the server's fault and is
                 logged.
         """
-        begin, status = time.perf_counter(), StatusCode.OK
+        begin, status, request = time.perf_counter(), StatusCode.OK, MeasuredRequest()
         try:
-            yield
+            yield request
         except ServingError as error:
             status = error.code
             raise
@@ -72,10 +102,17 @@ class Metrics:
             logging.exception("A request failed: %s", api)
             raise ServingError(status, f"The server failed with {type(error).__name__}") from error
         finally:
-            if model_name:
-                self._requests.labels(model_name, status.name).inc()
-                latency = (time.perf_counter() - begin) * _MICROSECONDS
-                self._request_latency.labels(model_name, api, entrypoint).observe(latency)
+            name = request.model_name
+            if is_served(name):
+                self._requests.labels(name, status.name).inc()
+                if status is StatusCode.OK:
+                    latency = (time.perf_counter() - begin) * _MICROSECONDS
+                    self._request_latency.labels(name, api, entrypoint).observe(latency)
+
+    def examples(self, model_name: str, count: int) -> None:
+        """Counts the tf.Examples of one request that was answered."""
+        self._example_counts.labels(model_name).observe(count)
+        self._example_total.labels(model_name).inc(count)
 
     @contextmanager
     def run(self, model_name: str, api: str) -> Iterator[None]:
@@ -106,5 +143,5 @@ class Metrics:
     def page(self) -> bytes:
         """Returns all metrics in Prometheus's text format."""
         page = _CREATED.sub(b"", generate_latest(self._registry))
-        # The library ends the names of counters in _total; TensorFlow Serving does not.
-        return page.replace(b"_count_total", b"_count")
+        # The library ends the names of counters in _total; TensorFlow Serving only this one.
+        return page.replace(b"request_count_total", b"request_count")

@@ -24,8 +24,11 @@ class _ConvertOptions:
         consume_multiple=1,
         metavar="N",
     )
-    sequence_length: int = option(
-        "tokens that a framed text may have", SEQUENCE_LENGTH, metavar="N"
+    sequence_length: int | None = option(
+        f"tokens that a framed text may have (default: {SEQUENCE_LENGTH}, or the model's context "
+        "if that is shorter)",
+        None,
+        metavar="N",
     )
     num_choices: int | None = option("of multiple choice: choices at most", None, metavar="N")
     quantize: str = option(

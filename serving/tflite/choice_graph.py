@@ -37,11 +37,11 @@ def choice_graph(spec: DeviceSpec) -> DeviceGraph:
             f"A {type(model).__name__} needs num_choices, at least 1. Received: "
             f"num_choices={count}."
         )
-    tokenizer = model.preprocessor.tokenizer
+    preprocessor = model.preprocessor
     *others, (field, size) = spec.max_bytes.items()
     lengths = [length for _, length in others] + [size] * count
-    byte_tokenizer = ByteTokenizer(tokenizer, lengths)
-    framer = Framer(tokenizer, spec.sequence_length)
+    byte_tokenizer = ByteTokenizer(preprocessor.tokenizer, lengths)
+    framer = Framer(preprocessor.tokenizer, spec.sequence_length, preprocessor.truncate)
     backbone = DeviceBackbone(model.backbone, spec.sequence_length)
     head = Dense.of(model.head)
 

@@ -30,9 +30,9 @@ def class_or_score_graph(spec: DeviceSpec, reads_both_orders: bool = False) -> D
         ValueError: a number of choices is given.
     """
     refuse_choices(spec)
-    model, tokenizer = spec.model, spec.model.preprocessor.tokenizer
-    byte_tokenizer = ByteTokenizer(tokenizer, list(spec.max_bytes.values()))
-    framer = Framer(tokenizer, spec.sequence_length)
+    model, preprocessor = spec.model, spec.model.preprocessor
+    byte_tokenizer = ByteTokenizer(preprocessor.tokenizer, list(spec.max_bytes.values()))
+    framer = Framer(preprocessor.tokenizer, spec.sequence_length, preprocessor.truncate)
     backbone = DeviceBackbone(model.backbone, spec.sequence_length)
     head = Dense.of(model.head)
     order = tuple(range(len(spec.max_bytes)))

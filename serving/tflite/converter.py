@@ -26,7 +26,7 @@ def convert(
     model: Task,
     output: str | os.PathLike[str],
     max_bytes: int | Sequence[int] = MAX_BYTES,
-    sequence_length: int = SEQUENCE_LENGTH,
+    sequence_length: int | None = None,
     num_choices: int | None = None,
     quantization: str = "none",
 ) -> str:
@@ -41,7 +41,8 @@ def convert(
         output: path of the file.
         max_bytes: the most bytes of UTF-8 in a text; or such a number for each of the task's
             fields.
-        sequence_length: the most tokens of a framed text; at most the model's context.
+        sequence_length: the most tokens of a framed text; at most the model's context. By default
+            128, or the context if that is shorter.
         num_choices: the most choices of an example; only for `GPT1MultipleChoice`.
         quantization: `"none"`, `"float16"`, `"int8"` or `"int4"`; see `quantize`.
 
@@ -58,6 +59,8 @@ def convert(
     check_quantization(quantization)
     make_graph = find_part(model, DEVICE_TASKS, "device_graph", "run on a device")
     _check(model, sequence_length)
+    if sequence_length is None:
+        sequence_length = min(SEQUENCE_LENGTH, model.backbone.max_sequence_length)
     fields = fields_of(model)
     lengths = [max_bytes] if isinstance(max_bytes, int) else list(max_bytes)
     if len(lengths) == 1:
@@ -84,7 +87,7 @@ def convert(
     return str(output)
 
 
-def _check(model: Task, sequence_length: int) -> None:
+def _check(model: Task, sequence_length: int | None) -> None:
     backbone = model.backbone
     if not isinstance(backbone, gpt1_keras.GPT1Backbone):
         raise ValueError(
@@ -105,7 +108,7 @@ def _check(model: Task, sequence_length: int) -> None:
             "`quantize`, and quantize its file."
         )
     model.check_tokenizer()
-    if not 1 <= sequence_length <= backbone.max_sequence_length:
+    if sequence_length is not None and not 1 <= sequence_length <= backbone.max_sequence_length:
         raise ValueError(
             f"sequence_length must be from 1 to {backbone.max_sequence_length}, the model's "
             f"context. Received: {sequence_length}."

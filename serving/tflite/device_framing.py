@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from gpt1_keras.tokenization.input_transformations import segment_limit
+from gpt1_keras.tokenization.input_transformations import kept_lengths, second_limit
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from serving.tflite.byte_tokenizer import TokenizedTexts
 
@@ -24,10 +24,11 @@ class Framer:
     Args:
         tokenizer: has the special ids.
         sequence_length: the most tokens of a sequence.
+        truncate: how two texts that are too long together are truncated; see `kept_lengths`.
     """
 
-    def __init__(self, tokenizer: GPT1Tokenizer, sequence_length: int) -> None:
-        self._length = sequence_length
+    def __init__(self, tokenizer: GPT1Tokenizer, sequence_length: int, truncate: str) -> None:
+        self._length, self._truncate = sequence_length, truncate
         self._special_ids = [
             tokenizer.start_token_id,
             tokenizer.delimiter_token_id,
@@ -52,15 +53,15 @@ class Framer:
             ValueError: a sequence length that leaves no room for text.
         """
         ids, starts, lengths = tokens
-        limit = segment_limit(len(order), self._length)
+        lengths = [lengths[text] for text in order]
+        kept = kept_lengths(lengths, self._length, self._truncate, tf.minimum, tf.maximum)
         start, delimiter, extract = self._special_pieces(ids)
         pieces = [start]
-        for text in order:
-            pieces += [(starts[text], tf.minimum(lengths[text], limit)), delimiter]
+        for text, kept_of_text in zip(order, kept):
+            pieces += [(starts[text], kept_of_text), delimiter]
         pieces[-1] = extract
         token_ids, _, ends = self._join(ids, pieces, self._length)
-        truncated = tf.reduce_any(tf.stack([lengths[text] > limit for text in order]))
-        return token_ids, ends[-1], truncated
+        return token_ids, ends[-1], tf.reduce_any(tf.stack(kept) < tf.stack(lengths))
 
     def frame_choices(
         self, tokens: TokenizedTexts, is_present: tf.Tensor
@@ -82,7 +83,9 @@ class Framer:
         ids, starts, lengths = tokens
         [choices] = is_present.shape
         first_choice = lengths.shape[0] - choices
-        kept_choices = tf.minimum(lengths[first_choice:], segment_limit(2, self._length))
+        prefix = tf.reduce_sum(lengths[:first_choice])
+        limit = second_limit(prefix, self._length, self._truncate, tf.maximum)
+        kept_choices = tf.minimum(lengths[first_choice:], limit)
         room = self._length - 3 - tf.reduce_max(kept_choices)
         kept: list[tf.Tensor] = []
         for text in reversed(range(first_choice)):  # what the question leaves is the context's
@@ -113,7 +116,7 @@ class Framer:
 
     def length_with_branches(self, choices: int) -> int:
         """Returns the most tokens that a shared prefix and the branches of `choices` have."""
-        limit = segment_limit(2, self._length)
+        limit = second_limit(0, self._length, self._truncate)
         return self._length - 2 - limit + choices * (limit + 2)
 
     def _special_pieces(self, ids: tf.Tensor) -> list[_Piece]:

@@ -32,7 +32,9 @@ def folder(tiny_tokenizer, tmp_path_factory):
     path = tmp_path_factory.mktemp("examples")
     keras.utils.set_random_seed(0)
     lm = gpt1_keras.GPT1CausalLM(
-        gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 32, 128, 64),
+        gpt1_keras.GPT1Backbone(
+            tiny_tokenizer.vocabulary_size(), 1, 2, 32, 128, max_sequence_length=64
+        ),
         preprocessor=gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer),
     )
     lm.save_to_preset(path / "path/to/preset")

@@ -30,7 +30,9 @@ def model_file(tiny_tokenizer, tmp_path_factory):
     keras.utils.set_random_seed(0)
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
     classifier = gpt1_keras.GPT1TextClassifier(
-        gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 32, 64, 32),
+        gpt1_keras.GPT1Backbone(
+            tiny_tokenizer.vocabulary_size(), 1, 2, 32, 64, max_sequence_length=32
+        ),
         class_names=["bad", "good"],
         preprocessor=preprocessor,
     )

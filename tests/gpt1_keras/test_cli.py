@@ -361,6 +361,27 @@ def test_what_tensorflow_adds_to_its_messages_is_left_out(fail, capsys):
     assert capsys.readouterr().err == "error: /a/1/variables; No space left on device\n"
 
 
+GRAPH_ERROR = """Graph execution error:
+
+Detected at node CollectiveReduceV2 defined at (most recent call last):
+  File "/usr/lib/python3.11/runpy.py", line 198, in _run_module_as_main
+
+  File "/a/program.py", line 11, in <module>
+
+Collective ops is aborted by: recvmsg:Connection reset by peer
+Additional GRPC error information from remote target /job:worker/replica:0/task:1 while calling it:
+\t [[{{node CollectiveReduceV2}}]] [Op:__inference_multi_step_on_iterator_5293]"""
+
+
+def test_an_error_in_a_graph_is_its_message(fail, capsys):
+    """As TensorFlow 2.21 raised it."""
+    assert fail(tf.errors.UnavailableError(None, None, GRAPH_ERROR)) == 1
+    expected = "error: Collective ops is aborted by: recvmsg:Connection reset by peer\n"
+    assert capsys.readouterr().err == expected
+    assert fail(tf.errors.UnavailableError(None, None, "Graph execution error:")) == 1
+    assert capsys.readouterr().err == "error: Graph execution error:\n"
+
+
 def test_a_warning_is_one_line(capsys):
     warn("there is little to learn")
     assert capsys.readouterr() == ("", "warning: there is little to learn\n")

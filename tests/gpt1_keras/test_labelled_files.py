@@ -107,6 +107,34 @@ def test_damaged_files(write, name, content, message):
         read_rows(write(name, content))
 
 
+def test_thousands_of_columns(write):
+    """Their cost is not their square, which was half a minute for 20,000."""
+    names = [f"n{number}" for number in range(20_000)]
+    [row] = read_rows(write("a.csv", ",".join(names) + "\n" + "," * 19_999 + "\n"))
+    assert list(row) == names
+
+
 def test_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"The file .*none\.csv does not exist"):
         read_rows(pathlib.Path(tmp_path, "none.csv"))
+
+
+@pytest.mark.parametrize(
+    "alike",
+    [
+        ("yes", " yes ", "yes\u200b", "\ufeffyes", "y\u2060es", "yes\u00a0"),
+        ("caf\u00e9", "cafe\u0301"),
+        ("very good", "very\u00a0good", "very  good"),
+        ("1", "1.0", "1.00"),
+        ("-2", "-2.0"),
+    ],
+)
+def test_labels_that_look_alike_are_one(write, alike):
+    path = write("a.csv", "text,label\n" + "".join(f"a,{label}\n" for label in alike))
+    assert {row[LABEL] for row in read_rows(path)} == {alike[0]}
+
+
+def test_labels_that_differ_stay_apart(write):
+    labels = ["yes", "Yes", "1", "01", "1.5", "1.05", "v1.0", "n\u200do"]
+    path = write("a.csv", "text,label\n" + "".join(f"a,{label}\n" for label in labels))
+    assert [row[LABEL] for row in read_rows(path)] == labels

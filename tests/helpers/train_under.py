@@ -132,7 +132,7 @@ def train_a_classifier(strategy):
     random = np.random.default_rng(1)
     with strategy.scope() if strategy else contextlib.nullcontext():
         backbone = gpt1_keras.GPT1Backbone(
-            tokenizer.vocabulary_size(), 1, 2, 16, 32, 32, dropout=0.0
+            tokenizer.vocabulary_size(), 1, 2, 16, 32, max_sequence_length=32, dropout=0.0
         )
         classifier = gpt1_keras.GPT1TextClassifier(
             backbone,
@@ -148,6 +148,33 @@ def train_a_classifier(strategy):
     history = classifier.fit(texts, names, batch_size=5, epochs=3, shuffle=False, verbose=0)
     scores = classifier.evaluate(texts, names, batch_size=5, verbose=0, return_dict=True)
     return {"losses": history.history["loss"], **scores}
+
+
+def train_a_classifier_on_an_odd_batch(strategy):
+    """Trains on three texts in batches of 2: the last has one text, so one replica gets none."""
+    keras.utils.set_random_seed(0)
+    texts, scores = ["a good film", "dull", "a lovely one"], [4.0, 1.0, 5.0]
+    tokenizer = gpt1_keras.GPT1Tokenizer.learn(texts * 2, num_merges=30)
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        classifier = gpt1_keras.GPT1TextClassifier(
+            gpt1_keras.GPT1Backbone(tokenizer.vocabulary_size(), 1, 2, 16, 32, 32, dropout=0.0),
+            score_range=(1, 5),
+            preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer, 32),
+            dropout=0.0,
+        )
+        classifier.compile(GPT1Adam(1e-2), jit_compile=False)
+    fitted = classifier.fit(texts, scores, batch_size=2, epochs=3, shuffle=False, verbose=0)
+    loss = classifier.evaluate(texts, scores, batch_size=2, verbose=0)
+    return {"losses": fitted.history["loss"], "loss": loss}
+
+
+def train_on_a_generator(strategy):
+    """Trains on a generator, of which Keras must not read a batch in vain."""
+    rows = TOKENS[: 6 * LENGTH].reshape(3, 2, LENGTH).astype("int32")
+    lm = make_lm(strategy, lambda: GPT1Adam(1e-2))
+    batches = (({"token_ids": batch}, np.roll(batch, -1, 1)) for batch in rows)
+    losses = lm.fit(batches, epochs=3, steps_per_epoch=1, verbose=0).history["loss"]
+    return {"losses": losses, "loss": losses[-1]}
 
 
 def drop(strategy):
@@ -183,6 +210,8 @@ SCENARIOS = {
     "measured": train_measured,
     "odd": train_on_an_odd_batch,
     "classifier": train_a_classifier,
+    "odd_classifier": train_a_classifier_on_an_odd_batch,
+    "generator": train_on_a_generator,
     "dropout": drop,
 }
 

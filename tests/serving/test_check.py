@@ -85,6 +85,11 @@ class Troubled(tf.Module):
         return {"time": tf.timestamp() + tf.zeros(tf.shape(text), tf.float64)}
 
     @tf.function(input_signature=[TEXT])
+    def diverged(self, text):
+        scores = tf.constant([[float("nan"), float("inf")]])
+        return {"label": text, "scores": scores + tf.zeros([tf.size(text), 1])}
+
+    @tf.function(input_signature=[TEXT])
     def lookup(self, text):
         return {"id": self.table.lookup(text)}
 
@@ -98,6 +103,7 @@ def test_an_export_with_problems(run, tmp_path):
     table.write_text("a\nb\n")
     model = Troubled(table)
     names = ["python", "compiled", "file_outside", "clock", "lookup", "words"]
+    names += ["diverged"]
     path = tmp_path / "1"
     tf.saved_model.save(model, str(path), signatures={name: getattr(model, name) for name in names})
     this = pathlib.Path(tf.__file__).parent
@@ -111,6 +117,7 @@ def test_an_export_with_problems(run, tmp_path):
         "signature python, a request made up: ",
         "signature compiled, a request made up: XLA compilation disabled",
         "signature words: output words is ragged or sparse, which is not served",
+        "signature diverged: NaN or infinite numbers in ['",
         "signature clock: not the outputs of the first TensorFlow",
     ]:
         assert any(expected in problem for problem in problems), (expected, problems)

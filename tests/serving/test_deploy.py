@@ -20,10 +20,14 @@ from google.protobuf import (
     wrappers_pb2,
 )
 from grafana_foundation_sdk.models.dashboard import Dashboard
+from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from serving.server.__main__ import main
 from serving.server.config_files import read_metrics_path, read_models
+from serving.server.errors import ServingError
+from serving.server.models.model_manager import ModelManager
+from serving.server.options import Options
 
 DEPLOY = pathlib.Path(__file__).parents[2] / "serving" / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "docker-compose.yaml").read_text())
@@ -171,6 +175,23 @@ def test_text_protos(tmp_path):
     (tmp_path / "monitoring.config").write_text(data["monitoring.config"])
     assert read_metrics_path(str(tmp_path / "monitoring.config")) == METRICS_PATH
     assert read_batching_parameters(data["batching.config"]).max_batch_size.value == 32
+
+
+def test_the_labels_that_a_comment_advises(model_base_path, tmp_path):
+    """As the comment says, a server that starts with them needs a flag."""
+    text = (DEPLOY / "models.config").read_text()
+    advised = "".join(re.findall(r"#   (.*\n)", text))
+    assert "version_labels" in advised
+    text = text.replace("model_version_policy { latest { num_versions: 1 } }", advised)
+    text = text.replace("/models/sst2", str(model_base_path)).replace("value: 1", "value: 3")
+    file = tmp_path / "models.config"
+    file.write_text(text.replace("versions: 1 versions: 2", "versions: 3"))
+    [flag] = set(re.findall("--(allow_version_labels[a-z_]*)=true", text))
+    with pytest.raises(ServingError, match="not currently available for inference"):
+        ModelManager().configure(read_models(str(file)))
+    models = ModelManager(Options(**{flag: True}))
+    models.configure(read_models(str(file)))
+    assert models.find(ModelSpec(name="sst2", version_label="stable")).version == 3
 
 
 # --- metrics ---

@@ -74,7 +74,9 @@ def registered(monkeypatch):
 @pytest.fixture(scope="module")
 def embedder(tiny_tokenizer):
     keras.utils.set_random_seed(0)
-    backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 24)
+    backbone = gpt1_keras.GPT1Backbone(
+        tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, max_sequence_length=24
+    )
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
     return TextEmbedder(backbone, preprocessor)
 

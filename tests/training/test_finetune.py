@@ -270,7 +270,7 @@ def test_balanced_class_weights(write_file, tmp_path, monkeypatch):
     labels = np.array([0, 1, 1, 1])
     examples = LabelledExamples({"text": np.array([b"a"] * 4)}, labels, labels, ["no", "yes"])
     weights = examples.balanced_class_weights()
-    assert weights == pytest.approx({0: 2.0, 1: 2 / 3})
+    assert weights == pytest.approx({"no": 2.0, "yes": 2 / 3})
     given = []
 
     def fit(model, *arguments, class_weight=None, **more):
@@ -284,7 +284,7 @@ def test_balanced_class_weights(write_file, tmp_path, monkeypatch):
     )
     with eagerly(), pytest.raises(KeyboardInterrupt):
         finetune(options, tmp_path / "run", verbose=0)
-    assert given == [pytest.approx({0: 5 / 6, 1: 5 / 4})]
+    assert given == [pytest.approx({"n": 5 / 6, "y": 5 / 4})]
 
     scores = LabelledExamples({"text": np.array([b"a"])}, np.array([0.5]), np.array([0]))
     with pytest.raises(ValueError, match="class_weight is for labels that are classes, not scores"):

@@ -272,6 +272,34 @@ def test_a_loss_that_is_no_number_stops_the_run(corpus, tmp_path, monkeypatch, c
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_validation_loss_that_is_no_number_stops_the_run(
+    number, corpus, tmp_path, monkeypatch, capsys
+):
+    """At each start, and before the step is in any file."""
+    logs = {"loss": number, "perplexity": number}
+    monkeypatch.setattr(gpt1_keras.GPT1CausalLM, "evaluate", lambda *_, **__: logs)
+    arguments = ["--corpus", str(corpus), "--config", "gpt1_micro", "--steps", "1"]
+    arguments += ["--batch-size", "2", "--sequence-length", "16", "--jit-compile", "off"]
+    for _ in range(2):
+        assert pretrain.main([*arguments, "--output", str(tmp_path / "run")]) == 1
+        message = f"error: The validation loss after 1 updates is {number}: training has diverged"
+        assert message in capsys.readouterr().err
+        assert not (tmp_path / "run" / "history.json").exists()
+
+
+def test_a_search_is_no_run(fine_tune, tmp_path):
+    """Its options stay, so that it can go on."""
+    (tmp_path / "run" / "trials" / "001").mkdir(parents=True)
+    status, error = fine_tune()
+    assert status == 1
+    assert error == (
+        f"error: {tmp_path / 'run'} holds a search: give --search to go on with it, or choose "
+        "another --output.\n"
+    )
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["trials"]
+
+
 def test_a_missing_data_set_is_found_before_any_probe(tfds_dir, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(zero_shot_runs, "Scorer", lambda _: pytest.fail("a probe has begun"))
     arguments = ["--preset", "gpt1_tiny_books", "--probes", "dprd,wsc273", "--data-dir", tfds_dir]

@@ -18,9 +18,10 @@ class CorpusOptions:
     """
 
     input: str = option(
-        "a text file; a folder of .txt files, each a document, where subfolders called train, "
-        "valid (or validation) and test are splits; or tfds:NAME, such as tfds:pg19, tfds:lm1b, "
-        "tfds:wiki40b/en, a data set of TensorFlow Datasets with its own splits"
+        "a text file in UTF-8; a folder of .txt files, each a document, also as .txt.gz, where "
+        "subfolders called train, valid (or validation, val, dev) and test are splits; or "
+        "tfds:NAME, such as tfds:pg19, tfds:lm1b, tfds:wiki40b/en, a data set of TensorFlow "
+        "Datasets with its own splits"
     )
     tokenizer: str | None = option(
         "folder of a tokenizer, a preset or vocabulary files", None, group=_TOKENIZER

@@ -1,14 +1,33 @@
 """Text files as documents, their splits, and groups of similar size."""
 
+import codecs
 import dataclasses
+import gzip
 import hashlib
 import io
 import os
 import pathlib
+import zlib
 from collections.abc import Iterator
+from typing import NoReturn
 
-# From the names of folders to the names of splits.
-_SPLITS = {"train": "train", "valid": "validation", "validation": "validation", "test": "test"}
+from gpt1_keras.cli import warn
+
+# From the names of folders, in any case, to the names of splits.
+_SPLITS = {
+    "train": "train",
+    "training": "train",
+    "valid": "validation",
+    "validation": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "test": "test",
+    "testing": "test",
+}
+_SUFFIXES = (".txt", ".text")  # of documents, in any case
+_COMPRESSED = ".gz"  # may follow one of them
+_NO_DOCUMENT = "holds no .txt or .text file"
+_MOST_SHOWN = 5  # names in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,13 +36,48 @@ class TextFiles:
 
     paths: tuple[str, ...]
 
-    def __iter__(self) -> Iterator[io.BufferedReader]:
-        for path in self.paths:
-            with open(path, "rb") as lines:
-                yield lines
+    def __iter__(self) -> Iterator[Iterator[bytes]]:
+        return map(_read_lines, self.paths)
 
     def __str__(self) -> str:
         return self.paths[0] if len(self.paths) == 1 else f"{self.paths[0]} to {self.paths[-1]}"
+
+
+def _read_lines(path: str) -> Iterator[bytes]:
+    """Yields a file's lines in UTF-8, up to and including the line feed.
+
+    Args:
+        path: of a file in UTF-8, or in UTF-16 with a byte-order mark; or of such a file compressed,
+            if the name ends in .gz.
+
+    Raises:
+        ValueError: the file has another encoding, or is damaged.
+    """
+    number = 1
+    is_compressed = path.lower().endswith(_COMPRESSED)
+    try:
+        with gzip.open(path) if is_compressed else open(path, "rb") as file:
+            is_utf_16 = file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+            # Malformed bytes become surrogates, which `encode` refuses: a decoder, which reads
+            # ahead, would not know their line.
+            lines = io.TextIOWrapper(
+                file,
+                encoding="utf-16" if is_utf_16 else "utf-8-sig",
+                errors="surrogatepass" if is_utf_16 else "surrogateescape",
+                newline="\n",
+            )
+            for line in lines:
+                if "\0" in line:  # as in UTF-16 without a mark, and in files that are no text
+                    raise UnicodeError
+                yield line.encode()
+                number += 1
+    except UnicodeError:
+        raise ValueError(
+            f"{path}, line {number}: is neither UTF-8 nor UTF-16 with a byte-order mark. Convert "
+            "the file to UTF-8."
+        ) from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None
 
 
 def find_groups(
@@ -32,9 +86,11 @@ def find_groups(
     """Finds text files, and groups consecutive ones.
 
     Args:
-        source: path of a text file, or of a folder: every `*.txt` in it and its subfolders is a
-            document, in the order of their names. Subfolders called train, valid, validation or
-            test are splits; without any, all files are train.
+        source: path of a text file, or of a folder: every `.txt` and `.text` file in it, in its
+            subfolders and in linked folders is a document, also compressed as `.txt.gz`, in the
+            order of their names. Other files are left out, with a warning. Subfolders called train
+            (or training), valid (or validation, val, dev) and test (or testing), in any case, are
+            splits; without any, all files are train.
         group_bytes: approximate maximum of bytes in a group.
         validation_share: share of a folder without splits that becomes validation. The hash of a
             document's name decides, so adding documents moves no other document.
@@ -49,16 +105,16 @@ def find_groups(
     source = pathlib.Path(source)
     if not 0 <= validation_share < 1:
         raise ValueError(f"The validation share must be in [0, 1). Received: {validation_share}.")
+    left_out: list[pathlib.Path] = []
     if source.is_file():
         files = [source]
     elif source.is_dir():
-        files = [path for path in source.rglob("*.txt") if not path.is_dir()]
-        files.sort(key=lambda path: _name(path, source))
+        files, left_out = _find_documents(source)
     else:
         raise FileNotFoundError(f"The input {source} does not exist.")
     if not files:
-        raise ValueError(f"The folder {source} holds no .txt file.")
-    folders = [name for name in _SPLITS if (source / name).is_dir()]
+        raise ValueError(f"The folder {source} {_NO_DOCUMENT}.")
+    folders = _split_folders(source) if source.is_dir() else []
     if not folders:
         splits = _divide(files, source, validation_share)
     elif validation_share:
@@ -67,23 +123,73 @@ def find_groups(
         )
     else:
         splits = _by_folder(files, source, folders)
+    _warn_of(left_out, source)
     return {split: _group(paths, group_bytes) for split, paths in splits.items()}
+
+
+def _find_documents(source: pathlib.Path) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
+    """Returns the documents below a folder, in the order of their names, and the other files.
+
+    It follows links, and reads no file or folder twice.
+    """
+    documents: list[pathlib.Path] = []
+    left_out: list[pathlib.Path] = []
+    seen = {os.path.realpath(source)}
+
+    def is_new(path: pathlib.Path) -> bool:
+        real = os.path.realpath(path)
+        is_new = real not in seen
+        seen.add(real)
+        return is_new
+
+    for name, folders, files in os.walk(source, onerror=_refuse, followlinks=True):
+        folder = pathlib.Path(name)
+        folders[:] = [each for each in sorted(folders) if is_new(folder / each)]
+        for path in (folder / each for each in sorted(files)):
+            is_text = path.name.lower().removesuffix(_COMPRESSED).endswith(_SUFFIXES)
+            is_document = is_text and path.is_file() and is_new(path)
+            (documents if is_document else left_out).append(path)
+    return sorted(documents, key=lambda path: _name(path, source)), left_out
+
+
+def _warn_of(left_out: list[pathlib.Path], source: pathlib.Path) -> None:
+    """Says which files are no documents, if any."""
+    if left_out:
+        names = sorted(_name(path, source) for path in left_out)
+        more = ", ..." if len(names) > _MOST_SHOWN else ""
+        warn(
+            f"{len(names)} file(s) of {source} are left out, which are not .txt or .text files or "
+            f"are linked twice: {', '.join(names[:_MOST_SHOWN])}{more}"
+        )
+
+
+def _refuse(error: OSError) -> NoReturn:
+    """Raises the error about a folder that cannot be read, which `os.walk` would leave out."""
+    raise error
+
+
+def _split_folders(source: pathlib.Path) -> list[str]:
+    """Returns the names of the folders that are splits, in the order of `_SPLITS`."""
+    names = [path.name for path in source.iterdir() if path.is_dir()]
+    return [name for known in _SPLITS for name in sorted(names) if name.lower() == known]
 
 
 def _by_folder(
     files: list[pathlib.Path], source: pathlib.Path, folders: list[str]
 ) -> dict[str, list[pathlib.Path]]:
     """Returns the files of each split, by the folders that are splits."""
-    if {"valid", "validation"} <= set(folders):
-        raise ValueError(f"{source} must have one of valid/ and validation/; it has both.")
-    splits = {name: [path for path in files if source / name in path.parents] for name in folders}
-    for name, paths in splits.items():
-        if not paths:
-            raise ValueError(f"The folder {source / name} holds no .txt file.")
+    splits: dict[str, list[pathlib.Path]] = {}
+    for name in folders:
+        split = _SPLITS[name.lower()]
+        if split in splits:
+            raise ValueError(f"{source} must have one folder for {split}. Received: {folders}.")
+        splits[split] = [path for path in files if source / name in path.parents]
+        if not splits[split]:
+            raise ValueError(f"The folder {source / name} {_NO_DOCUMENT} of its own.")
     outside = set(files).difference(*splits.values())
     if outside:
         raise ValueError(f"{min(outside)} lies outside the splits of {source}, {folders}.")
-    return {_SPLITS[name]: paths for name, paths in splits.items()}
+    return splits
 
 
 def _divide(

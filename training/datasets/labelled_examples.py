@@ -57,8 +57,8 @@ class LabelledExamples:
         is_score = np.issubdtype(self.labels.dtype, np.floating)
         return ~np.isnan(self.labels) if is_score else self.labels >= 0
 
-    def balanced_class_weights(self) -> dict[int, float]:
-        """Returns a weight for each class, inverse to its frequency; the mean over examples is 1.
+    def balanced_class_weights(self) -> dict[str, float]:
+        """Returns a weight by class name, inverse to its frequency; the mean over examples is 1.
 
         Raises:
             ValueError: labels are not classes.
@@ -67,7 +67,8 @@ class LabelledExamples:
             raise ValueError("class_weight is for labels that are classes, not scores or choices.")
         classes = np.unique(self.labels)
         weights = compute_class_weight("balanced", classes=classes, y=self.labels)
-        return dict(zip(classes.tolist(), weights.tolist()))
+        names = [self.class_names[number] for number in classes]
+        return dict(zip(names, weights.tolist()))
 
     def tensors(self) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Returns the texts by field: string `[examples]`, or ragged `[examples, None]`."""

@@ -56,12 +56,19 @@ def batch_order(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> 
 
 
 def make_batches(examples: LabelledExamples, order: list[np.ndarray]) -> tf.data.Dataset:
-    """Returns a dataset of `(texts by field, labels)`, one element for each batch of `order`."""
+    """Returns a dataset of `(texts by field, labels)`, one element for each batch of `order`.
+
+    Labels are names of classes, scores or indices of choices. To a model of the classes "1" and
+    "2", the index 1 would be the first.
+    """
     indices = tf.RaggedTensor.from_row_lengths(
         np.concatenate(order), [len(batch) for batch in order]
     )
     texts = examples.tensors()
     labels = tf.constant(examples.labels)
+    if examples.class_names is not None:
+        # The index -1, of an example without a label, is that of the empty string.
+        labels = tf.constant(np.array([*examples.class_names, ""])[examples.labels])
 
     def gather(batch: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         batch_texts = {field: tf.gather(text, batch) for field, text in texts.items()}

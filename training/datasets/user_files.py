@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gpt1_keras.labelled_files import CHOICES, LABEL, Row, read_rows, shortened
+from gpt1_keras.labelled_files import CHOICES, LABEL, Row, as_label, read_rows, shortened
 from gpt1_keras.tasks.task import Task
 from training.datasets.paper_datasets import (
     CLASSIFICATION,
@@ -31,6 +31,7 @@ _KINDS = {
 }
 _SCORE_METRICS = ("pearson", "spearman")
 _MOST_SCORES = 10_000  # integers in a range of scores
+_MISSING = ("nan", "<na>", "nat")  # in lower case
 _MOST_SHOWN = 20  # names in a message
 
 
@@ -72,12 +73,12 @@ class UserFiles:
     def _labels(self, path: str, rows: list[Row]) -> np.ndarray:
         labels = [str(row[LABEL]) for row in rows]
         if self.class_names is not None:
-            unknown = sorted(set(labels) - set(self.class_names))
+            numbers_of = {as_label(name): number for number, name in enumerate(self.class_names)}
+            unknown = sorted(set(labels) - numbers_of.keys())
             if unknown:
                 raise ValueError(
                     f"{path} has the labels {_shown(unknown)}; expected {_shown(self.class_names)}."
                 )
-            numbers_of = {name: number for number, name in enumerate(self.class_names)}
             return np.array([numbers_of[label] for label in labels], np.int32)
         numbers = [_number(label) for label in labels]
         for row, number in zip(rows, numbers):
@@ -176,8 +177,13 @@ def _check_rows(path: str | os.PathLike[str], rows: list[Row], fields: Iterable[
                 raise ValueError(
                     f"{path}, line {row.line}: {name} must be {expected}. Received: {received}."
                 )
-        if not str(row[LABEL]).strip():
+        if not row[LABEL]:
             raise ValueError(f"{path}, line {row.line}: the label is empty.")
+        if str(row[LABEL]).lower() in _MISSING:
+            raise ValueError(
+                f"{path}, line {row.line}: the label is {row[LABEL]!r}, as pandas writes a "
+                "missing one."
+            )
 
 
 def _column(values: list[str | list[str]]) -> np.ndarray:

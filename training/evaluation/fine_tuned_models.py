@@ -37,7 +37,8 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Task, str]:
         ValueError: it is another model, or damaged.
     """
     model: Task = load_task(path, *MODELS.values())
-    return model, next(kind for kind, cls in MODELS.items() if isinstance(model, cls))
+    kinds = {cls: kind for kind, cls in MODELS.items()}
+    return model, next(kinds[cls] for cls in type(model).__mro__ if cls in kinds)
 
 
 def load_for_model(

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -13,8 +14,17 @@ import keras
 import numpy as np
 
 from gpt1_keras.files import atomic_path
+from gpt1_keras.models.stored_weights import check_finite
 
 _NAME = re.compile(r"step-(\d{8})\.npz")
+
+
+# What a damaged file, or a stranger's, may raise.
+_FAULTS = (
+    *(OSError, EOFError, LookupError, ValueError, TypeError, AttributeError, RuntimeError),
+    *(MemoryError, zipfile.BadZipFile),
+)
+_BYTES_BESIDE_ARRAYS = 2**20  # at most: the options, and the arrays' own headers
 
 
 class Checkpoints:
@@ -83,11 +93,17 @@ class Checkpoints:
         if not paths:
             return 0
         variables = _state(model)
+        step = self.newest(at_most)
         try:
             with np.load(paths[-1], allow_pickle=False) as arrays:
+                _check_size(arrays.zip, variables)
                 header = json.loads(arrays["header"].tobytes())
                 values = [arrays[f"arr_{i}"] for i in range(len(arrays.files) - 1)]
-        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            if header["step"] != step:
+                raise ValueError(f"it is of {str(header['step'])[:20]} updates")
+            for i, value in enumerate(values):
+                check_finite(f"its array {i}", value)
+        except _FAULTS as error:
             before = f"{paths[-2]} before it may be good: " if paths[1:] else ""
             raise ValueError(
                 f"The checkpoint {paths[-1]} is damaged: {error}. {before}delete the damaged one "
@@ -106,7 +122,7 @@ class Checkpoints:
             )
         for variable, value in zip(variables, values):
             variable.assign(value)
-        return header["step"]
+        return step
 
     def clear(self) -> None:
         """Deletes all checkpoints except the one that is kept for good."""
@@ -126,6 +142,14 @@ class Checkpoints:
         """Returns the updates of all checkpoints, in order."""
         matches = (_NAME.fullmatch(path.name) for path in self.folder.glob("*.npz"))
         return sorted(int(match[1]) for match in matches if match)
+
+
+def _check_size(archive: zipfile.ZipFile, variables: list[keras.Variable]) -> None:
+    """Raises ValueError if an archive unpacks to more than the variables can hold."""
+    unpacked = sum(info.file_size for info in archive.infolist())
+    most = _BYTES_BESIDE_ARRAYS + 8 * sum(math.prod(variable.shape) for variable in variables)
+    if unpacked > most:
+        raise ValueError(f"it unpacks to {unpacked:,} bytes, and the model has at most {most:,}")
 
 
 def _state(model: keras.Model) -> list[keras.Variable]:

@@ -24,11 +24,12 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamp
             from if there is none.
 
     Returns:
-        `GPT1TextClassifier`, `GPT1TextSimilarity` or `GPT1MultipleChoice`.
+        The class that `MODELS` has for the data set's kind.
 
     Raises:
         ValueError: more blocks to transfer than the preset has, another normalization than the
-            preset's, or LoRA of a model that has no layers for it.
+            preset's, a model whose labels are neither classes nor scores nor choices, or LoRA of a
+            model that has no layers for it.
     """
     if options.preset is not None:
         tokenizer = load_tokenizer(options.preset, options.normalization)
@@ -48,6 +49,11 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamp
         labels["score_range"] = dataset.score_range
     elif dataset.kind != MULTIPLE_CHOICE:
         labels["class_names"] = train.class_names
+    if not labels.keys() <= set(model_cls.label_arguments):
+        raise ValueError(
+            f"training.finetune gives a model {', '.join(labels)}. Received: {model_cls.__name__}, "
+            f"whose labels are {', '.join(model_cls.label_arguments)}; train it by its `fit`."
+        )
     if options.lora is not None:
         backbone.enable_lora(options.lora)
         if not backbone.trainable_variables:

@@ -1,6 +1,7 @@
 """Fine-tunes a model on labelled data, and keeps the weights of the epoch with the best score."""
 
 import os
+import pathlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,7 @@ from training.runs.finetune_model import build_model
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.run_card import write_run_card
 from training.runs.run_facts import facts_of
-from training.runs.run_folder import Run, preset_folders
+from training.runs.run_folder import TRIALS, Run, preset_folders
 
 _SECONDS_PER_CHECKPOINT = 120.0
 
@@ -51,10 +52,14 @@ def finetune(
 
     Raises:
         FileNotFoundError: the preset, the data set or a file does not exist.
-        ValueError: `output` holds a run with other options, or a damaged checkpoint; or the data
-            cannot be scored.
+        ValueError: `output` holds a search, a run with other options, or a damaged checkpoint; or
+            the data cannot be scored.
         OSError: the run's files cannot be written.
     """
+    if pathlib.Path(output, TRIALS).is_dir():
+        raise ValueError(
+            f"{output} holds a search: give --search to go on with it, or choose another --output."
+        )
     run = Run(output, facts_of(options), keep=1)
     if run.result:
         return run.result
@@ -172,6 +177,8 @@ def _saver(run: Run, model: Task, step: int) -> Callable[..., None]:
     def on_batch_end(batch: int, logs: dict[str, float] | None = None) -> None:
         nonlocal saved
         if time.monotonic() - saved >= _SECONDS_PER_CHECKPOINT:
+            if hasattr(model, "jax_state_sync"):
+                model.jax_state_sync()  # on JAX, `fit` keeps the weights elsewhere meanwhile
             run.checkpoints.save(model, step + batch + 1)
             saved = time.monotonic()
 

@@ -5,6 +5,7 @@ import importlib.util
 import math
 import os
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,8 @@ def pretrain(
             exist.
         ValueError: `output` holds a run with other options or on another corpus, or a damaged
             checkpoint; or it lies within the corpus; or the run to resume from does not fit, see
-            `find_earlier_run`; or the preset has another configuration or tokenizer; or the loss is
-            no longer a number.
+            `find_earlier_run`; or the preset has another configuration or tokenizer; or a loss,
+            also on the validation split, is no longer a number.
         OSError: the run's files cannot be written.
     """
     checkpoint_schedule = checkpoint_schedule or CheckpointSchedule()
@@ -126,11 +127,7 @@ def pretrain(
         )
         seconds = time.monotonic() - started
         step += steps
-        if not math.isfinite(losses.history["loss"][0]):
-            raise ValueError(
-                f"The loss after {step} updates is {losses.history['loss'][0]}: training has "
-                "diverged. Try a lower --learning-rate in another --output."
-            )
+        _check_finite({"loss": losses.history["loss"][0]}, step)
         entry = {
             "step": step,
             "loss": losses.history["loss"][0],
@@ -138,9 +135,12 @@ def pretrain(
             "tokens_per_second": round(steps * tokens / seconds),
             "share_of_peak": round(steps * flops / seconds / peak, 4),
         }
-        entry |= validation.scores(checkpoint_schedule.validation_batches)
+        scores = validation.scores(checkpoint_schedule.validation_batches)
         if is_chief:
-            entry |= validation.context_use()
+            scores |= validation.context_use()
+        _check_finite(scores, step)
+        entry |= scores
+        if is_chief:
             if snapshot_every and step % snapshot_every == 0:
                 run.save_snapshot(model.backbone, step)
             run.add(entry)
@@ -150,7 +150,9 @@ def pretrain(
                 plot_context_use(run)
                 plotted = time.monotonic()
     facts = {"parameters": model.count_params(), "train_tokens": data.split("train").tokens}
-    facts |= validation.scores()
+    scores = validation.scores()
+    _check_finite(scores, step)
+    facts |= scores
     if not is_chief:
         return facts
     plot_context_use(run)
@@ -159,6 +161,26 @@ def pretrain(
         return facts
     run.save_preset(make_preset(model.backbone, data.tokenizer_folder, options), "preset")
     return run.finish(facts)
+
+
+def _check_finite(scores: dict[str, Any], step: int) -> None:
+    """Raises ValueError for a score that is not a number, which no file of JSON could hold."""
+    for name, score in scores.items():
+        for number in _numbers(score):
+            if not math.isfinite(number):
+                raise ValueError(
+                    f"The {name.replace('_', ' ')} after {step} updates is {number}: training has "
+                    "diverged. Try a lower --learning-rate in another --output."
+                )
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """Yields the numbers in nested dicts and lists; None is left out."""
+    if isinstance(value, (dict, list)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(part)
+    elif value is not None:
+        yield value
 
 
 def _line(entry: dict[str, Any]) -> str:

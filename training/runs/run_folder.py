@@ -19,6 +19,8 @@ from gpt1_keras.presets import PRETRAINED
 from gpt1_keras.tasks.task import Task
 from training.runs.checkpoints import Checkpoints
 
+TRIALS = "trials"  # the folder of a search's runs
+
 _FOLDERS = ("best", "checkpoints", "logs", "preset", "snapshots")  # that a run writes
 
 

@@ -22,7 +22,7 @@ from training.runs.finetune_options import FinetuneOptions
 from training.runs.finetune_run import finetune
 from training.runs.memory import memory_freed
 from training.runs.run_facts import facts_of
-from training.runs.run_folder import Run, preset_folders
+from training.runs.run_folder import TRIALS, Run, preset_folders
 from training.runs.search_report import write_report
 
 _RATE_FACTOR = 8.0  # the search goes from the given rate divided by this to the rate times this
@@ -194,4 +194,4 @@ def _keep_best_presets(run: Run) -> None:
 
 
 def _folder(run: Run, number: int) -> pathlib.Path:
-    return run.folder / "trials" / f"{number + 1:03d}"
+    return run.folder / TRIALS / f"{number + 1:03d}"

@@ -1,5 +1,10 @@
 """The `tf.distribute` strategies by their names in the programs."""
 
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import keras
@@ -8,6 +13,31 @@ from training.runs.pretrain_options import STRATEGIES
 
 if TYPE_CHECKING:  # TensorFlow may be missing on another backend
     import tensorflow as tf
+
+
+# How TensorFlow names a worker; with a device after it, the name is that of a place in a graph.
+_WORKER = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)(?![\d/])")
+
+
+@contextlib.contextmanager
+def naming_lost_workers() -> Iterator[None]:
+    """Says which of the workers that TF_CONFIG lists was lost, where TensorFlow's error names it.
+
+    Raises:
+        ConnectionError: a worker was lost.
+    """
+    try:
+        yield
+    except Exception as error:
+        lost = _WORKER.search(str(error))
+        if lost is None or "TF_CONFIG" not in os.environ:
+            raise
+        job, index = lost[1], int(lost[2])
+        address = json.loads(os.environ["TF_CONFIG"])["cluster"][job][index]
+        raise ConnectionError(
+            f"Lost the {job} {index}, {address}, which was killed or cannot be reached. Start all "
+            "workers again with the same command; they go on from the last checkpoint."
+        ) from error
 
 
 def find_strategy(name: str) -> "tuple[tf.distribute.Strategy | None, bool]":

@@ -81,6 +81,8 @@ def failures(
             problem = f"signature {request.signature}, a request {request.origin}: {reason}"
         elif not _same(reply, first.get("replies", found["replies"])[index]):
             problem = f"signature {request.signature}: not the outputs of the first TensorFlow"
+        elif names := _not_finite(request, reply):
+            problem = f"signature {request.signature}: NaN or infinite numbers in {names}"
         else:
             continue
         if request.signature not in seen:
@@ -94,6 +96,16 @@ def _link(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
+
+
+def _not_finite(request: Request, reply: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the outputs that hold NaN or infinite numbers."""
+    values = [np.array(value) for value in reply["values"]]
+    return [
+        name
+        for name, value in zip(request.fetches, values, strict=True)
+        if value.dtype.kind == "f" and not np.isfinite(value).all()
+    ]
 
 
 def _same(reply: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -6,6 +6,11 @@ import tensorflow as tf
 
 from serving.export.decoder.prefixes import first_with_prefix
 
+# Attention's memory grows with a group's sequences times the square of their length. A group of
+# more than this, 16 sequences of 512 tokens, is computed in parts.
+_MAX_PAIRS = 2**22
+_MORE_BUCKETS = (2, 4, 8)  # times the last one, for the branches of many choices
+
 
 class Packing:
     """Packs the tokens of sequences into rows: sequence after sequence, from short to long.
@@ -13,14 +18,14 @@ class Packing:
     If two sequences begin with the same tokens, the later one uses the earlier one's rows for them.
 
     For attention, sequences are padded. Those of one bucket are a *group*, which is computed
-    together. A *slot* of a group holds one token or padding.
+    together; many or long ones are several groups. A *slot* of a group holds one token or padding.
 
     Args:
         features: int32 `[batch, length]` each, the numbers that decide each token's embedding and
             mask.
         lengths: int32 `[batch]`, the sequences' lengths, at least 1.
         buckets: ascending lengths that groups are padded to. Sequences longer than the last bucket
-            are one group, padded to its longest sequence.
+            are padded to 2, 4 or 8 times its length.
 
     Attributes:
         order: int32 `[batch]`, the indices of the sequences from short to long. Everything else
@@ -35,11 +40,14 @@ class Packing:
     ) -> None:
         self.order = tf.argsort(lengths, stable=True)
         lengths = tf.gather(lengths, self.order)
+        buckets = [*buckets, *(buckets[-1] * times for times in _MORE_BUCKETS)]
         bucket = tf.searchsorted(tf.constant(buckets, tf.int32), lengths)
-        _, _, sizes = tf.unique_with_counts(bucket)
-        self.num_groups = tf.size(sizes)
-        longest = tf.maximum(tf.reduce_max(lengths), buckets[-1])
+        longest = tf.maximum(tf.reduce_max(lengths), buckets[-1 - len(_MORE_BUCKETS)])
         padded = tf.minimum(tf.gather([*buckets, tf.int32.max], bucket), longest)
+        in_bucket = tf.range(tf.size(bucket)) - tf.searchsorted(bucket, bucket)
+        part = in_bucket // tf.maximum(_MAX_PAIRS // padded // padded, 1)
+        _, _, sizes = tf.unique_with_counts(bucket * tf.size(bucket) + part)
+        self.num_groups = tf.size(sizes)
 
         self._first = first_with_prefix(tf.gather(tf.stack(features, axis=-1), self.order), lengths)
         is_shared = self._first != tf.range(tf.size(lengths))

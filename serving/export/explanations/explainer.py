@@ -11,7 +11,7 @@ from serving.export.explanations.integrated_gradients import IntegratedGradients
 from serving.export.explanations.leave_one_out import LeaveOneOut
 from serving.export.export_options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT
 from serving.export.export_spec import ExportSpec
-from serving.export.input_checks import asserted, at_most
+from serving.export.input_checks import asserted, at_most, attention_cost
 from serving.export.signature import Tensors
 from serving.export.text_inputs import TextInputs
 from serving.export.token_offsets import has_offsets, tokenize_each_with_offsets
@@ -19,6 +19,9 @@ from serving.export.token_offsets import has_offsets, tokenize_each_with_offsets
 # An example that is explained by gradients may have as many tokens as this number of sequences:
 # attention's memory grows with the square of its length, and gradients keep that of all blocks.
 _MAX_SEQUENCES = 2
+# A request may be as much work as this number of examples that are as long as a sequence and, if
+# words are left out, have the most words. One example of two sequences is as much as four.
+_MAX_FULL_EXAMPLES = 4
 
 
 class _Answered(NamedTuple):
@@ -33,6 +36,7 @@ class _Answered(NamedTuple):
         read: int32 `[n]`, the indices of the words that the model reads, example by example.
         num_words: int32 `[batch]`, the number of these words in each example.
         lengths: int32 `[batch]`, the number of tokens of all sequences of each example.
+        costs: int64 `[batch]`, what it costs to read each example, in tokens.
         answer: int32 `[batch]`, the index of each example's answer.
         value: float32 `[batch]`, the number that is explained.
     """
@@ -44,6 +48,7 @@ class _Answered(NamedTuple):
     read: tf.Tensor
     num_words: tf.Tensor
     lengths: tf.Tensor
+    costs: tf.Tensor
     answer: tf.Tensor
     value: tf.Tensor
 
@@ -128,8 +133,20 @@ class Explainer:
         num_words = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, tf.size(answer))
         num_tokens = self._preprocessor.count_tokens(inputs)
         # An example may be several sequences, such as a pair in both orders.
-        lengths = num_tokens * tf.reduce_prod(tf.shape(inputs["token_ids"])[1:-1])
-        batch = _Answered(inputs, segments, words, numbers, read, num_words, lengths, answer, value)
+        orders = tf.reduce_prod(tf.shape(inputs["token_ids"])[1:-1])
+        costs = attention_cost(num_tokens, self._preprocessor.sequence_length)
+        batch = _Answered(
+            inputs,
+            segments,
+            words,
+            numbers,
+            read,
+            num_words,
+            num_tokens * orders,
+            costs * tf.cast(orders, tf.int64),
+            answer,
+            value,
+        )
         if self._explanation.method == INTEGRATED_GRADIENTS:
             shares, further = self._by_gradients(batch)
         else:
@@ -156,13 +173,21 @@ class Explainer:
 
     def _by_gradients(self, batch: _Answered) -> tuple[tf.Tensor, Tensors]:
         """Returns the shares of the words read, and further outputs."""
-        condition = at_most(
-            "tokens of an example that is explained by gradients",
-            batch.lengths,
-            _MAX_SEQUENCES * self._preprocessor.sequence_length,
-        )
+        sequence_length = self._preprocessor.sequence_length
+        conditions = [
+            at_most(
+                "tokens of an example that is explained by gradients",
+                batch.lengths,
+                _MAX_SEQUENCES * sequence_length,
+            ),
+            at_most(
+                "tokens of all examples of a request that is explained by gradients",
+                tf.reduce_sum(batch.costs),
+                _MAX_FULL_EXAMPLES * sequence_length,
+            ),
+        ]
         shares, at_baseline = self._gradients.shares(
-            asserted(batch.inputs, condition),
+            asserted(batch.inputs, *conditions),
             batch.numbers,
             batch.words.count,
             batch.lengths,
@@ -175,12 +200,18 @@ class Explainer:
 
     def _by_leaving_out(self, batch: _Answered) -> tf.Tensor:
         """Returns the shares of the words read."""
-        condition = at_most(
-            "words of an example, to leave them out one at a time",
-            batch.num_words,
-            self._explanation.max_words,
-        )
-        read = asserted({"read": batch.read}, condition)["read"]
+        max_words = self._explanation.max_words
+        conditions = [
+            at_most(
+                "words of an example, to leave them out one at a time", batch.num_words, max_words
+            ),
+            at_most(
+                "as the sum, over the examples of a request, of tokens times words",
+                tf.reduce_sum(batch.costs * tf.cast(batch.num_words, tf.int64)),
+                _MAX_FULL_EXAMPLES * max_words * self._preprocessor.sequence_length,
+            ),
+        ]
+        read = asserted({"read": batch.read}, *conditions)["read"]
         without = self._leave_one_out.without_each(
             batch.segments, batch.words, read, batch.lengths, batch.answer
         )

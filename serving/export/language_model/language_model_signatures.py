@@ -37,7 +37,7 @@ def language_model_signatures(spec: ExportSpec) -> Signatures:
     - `serving_default` and `score`: map `text`, string `[batch]`, to `token_ids`, int32 `[batch,
       length]`; `log_probabilities`, float `[batch, length]`, of each token given those before it,
       in nats, and 0 for the first token and for padding; and `score`, float `[batch]`, the mean
-      over all tokens but the first.
+      over all tokens but the first, which is minus infinity for a text of one token or none.
     - `generate`: takes `text`, and for each text: `length`, int32 `[batch]`, the number of tokens
       to add; `temperature`, float `[batch]`, 0 to always take the likeliest token; `top_k`, int32
       `[batch]`, the number of likeliest tokens to choose from, 0 for all; and `seed`, int32
@@ -179,10 +179,12 @@ class _LanguageModelGraph:
         num_tokens = tf.minimum(tf.cast(ids.row_lengths(), tf.int32), self.sequence_length)
         found = log_probabilities(self._decoder, self._logits, token_ids, num_tokens)
         count = tf.cast(num_tokens - 1, tf.float32)
+        # Without a token to predict, a text must not rank before the others.
+        mean = tf.where(count > 0, tf.reduce_sum(found, axis=-1) / count, float("-inf"))
         return {
             "token_ids": token_ids,
             "log_probabilities": found,
-            "score": tf.math.divide_no_nan(tf.reduce_sum(found, axis=-1), count),
+            "score": mean,
             "num_tokens": num_tokens,
             "truncated": ids.row_lengths() > self.sequence_length,
         }

@@ -173,7 +173,8 @@ def _run_examples(
     if not serialized:
         raise invalid_argument("Input is empty.")
     tensor = tf.make_tensor_proto(serialized, tf.string)
-    found = servable.run(signature, {"inputs": tensor}, sorted(outputs), api, budget.seconds_left())
+    found = servable.run(signature, {"inputs": tensor}, sorted(outputs), api, budget)
+    servable.count_examples(len(serialized))
     return found, len(serialized)
 
 

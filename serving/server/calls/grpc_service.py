@@ -1,8 +1,8 @@
 """TensorFlow Serving's gRPC services: PredictionService and ModelService."""
 
 import functools
+import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import grpc
@@ -13,6 +13,7 @@ from tensorflow_serving.apis.get_model_metadata_pb2 import (
     GetModelMetadataRequest,
     GetModelMetadataResponse,
 )
+from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusRequest
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
 from tensorflow_serving.apis.model_management_pb2 import ReloadConfigRequest, ReloadConfigResponse
 from tensorflow_serving.apis.model_pb2 import ModelSpec
@@ -27,6 +28,13 @@ from serving.server.models.servable import Servable
 
 SERVICES = ("PredictionService", "ModelService")
 _RELOAD = "HandleReloadConfigRequest"
+_COMPRESSED = (b"\x1f", b"\x78")  # the first byte of gzip and of deflate, and of no request
+_ZLIB_EITHER = 47  # zlib's number for both
+# A compressed message may grow by this factor, and by further bytes. Texts and ids grow 3 to 10
+# times; 16 KB once became 16 MiB, and these 1.4 GB once they were parsed.
+_MOST_EXPANSION = 20
+_SPARE_BYTES = 2**20
+_MAX_QUESTION_BYTES = 2**20  # of a call that runs no model
 _DESCRIPTORS = {
     **prediction_service_pb2.DESCRIPTOR.services_by_name,
     **model_service_pb2.DESCRIPTOR.services_by_name,
@@ -61,17 +69,57 @@ def _answer(
     """Returns the reply to a request, or ends it with the error's status."""
     budget = Budget(resources.limits, context.time_remaining())
     try:
-        try:
-            request = request_class.FromString(body)
-        except DecodeError as error:
-            raise invalid_argument(f"Expected a {request_class.DESCRIPTOR.name}") from error
-        name = "" if method == _RELOAD else _model_spec(request).name
-        with resources.measured(name, method.lower(), "GRPC"):
-            with resources.admission.admitted(budget) if method in _RUNS else nullcontext():
+        with resources.measured(method, "GRPC") as measured:
+            if method not in _RUNS:
+                request = _parsed(request_class, body, _MAX_QUESTION_BYTES)
                 return _CALLS[method](resources.models, request, budget)
+            measured.model_name = _model_name(body)
+            # A parsed message takes up to 89 times the memory, and parsing holds the interpreter.
+            with resources.admission.admitted(budget):
+                request = _parsed(request_class, body, resources.limits.max_bytes)
+                measured.model_name = _model_spec(request).name
+                return _RUNS[method](resources.models, request, budget)
     except ServingError as error:
         context.abort(error.code, error.message)
         raise  # never reached: `abort` raises, but type checkers do not know it
+
+
+def _parsed(request_class: type[Message], body: bytes, max_bytes: float) -> Any:
+    """Returns the message that a client sent, compressed or not.
+
+    gRPC leaves decompression to this function: it would do so before a request has its turn.
+
+    Raises:
+        ServingError: it is not such a message, or longer than `max_bytes`.
+    """
+    try:
+        if body.startswith(_COMPRESSED):
+            max_bytes = min(max_bytes, _MOST_EXPANSION * len(body) + _SPARE_BYTES)
+            decompressor = zlib.decompressobj(_ZLIB_EITHER)
+            body = decompressor.decompress(body, int(max_bytes) + 1)
+            if len(body) <= max_bytes and not decompressor.eof:
+                raise zlib.error("cut off")
+        if len(body) > max_bytes:
+            raise ServingError(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"Expected a {request_class.DESCRIPTOR.name} of at most {int(max_bytes)} bytes"
+                "; received more, or a compressed one that grows to more",
+            )
+        return request_class.FromString(body)
+    except (DecodeError, zlib.error) as error:
+        raise invalid_argument(f"Expected a {request_class.DESCRIPTOR.name}") from error
+
+
+def _model_name(body: bytes) -> str:
+    """Returns the model's name of a request that is not parsed yet, if it can be seen.
+
+    All calls but MultiInference have their model_spec where GetModelStatus has its only field.
+    Other fields are then skipped.
+    """
+    try:
+        return GetModelStatusRequest.FromString(body).model_spec.name
+    except DecodeError:
+        return ""
 
 
 def _model_spec(request: Any) -> ModelSpec:
@@ -96,12 +144,13 @@ def _get_model_metadata(
     models: ModelManager, request: GetModelMetadataRequest, budget: Budget
 ) -> GetModelMetadataResponse:
     """Describes a servable, if the request asks for its signatures and nothing else."""
+    spec = _model_spec(request)
     if not request.metadata_field:
         raise invalid_argument("GetModelMetadataRequest must specify at least one metadata_field")
     for field in request.metadata_field:
         if field != inference.SIGNATURE_DEF:
             raise invalid_argument(f"Metadata field {field} is not supported")
-    return inference.get_model_metadata(models.find(request.model_spec))
+    return inference.get_model_metadata(models.find(spec))
 
 
 def _reload(
@@ -122,6 +171,6 @@ _RUNS: Mapping[str, _Call] = {
 _CALLS: Mapping[str, _Call] = {
     **_RUNS,
     "GetModelMetadata": _get_model_metadata,
-    "GetModelStatus": lambda models, request, budget: models.status(request.model_spec),
+    "GetModelStatus": lambda models, request, budget: models.status(_model_spec(request)),
     _RELOAD: _reload,
 }

@@ -15,6 +15,7 @@ from serving.server.limits.budget import UNLIMITED, Budget
 from serving.server.models.servable import Servable
 
 SIGNATURE_DEF = "signature_def"
+_PIECE = 2**16  # elements that are added to a reply in a few milliseconds
 _VALUE_FIELDS = {
     "float32": "float_val",
     "float64": "double_val",
@@ -48,7 +49,7 @@ def predict(
     outputs = servable.predict(signature_name, request.inputs, request.output_filter, budget)
     response = PredictResponse(model_spec=reply_spec(servable, signature_name))
     for alias, array in outputs.items():
-        response.outputs[alias].CopyFrom(_tensor_proto(array))
+        response.outputs[alias].CopyFrom(_tensor_proto(array, budget))
     return response
 
 
@@ -67,13 +68,17 @@ def reply_spec(servable: Servable, signature_name: str | None = None) -> ModelSp
     return spec
 
 
-def _tensor_proto(array: np.ndarray) -> TensorProto:
+def _tensor_proto(array: np.ndarray, budget: Budget) -> TensorProto:
     """Returns an array as a TensorProto with its values in a typed field, as clients expect it.
 
-    `tf.make_tensor_proto` would put them into tensor_content.
+    `tf.make_tensor_proto` would put them into tensor_content. Values are added in pieces, so that
+    other threads need not wait, and time is checked.
     """
     proto = TensorProto(dtype=tf.as_dtype(array.dtype).as_datatype_enum)
     for size in array.shape:
         proto.tensor_shape.dim.add(size=size)
-    getattr(proto, _VALUE_FIELDS[array.dtype.name]).extend(array.ravel().tolist())
+    field, values = getattr(proto, _VALUE_FIELDS[array.dtype.name]), array.ravel()
+    for start in range(0, values.size, _PIECE):
+        budget.check_time()
+        field.extend(values[start : start + _PIECE].tolist())
     return proto

@@ -162,8 +162,9 @@ def _typed(name: str, value: Any, dtype: tf.DType) -> Any:
         if dtype == tf.string and isinstance(value, str):
             return value.encode(errors="surrogateescape")
         if dtype == tf.string and isinstance(value, dict) and set(value) == {BASE64_KEY}:
-            return base64.b64decode(value[BASE64_KEY], validate=True)
-    except (TypeError, ValueError) as error:  # not base64; a lone surrogate
+            text = "".join(value[BASE64_KEY].split())  # many encoders write lines
+            return base64.b64decode(text + -len(text) % 4 * "=", validate=True)
+    except (AttributeError, ValueError) as error:  # not base64; a lone surrogate
         raise invalid_argument(f"Input {name}: {shown(value)}: {error}") from error
     if dtype == tf.bool and isinstance(value, bool):
         return value

@@ -6,6 +6,7 @@ GET  /v1/models/NAME[/versions/V|/labels/L]            the status of the model's
 GET  /v1/models/NAME[/versions/V|/labels/L]/metadata   its signatures
 """
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -51,8 +52,8 @@ class RestCalls:
         self._resources = resources
         self._timeout = timeout
 
-    def answer(self, method: str, path: str, body: bytes) -> Mapping[str, Any]:
-        """Returns the reply to a request, which JSON can hold.
+    def answer(self, method: str, path: str, body: bytes) -> bytes:
+        """Returns the reply to a request, a JSON document.
 
         Args:
             method: `GET` or `POST`.
@@ -76,32 +77,35 @@ class RestCalls:
             spec.version_label = unquote(label)
 
         models, verb = resources.models, (verb or "").lower()
-        with resources.measured(spec.name if method == "POST" else "", verb, "REST"):
+        with resources.measured(verb, "REST") as measured:
             if method == "GET":
-                return _metadata(models.find(spec)) if verb else _to_dict(models.status(spec))
+                found = _metadata(models.find(spec)) if verb else _to_dict(models.status(spec))
+                return json_replies.encoded(json.dumps(found, ensure_ascii=False))
+            measured.model_name = spec.name
             with resources.admission.admitted(budget):
                 document = json_documents.parse_document(body)
-                return _VERBS[verb](models.find(spec), document, budget)
+                reply = _VERBS[verb](models.find(spec), document, budget)
+        return json_replies.encoded(reply)
 
 
-def _predict(servable: Servable, document: Mapping[str, Any], budget: Budget) -> Mapping[str, Any]:
+def _predict(servable: Servable, document: Mapping[str, Any], budget: Budget) -> str:
     name = read_signature_name(document)
     signature = servable.signature_defs.get(name)
     if signature is None:
         raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
     inputs = json_requests.read_inputs(document, signature)
     outputs = servable.predict(name, inputs, budget=budget)
-    return json_replies.write_outputs(document, outputs)
+    return json_replies.write_outputs(document, outputs, budget)
 
 
-def _classify(servable: Servable, document: Mapping[str, Any], budget: Budget) -> Mapping[str, Any]:
+def _classify(servable: Servable, document: Mapping[str, Any], budget: Budget) -> str:
     request = ClassificationRequest(input=json_requests.read_examples(document, budget))
     request.model_spec.signature_name = read_signature_name(document)
     result = example_inference.classify(servable, request, budget).result
-    return json_replies.write_classifications(result)
+    return json_replies.write_classifications(result, budget)
 
 
-def _regress(servable: Servable, document: Mapping[str, Any], budget: Budget) -> Mapping[str, Any]:
+def _regress(servable: Servable, document: Mapping[str, Any], budget: Budget) -> str:
     request = RegressionRequest(input=json_requests.read_examples(document, budget))
     request.model_spec.signature_name = read_signature_name(document)
     result = example_inference.regress(servable, request, budget).result

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from serving.server.limits.admission import Admission
 from serving.server.limits.budget import RequestLimits
 from serving.server.models.model_manager import ModelManager
-from serving.server.prometheus_metrics import Metrics
+from serving.server.prometheus_metrics import MeasuredRequest, Metrics
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,6 @@ class Resources:
     admission: Admission
     limits: RequestLimits
 
-    def measured(self, model_name: str, api: str, entrypoint: str) -> AbstractContextManager[None]:
-        """Counts and times the body of a `with` statement as one request; see `Metrics.request`.
-
-        A name of no model is not counted: every name that a client makes up would stay in memory.
-        """
-        known_name = model_name if model_name in self.models else ""
-        return self.metrics.request(known_name, api, entrypoint)
+    def measured(self, api: str, entrypoint: str) -> AbstractContextManager[MeasuredRequest]:
+        """Counts and times the body of a `with` statement as one request; see `Metrics.request`."""
+        return self.metrics.request(api, entrypoint, self.models.__contains__)

@@ -5,12 +5,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
+from grpc import StatusCode
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.framework.types_pb2 import DT_STRING
 from tensorflow_serving.apis.input_pb2 import Input
 
-from serving.server.errors import invalid_argument, malformed_tensor
+from serving.server.errors import ServingError, invalid_argument, malformed_tensor
 
 MAX_DIMENSIONS = 32  # more than any model's; the runtime takes 254, and NumPy 64
 _LONGEST_SECONDS = 1e9  # 30 years; threads cannot wait much longer
@@ -27,7 +29,7 @@ class RequestLimits:
     Args:
         max_rows: the most examples.
         max_bytes: the most bytes of all tensors, or of all examples with their context, in the
-            runtime.
+            runtime; and of all outputs.
     """
 
     max_rows: float = math.inf
@@ -52,6 +54,34 @@ class Budget:
     def seconds_left(self) -> float | None:
         """Returns the seconds until the request must be answered, negative if they are over."""
         return None if self._end is None else self._end - time.monotonic()
+
+    def check_time(self) -> None:
+        """Refuses to go on once the time is over.
+
+        Raises:
+            ServingError: with DEADLINE_EXCEEDED.
+        """
+        if self._end is not None and time.monotonic() >= self._end:
+            raise ServingError(
+                StatusCode.DEADLINE_EXCEEDED, "Timed out while the reply was written"
+            )
+
+    def check_outputs(self, outputs: Mapping[str, np.ndarray]) -> None:
+        """Refuses outputs that are too large, before a reply is made of them.
+
+        Raises:
+            ServingError: what the outputs would take and what was expected.
+        """
+        size = sum(array.nbytes for array in outputs.values())
+        for array in outputs.values():
+            if array.dtype == object:
+                size += sum(map(len, array.flat))
+        if size > self._limits.max_bytes:
+            raise ServingError(
+                StatusCode.RESOURCE_EXHAUSTED,
+                f"Expected outputs of at most {self._limits.max_bytes} bytes (--max_request_bytes),"
+                f" and the answer has {size}: ask for fewer rows at once",
+            )
 
     def check_inputs(self, inputs: Mapping[str, TensorProto]) -> None:
         """Refuses tensors that are malformed or too large, before anything is expanded.

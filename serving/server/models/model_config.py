@@ -1,6 +1,7 @@
 """Checks models' configurations, and finds the versions on disk that they choose."""
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tensorflow_serving.config.model_server_config_pb2 import (
 from serving.server.errors import ServingError, invalid_argument
 
 _PLATFORM = "tensorflow"
+_NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def check_config(config: ModelServerConfig) -> None:
@@ -57,12 +59,17 @@ def versions_on_disk(config: ModelConfig) -> dict[int, Path]:
     """Returns the versions that a model's policy chooses from those under its base path.
 
     Raises:
-        ServingError: there is no such folder.
+        ServingError: there is no such folder, or it cannot be read.
     """
     base = Path(config.base_path)
     try:
         found = {int(child.name): child for child in base.iterdir() if _is_version(child)}
     except (OSError, ValueError) as error:  # ValueError for a NUL in the path
+        if isinstance(error, OSError) and error.errno not in _NO_FOLDER:  # no descriptor, no right
+            raise ServingError(
+                StatusCode.UNAVAILABLE,
+                f"Cannot read base path {base} of model {config.name}: {error.strerror}",
+            ) from error
         raise ServingError(
             StatusCode.NOT_FOUND,
             f"Base path {base} of model {config.name} is not a folder",

@@ -71,6 +71,10 @@ class Servable:
         self._cancelled = True
         self._session.cancel()
 
+    def count_examples(self, count: int) -> None:
+        """Counts the tf.Examples of a request that was answered."""
+        self._metrics.examples(self.name, count)
+
     def predict(
         self,
         signature_name: str,
@@ -102,7 +106,7 @@ class Servable:
         budget.check_inputs(inputs)
         _check_output_filter(signature, output_filter)
         outputs = output_filter or sorted(signature.outputs)
-        return self.run(signature, inputs, outputs, "Predict", budget.seconds_left())
+        return self.run(signature, inputs, outputs, "Predict", budget)
 
     def run(
         self,
@@ -110,23 +114,24 @@ class Servable:
         inputs: Mapping[str, TensorProto],
         outputs: Sequence[str],
         api: str,
-        timeout: float | None = None,
+        budget: Budget = UNLIMITED,
     ) -> dict[str, np.ndarray]:
-        """Runs a signature on a tensor for each of its inputs, without checks.
+        """Runs a signature on a tensor for each of its inputs, without checks of these.
 
         Args:
             signature: the signature to run.
             inputs: its inputs by name.
             outputs: names of the outputs to return.
             api: the name of the call in the metrics, such as `Classify`.
-            timeout: seconds after which the run is abandoned; None for no limit.
+            budget: how long the run may take, and how large the outputs may be.
 
         Returns:
             The outputs by name; strings are arrays of `bytes` objects.
 
         Raises:
-            ServingError: the graph refused the inputs, or time ran out.
+            ServingError: the graph refused the inputs, time ran out, or the outputs are too large.
         """
+        timeout = budget.seconds_left()
         if timeout is not None and timeout <= 0:
             raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out before the run began")
         end = math.inf if timeout is None else time.monotonic() + timeout
@@ -135,11 +140,13 @@ class Servable:
         fetches = [signature.outputs[alias].name for alias in outputs]
         try:
             with self._metrics.run(self.name, api):
-                return dict(zip(outputs, self._run(feeds, fetches, end)))
+                found = dict(zip(outputs, self._run(feeds, fetches, end)))
         except FeedError as error:
             raise malformed_tensor(aliases[error.name]) from error
         except StatusError as error:
             raise runtime_refusal(error) from error
+        budget.check_outputs(found)
+        return found
 
     def _run(
         self, feeds: Mapping[str, bytes], fetches: Sequence[str], end: float

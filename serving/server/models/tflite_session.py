@@ -121,13 +121,7 @@ class TfLiteSession:
     def _set_inputs(self, interpreter: Any, inputs: Mapping[str, np.ndarray]) -> None:
         """Sets an interpreter's inputs, and allocates memory for their shapes."""
         for name, array in inputs.items():
-            expected = self._inputs[name]
-            if array.ndim != len(expected["shape"]):
-                raise ValueError(
-                    f"Expected {len(expected['shape'])} dimensions of {name}, "
-                    f"received shape {list(array.shape)}"
-                )
-            interpreter.resize_tensor_input(expected["index"], array.shape)
+            interpreter.resize_tensor_input(self._inputs[name]["index"], array.shape)
         interpreter.allocate_tensors()
         for name, array in inputs.items():
             interpreter.set_tensor(self._inputs[name]["index"], array)

@@ -11,12 +11,18 @@ async function send(path, body) {
   const text = await response.text();
   let reply;
   try {
-    reply = JSON.parse(text);
+    reply = JSON.parse(withQuotedNumbers(text));
   } catch {
     throw new Error(`The server's reply, with status ${response.status}, is not JSON: ${shortened(text)}`);
   }
   if (!response.ok) throw new Error(reply.error ?? `The server replied with status ${response.status}.`);
   return reply;
+}
+
+// Quotes numbers that JSON does not have, such as the score of a text of one token, -Infinity.
+function withQuotedNumbers(json) {
+  const stringOrNumber = /"(?:[^"\\]|\\.)*"|-?Infinity|NaN/g;
+  return json.replace(stringOrNumber, (found) => (found.startsWith('"') ? found : `"${found}"`));
 }
 
 function shortened(text, length = 400) {

@@ -1,5 +1,6 @@
 """The gRPC server: its ports and its Unix socket, credentials, and the health check."""
 
+import resource
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,6 +17,7 @@ from serving.server.transport.credentials import server_credentials
 
 _SPARE_THREADS = 16
 _MAX_PENDING_REQUESTS = 10_000
+_MOST_CONNECTIONS = 4096
 
 
 class GrpcServer:
@@ -97,7 +99,14 @@ def _channel_options(options: Options) -> dict[str, int | str]:
     return {
         # Otherwise two servers could share a port, and each would answer some of the requests.
         "grpc.so_reuseport": 0,
+        # Further connections are closed at once. A third of the descriptors that the process may
+        # have leaves enough for REST, and for the files of models.
+        "grpc.max_allowed_incoming_connections": min(
+            _MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 3
+        ),
         "grpc.max_receive_message_length": options.max_request_bytes,
+        # `grpc_service` decompresses messages when it is their turn, and bounds how they grow.
+        "grpc.per_message_decompression": 0,
         # gRPC itself ends further requests, which no thread has taken yet, with CANCELLED. That
         # does not tell a client to try again later, so the limit is high.
         "grpc.server.max_pending_requests": _MAX_PENDING_REQUESTS,

@@ -6,6 +6,7 @@ client of a model server needs, and other versions of HTTP.
 """
 
 import email.utils
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ _READ_BYTES = 2**16
 _IDLE_SECONDS = 30.0  # the most until a client sends its next bytes
 _REQUEST_SECONDS = 120.0  # the most from the first to the last byte of a request
 _LINGER_SECONDS = 2.0
+_PORT = re.compile(":[0-9]*$")  # of a host, where an IPv6 address stands in brackets
 
 
 class HttpError(Exception):
@@ -42,11 +44,14 @@ class Head:
         method: such as `GET`.
         target: the path, with the query.
         length: the body's length, in bytes.
+        host: the name that the client knows this server by, without a port; empty if it gives none,
+            as only clients of HTTP/1.0 may.
     """
 
     method: str
     target: str
     length: int
+    host: str
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,9 @@ class HttpConnection:
                 HTTPStatus.BAD_REQUEST,
                 f"Expected a body of at most {self._max_body_bytes} bytes, not {length}",
             )
-        return Head(self._method, event.target.decode(errors="replace"), length)
+        host = headers.get(b"host", b"").decode(errors="replace")
+        target = event.target.decode(errors="replace")
+        return Head(self._method, target, length, _PORT.sub("", host))
 
     def receive_body(self) -> bytes:
         """Returns the body of the request whose head was received.

@@ -1,10 +1,14 @@
 """HTTP for TensorFlow Serving's REST interface: connections, statuses, the pages."""
 
+import errno
+import ipaddress
 import json
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections import deque
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from socketserver import BaseRequestHandler, ThreadingTCPServer
@@ -12,6 +16,7 @@ from typing import Any
 
 from grpc import StatusCode
 
+from serving.server.calls import json_replies
 from serving.server.calls.rest_calls import RestCalls
 from serving.server.calls.server_resources import Resources
 from serving.server.errors import ServingError
@@ -40,6 +45,10 @@ _TOO_MANY_CONNECTIONS = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
     b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(_NO_CONNECTION), _NO_CONNECTION)
 )
+_MAX_REFUSED = 64  # connections that are kept until their clients have read that
+_REFUSED_SECONDS = 2.0
+_POLL_SECONDS = 0.1
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 _GONE = (ConnectionError, TimeoutError)  # the client has left, or does not read its reply
 
 
@@ -86,16 +95,19 @@ class RestServer(ThreadingTCPServer):
         self._in_flight = 0
         self._ended = threading.Condition()
         self._connections: set[socket.socket] = set()
+        self._refused: deque[tuple[float, socket.socket]] = deque()
+        self._is_loopback = ipaddress.ip_address(self.socket.getsockname()[0]).is_loopback
 
     def start(self) -> None:
         """Starts to accept connections."""
-        threading.Thread(target=self.serve_forever, args=[0.1], daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=[_POLL_SECONDS], daemon=True).start()
 
     def stop(self, grace: float) -> None:
         """Stops listening and waits, for at most `grace` seconds, for the requests in flight."""
         self._stopping = True
         self.shutdown()
         self.server_close()
+        self._close_refused(0)
         with self._ended:
             self._ended.wait_for(lambda: self._in_flight == 0, grace)
             idle = list(self._connections)
@@ -112,10 +124,32 @@ class RestServer(ThreadingTCPServer):
         if is_served:
             super().process_request(request, client_address)
             return
+        # Closed at once, with a request that nobody read, a connection could lose the reply.
         with suppress(OSError):
             request.settimeout(0.0)
             request.sendall(_TOO_MANY_CONNECTIONS)
-        self.shutdown_request(request)
+            request.shutdown(socket.SHUT_WR)
+        self._refused.append((time.monotonic() + _REFUSED_SECONDS, request))
+        self._close_refused(_MAX_REFUSED)
+
+    def get_request(self) -> Any:
+        """Accepts a connection. Without a descriptor for it, waits a little for one."""
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in _NO_DESCRIPTOR:
+                time.sleep(_POLL_SECONDS)  # the connection still waits, so this is called again
+            raise
+
+    def service_actions(self) -> None:
+        """Closes connections that were refused. `serve_forever` calls this again and again."""
+        while self._refused and self._refused[0][0] < time.monotonic():
+            self._close_refused(len(self._refused) - 1)
+
+    def _close_refused(self, kept: int) -> None:
+        """Closes the oldest of the connections that were refused, if they are more than `kept`."""
+        while len(self._refused) > kept:
+            self.close_request(self._refused.popleft()[1])
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serves a connection until it ends."""
@@ -154,6 +188,13 @@ class RestServer(ThreadingTCPServer):
 
     def _answer(self, head: Head, body: bytes) -> Reply:
         """Returns the reply to a request."""
+        if self._is_loopback and not _is_local(head.host):
+            return _refusal(
+                HTTPStatus.FORBIDDEN,
+                f"Expected localhost or an IP address as the Host, received {head.host[:100]!r}. "
+                "This server listens on loopback, and a page elsewhere could give its own name to "
+                "this address; a proxy has to set the Host",
+            )
         if head.method == "GET" and head.target == self._metrics_path:
             return Reply(HTTPStatus.OK, self._resources.metrics.page(), Metrics.CONTENT_TYPE)
         if self._page and head.method in ("GET", "HEAD") and head.target == "/":
@@ -162,7 +203,8 @@ class RestServer(ThreadingTCPServer):
         if head.method not in ("GET", "POST"):
             return _refusal(HTTPStatus.NOT_IMPLEMENTED, f"Unsupported method ({head.method!r})")
         try:
-            return _json(HTTPStatus.OK, self._calls.answer(head.method, head.target, body))
+            reply = self._calls.answer(head.method, head.target, body)
+            return Reply(HTTPStatus.OK, reply, "application/json")
         except ServingError as error:
             status = _HTTP_STATUS.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
             return _refusal(status, error.message)
@@ -180,13 +222,19 @@ class RestServer(ThreadingTCPServer):
                 self._ended.notify_all()
 
 
-def _json(status: int, document: Mapping[str, Any]) -> Reply:
-    """Returns a reply in JSON."""
-    # Strings that are not UTF-8 are sent byte for byte as they came.
-    body = json.dumps(document, ensure_ascii=False).encode(errors="surrogateescape")
-    return Reply(status, body, "application/json")
+def _is_local(host: str) -> bool:
+    """Returns whether a Host is one that no page elsewhere could have: a loopback name or an IP."""
+    name = host.lower().removesuffix(".")
+    if not name or name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _refusal(status: int, message: str) -> Reply:
     """Returns the reply to a request that cannot be answered."""
-    return _json(status, {"error": message})
+    body = json_replies.encoded(json.dumps({"error": message}, ensure_ascii=False))
+    return Reply(status, body, "application/json")

@@ -277,9 +277,10 @@ def test_a_width_that_the_format_does_not_know(tmp_path, tiny_tokenizer):
 
 
 def test_a_model_without_preprocessor(tmp_path, lm):
-    lm.preprocessor = None
-    with pytest.raises(ValueError, match="its tokenizer is needed"):
-        save_hugging_face(lm, tmp_path / "saved")
+    for preprocessor in (None, lambda texts: texts):
+        lm.preprocessor = preprocessor
+        with pytest.raises(ValueError, match="its tokenizer is needed. Received: preprocessor="):
+            save_hugging_face(lm, tmp_path / "saved")
     assert not list(tmp_path.iterdir())
 
 
@@ -319,3 +320,76 @@ def test_a_save_replaces_the_old_folder_as_a_whole(tmp_path, lm, tiny_tokenizer)
     save_hugging_face(make_lm(tiny_tokenizer, num_layers=1), tmp_path / "saved")
     assert load_hugging_face(tmp_path / "saved").backbone.num_layers == 1
     assert not (tmp_path / "saved" / "of_before").exists()
+
+
+@pytest.fixture
+def save_with_tokens(tmp_path, tiny_tokenizer, make_torch_model):
+    """A function that writes a checkpoint whose tokenizer was given more tokens."""
+
+    def save(tokens):
+        tiny_tokenizer.save_files(tmp_path / "vocab.json", tmp_path / "merges.txt")
+        tokenizer = OpenAIGPTTokenizer.from_pretrained(tmp_path)
+        tokenizer.add_tokens(tokens)
+        tokenizer.save_pretrained(tmp_path)
+        make_torch_model(vocab_size=len(tokenizer)).save_pretrained(tmp_path)
+        return tmp_path
+
+    return save
+
+
+def test_three_tokens_of_other_names(save_with_tokens):
+    """They are not those that texts are framed by here."""
+    folder = save_with_tokens(["_start_", "_delimiter_", "_classify_"])
+    with pytest.raises(ValueError, match=r"\['_start_', .*Expected \['<start>', '<delimiter>'"):
+        load_hugging_face(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    older = {"_start_": 74, "_delimiter_": 75, "_classify_": 76}
+    (folder / "added_tokens.json").write_text(json.dumps(older))
+    with pytest.raises(ValueError, match="'_classify_'"):
+        load_hugging_face(folder)
+    (folder / "added_tokens.json").unlink()
+    with pytest.raises(ValueError, match=r"\[None, None, None\]"):
+        load_hugging_face(folder)
+
+
+def test_three_tokens_of_our_names(save_with_tokens):
+    folder = save_with_tokens(["<start>", "<delimiter>", "<extract>"])
+    table = safetensors.numpy.load_file(folder / "model.safetensors")
+    table = table["transformer.tokens_embed.weight"]
+    found = load_hugging_face(folder).backbone.token_embedding.embeddings
+    np.testing.assert_array_equal(found, table)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_layer": 2}, "arrays of 3 blocks; config.json describes 2"),
+        ({"n_layer": 10**9}, "arrays of 3 blocks; config.json describes 1000000000"),
+        ({"n_embd": 10**9, "n_head": 1}, r"of shape \(74, 32\)"),
+        ({"n_positions": 10**9}, r"of shape \(24, 32\)"),
+        *(({"n_layer": value}, "whole number of at least 1") for value in (0, -1, True, "3", 1e9)),
+    ],
+)
+def test_sizes_that_are_not_those_of_the_weights(checkpoint, settings, message, time_limit):
+    """They are refused before a model of them is made."""
+    folder, _ = checkpoint
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | settings))
+    with pytest.raises(ValueError, match=message):
+        load_hugging_face(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("lm_head.weight", np.ones((74, 32), np.float32), "lm_head.weight of its own"),
+        ("h.0.attn.c_attn.lora_A", np.ones(2, np.float32), "which GPT-1 does not have"),
+        ("transformer.h.1.ln_1.bias", np.full(32, np.nan, np.float32), "32 weights of 32 that are"),
+    ],
+)
+def test_weights_that_nothing_reads_or_that_are_no_numbers(checkpoint, name, array, message):
+    folder, _ = checkpoint
+    edit_weights(folder, lambda weights: weights | {name: array})
+    with pytest.raises(ValueError, match=message):
+        load_hugging_face(folder)

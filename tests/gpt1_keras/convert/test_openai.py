@@ -23,11 +23,8 @@ ORDER = [
 ]
 
 
-@pytest.fixture
-def checkpoint(tmp_path, tiny_tokenizer, make_torch_model):
-    """A folder as the paper's authors released it, and the torch model it was made from."""
-    vocabulary_size = tiny_tokenizer.vocabulary_size() - 3
-    model = make_torch_model(vocab_size=vocabulary_size, n_embd=128, n_head=2, n_layer=2)
+def write_released(folder, tokenizer, model):
+    """Writes the files of the release from a torch model of two blocks."""
     weights = {
         name: parameter.numpy() for name, parameter in model.transformer.state_dict().items()
     }
@@ -38,10 +35,18 @@ def checkpoint(tmp_path, tiny_tokenizer, make_torch_model):
             arrays.append(array[None] if array.ndim == 2 else array)
     flat = np.concatenate([array.ravel() for array in arrays])
     for number, part in enumerate(np.array_split(flat, 10)):
-        np.save(tmp_path / f"params_{number}.npy", part)
+        np.save(folder / f"params_{number}.npy", part)
     shapes = [list(array.shape) for array in arrays]
-    (tmp_path / "params_shapes.json").write_text(json.dumps(shapes))
-    tiny_tokenizer.save_files(tmp_path / "encoder_bpe_40000.json", tmp_path / "vocab_40000.bpe")
+    (folder / "params_shapes.json").write_text(json.dumps(shapes))
+    tokenizer.save_files(folder / "encoder_bpe_40000.json", folder / "vocab_40000.bpe")
+
+
+@pytest.fixture
+def checkpoint(tmp_path, tiny_tokenizer, make_torch_model):
+    """A folder as the paper's authors released it, and the torch model it was made from."""
+    vocabulary_size = tiny_tokenizer.vocabulary_size() - 3
+    model = make_torch_model(vocab_size=vocabulary_size, n_embd=128, n_head=2, n_layer=2)
+    write_released(tmp_path, tiny_tokenizer, model)
     return tmp_path, model
 
 
@@ -122,4 +127,57 @@ def test_a_vocabulary_that_does_not_fit(checkpoint):
     vocabulary["one more"] = len(vocabulary)
     (folder / "encoder_bpe_40000.json").write_text(json.dumps(vocabulary))
     with pytest.raises(ValueError, match="74 token embeddings, but the tokenizer has 78 tokens"):
+        load_openai(folder, normalization="bert")
+
+
+def test_a_width_that_does_not_say_how_many_heads_there_are(
+    tmp_path, tiny_tokenizer, make_torch_model, outputs_of
+):
+    model = make_torch_model(
+        vocab_size=tiny_tokenizer.vocabulary_size() - 3, n_embd=96, n_head=4, n_layer=2
+    )
+    write_released(tmp_path, tiny_tokenizer, model)
+    with pytest.raises(
+        ValueError, match="a width of 96; expected a multiple of 64, or `num_heads`"
+    ):
+        load_openai(tmp_path, "bert")
+    states, _ = outputs_of(load_openai(tmp_path, "bert", num_heads=4))
+    np.testing.assert_allclose(states, outputs_of(model)[0], atol=2e-5, rtol=0)
+
+
+def npy(header, version=b"\x01\x00"):
+    return b"\x93NUMPY" + version + len(header).to_bytes(2, "little") + header
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npy(b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }\n"),
+        npy(b"(" * 9000),
+        npy(b"{'descr': '<U4', 'fortran_order': False, 'shape': (0,), }\n"),
+        b"PK\x05\x06" + bytes(18),
+    ],
+    ids=["shape", "nested", "strings", "archive"],
+)
+def test_arrays_of_strangers(checkpoint, content, time_limit):
+    folder, _ = checkpoint
+    (folder / "params_4.npy").write_bytes(content)
+    with pytest.raises(ValueError, match=r"params_4.npy is damaged"):
+        load_openai(folder, normalization="bert")
+
+
+@pytest.mark.parametrize("shape", [[10**12] * 4, ["1"], [[2]], 3, [-1, 2], [0]])
+def test_shapes_of_strangers(checkpoint, shape):
+    folder, _ = checkpoint
+    (folder / "params_shapes.json").write_text(json.dumps([shape] * 14))
+    with pytest.raises(ValueError, match=r"params_shapes.json must list shapes"):
+        load_openai(folder, normalization="bert")
+
+
+def test_weights_that_are_not_finite(checkpoint):
+    folder, _ = checkpoint
+    part = np.load(folder / "params_9.npy")
+    part[-1] = np.inf
+    np.save(folder / "params_9.npy", part)
+    with pytest.raises(ValueError, match="has 1 weights of 128 that are NaN or infinite"):
         load_openai(folder, normalization="bert")

@@ -99,3 +99,10 @@ def test_keras_callback(tiny_backbone, tiny_tokenizer, tmp_path):
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ValueError, match="a.weights.h5 is damaged, or holds another model"):
         task.load_weights(path)
+
+
+@pytest.mark.parametrize("name", ["model.h5", "model.hdf5"])
+def test_a_model_in_hdf5_could_not_be_loaded(tiny_backbone, tmp_path, name):
+    with pytest.raises(ValueError, match=r"Save the model as \.keras, .* Received: .*model\."):
+        tiny_backbone.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())

@@ -21,7 +21,7 @@ PLACES = {
 def backbone(request):
     if request.param == "lstm":
         return LSTMBackbone(20, hidden_dim=16, units=8)
-    return gpt1_keras.GPT1Backbone(20, 2, 2, 16, 32, 8)
+    return gpt1_keras.GPT1Backbone(20, 2, 2, 16, 32, max_sequence_length=8)
 
 
 def spread(places):

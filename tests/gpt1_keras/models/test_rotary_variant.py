@@ -52,7 +52,9 @@ class RotaryBackbone(gpt1_keras.GPT1Backbone):
 @pytest.fixture
 def backbone(tiny_tokenizer):
     keras.utils.set_random_seed(0)
-    made = RotaryBackbone(tiny_tokenizer.vocabulary_size(), 2, 2, 16, 32, LENGTH, dropout=0.0)
+    made = RotaryBackbone(
+        tiny_tokenizer.vocabulary_size(), 2, 2, 16, 32, max_sequence_length=LENGTH, dropout=0.0
+    )
     random = np.random.default_rng(0)
     for weight in made.weights:
         if "float" in weight.dtype:
@@ -175,7 +177,9 @@ class WholeBackbone(gpt1_keras.GPT1Backbone):
 
 def test_a_block_that_overrides_call_is_used_as_a_whole(tiny_tokenizer, tmp_path):
     keras.utils.set_random_seed(0)
-    backbone = WholeBackbone(tiny_tokenizer.vocabulary_size(), 2, 2, 16, 32, LENGTH)
+    backbone = WholeBackbone(
+        tiny_tokenizer.vocabulary_size(), 2, 2, 16, 32, max_sequence_length=LENGTH
+    )
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, LENGTH)
     classifier = gpt1_keras.GPT1TextClassifier(
         backbone, preprocessor=preprocessor, class_names=["bad", "good"]

@@ -18,6 +18,7 @@ from tests.helpers.train_under import train_under
 
 TESTS = pathlib.Path(__file__).parents[2]
 TRAINED = ("plain", "xla_in_slices", "sgd", "lora", "float16")
+DIVIDED = ("odd", "classifier", "odd_classifier", "generator")
 AMONG_WORKERS = ("xla_in_slices", "sgd", "float16")
 SAME_ON_JAX = {"plain": "plain", "lora": "lora", "xla_in_slices": "in_slices"}
 HAS_JAX = importlib.util.find_spec("jax") is not None
@@ -54,7 +55,7 @@ def result_of(free_ports, tmp_path_factory):
             environment={**QUICKLY, **(environment or {})},
         )
 
-    scenarios = (*TRAINED, "odd", "classifier", "dropout")
+    scenarios = (*TRAINED, *DIVIDED, "dropout")
     processes = {
         "one": start("one", "one", scenarios),
         "mirrored": start("mirrored", "mirrored", (*scenarios, "measured")),
@@ -145,7 +146,7 @@ def test_float16_trains_nearly_as_float32(one):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", ["odd", "classifier"])
+@pytest.mark.parametrize("scenario", DIVIDED)
 def test_data_sets_that_the_strategy_divides(scenario, one, mirrored):
     """A replica may get nothing of the last batch; labels and texts go with each other."""
     assert_same(mirrored[scenario], one[scenario], scenario)
@@ -238,7 +239,14 @@ def test_a_user_s_loss_and_metrics_get_logits(lm, rows):
 
 def test_float16_skips_an_update_that_overflows(tiny_tokenizer, rows):
     backbone = gpt1_keras.GPT1Backbone(
-        tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 64, dropout=0.0, dtype="mixed_float16"
+        tiny_tokenizer.vocabulary_size(),
+        1,
+        2,
+        16,
+        32,
+        max_sequence_length=64,
+        dropout=0.0,
+        dtype="mixed_float16",
     )
     lm = gpt1_keras.GPT1CausalLM(backbone)
     optimizer = keras.optimizers.LossScaleOptimizer(GPT1Adam(1e-2), initial_scale=2.0**40)
@@ -264,3 +272,36 @@ def test_more_slices_than_rows(lm, rows):
     lm.compile(GPT1Adam(1e-2), jit_compile=False, accumulation_steps=4)
     history = lm.fit({"token_ids": rows[:3]}, rows[:3], verbose=0)
     assert np.isfinite(history.history["loss"][0])
+
+
+TEXTS = ["a good film", "a bad film", "the staff were kind"]
+EXAMPLES = {
+    "TextClassifier": (TEXTS, [0, 1, 0], {"num_classes": 2}),
+    "TextSimilarity": ((TEXTS, TEXTS[::-1]), [1.0, 5.0, 2.0], {"score_range": (1, 5)}),
+    "MultipleChoice": ((TEXTS, TEXTS, [["good", "bad"]] * 3), [0, 1, 0], {}),
+}
+
+
+@pytest.mark.parametrize("run_eagerly", [True, False])
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_a_last_batch_of_fewer_texts_than_slices(kind, run_eagerly, tiny_tokenizer):
+    """Its empty slice was refused as a text without tokens."""
+    texts, labels, arguments = EXAMPLES[kind]
+    task_cls, weights = getattr(gpt1_keras, f"GPT1{kind}"), []
+    for accumulation_steps in (1, 2):
+        keras.utils.set_random_seed(0)
+        backbone = gpt1_keras.GPT1Backbone(
+            tiny_tokenizer.vocabulary_size(), 1, 2, 8, 16, 24, dropout=0.0
+        )
+        preprocessor = task_cls.preprocessor_cls(tiny_tokenizer, 24)
+        task = task_cls(backbone, preprocessor=preprocessor, dropout=0.0, **arguments)
+        task.compile(
+            keras.optimizers.SGD(0.1),
+            accumulation_steps=accumulation_steps,
+            run_eagerly=run_eagerly,
+            jit_compile=False,
+        )
+        task.fit(texts, labels, batch_size=2, shuffle=False, verbose=0)
+        weights.append(task.get_weights())
+    for found, expected in zip(*weights, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)

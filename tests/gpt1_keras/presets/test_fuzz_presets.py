@@ -1,6 +1,7 @@
 """Damaged presets: each loads, or is refused in words that name it."""
 
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -22,7 +23,9 @@ ODD = (None, True, -1, 0, 1, 7, 2**31, 2**70, 1e300, "", "x", "relu", [], [1], {
 @pytest.fixture(scope="module")
 def preset(tmp_path_factory, tiny_tokenizer):
     """The smallest classifier: its folder."""
-    backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 1, 4, 4, 16)
+    backbone = gpt1_keras.GPT1Backbone(
+        tiny_tokenizer.vocabulary_size(), 1, 1, 4, 4, max_sequence_length=16
+    )
     preprocessor = gpt1_keras.GPT1TextClassifier.preprocessor_cls(tiny_tokenizer, 16)
     classifier = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor=preprocessor)
     folder = tmp_path_factory.mktemp("preset") / "good"
@@ -105,6 +108,19 @@ def test_a_model_that_no_weights_are_there_for(preset, tmp_path, name, key, valu
     (folder / name).write_text(json.dumps(description))
     with pytest.raises(ValueError, match=rf"is damaged, .*hostile/{name} describes a model of at"):
         load_task(folder)
+
+
+@pytest.mark.parametrize("name", [*DESCRIPTIONS, *ASSETS, *WEIGHTS])
+def test_a_named_pipe(preset, tmp_path, name, time_limit):
+    """Reading it would wait for a writer."""
+    folder = tmp_path / "hostile"
+    shutil.copytree(preset, folder)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises((ValueError, FileNotFoundError), match="hostile"):
+        load_task(folder)
+    with pytest.raises((ValueError, FileNotFoundError), match="hostile"):
+        gpt1_keras.GPT1TextClassifier.from_preset(str(folder), num_classes=3)
 
 
 @search(8)

@@ -29,7 +29,9 @@ FACTS = RunFacts(
 
 @pytest.fixture(scope="module")
 def classifier(tiny_tokenizer):
-    backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 8, 32, 16)
+    backbone = gpt1_keras.GPT1Backbone(
+        tiny_tokenizer.vocabulary_size(), 1, 2, 8, 32, max_sequence_length=16
+    )
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
     return gpt1_keras.GPT1TextClassifier(
         backbone, class_names=["bad", "good"], preprocessor=preprocessor

@@ -114,7 +114,7 @@ def test_one_class(make_classifier, activation):
     expected = float(loss(LABELS[:, None], classifier.predict(TEXTS, verbose=0)))
     for labels in (LABELS, LABELS.astype(bool)):
         assert classifier.evaluate(TEXTS, labels, verbose=0)[0] == pytest.approx(expected, abs=1e-5)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="must be 0 or 1"):
+    with pytest.raises(ValueError, match="must be 0 or 1"):
         classifier.evaluate(TEXTS, LABELS + 1, verbose=0)
     with pytest.raises(ValueError, match="Labels of one class are 0 and 1. Received: strings"):
         classifier.evaluate(TEXTS, LABELS.astype(str), verbose=0)
@@ -298,6 +298,16 @@ def test_score(lm, make_backbone):
     for arguments in ({"scoring_mode": "other"}, {"scoring_mode": "loss"}):
         with pytest.raises(ValueError, match="scoring_mode"):
             lm.score(ids, **arguments)
+
+
+def test_no_text_and_one_text(lm):
+    with pytest.raises(ValueError, match="Expected one prompt or more. Received: none"):
+        lm.generate([])
+    with pytest.raises(ValueError, match="Expected one example or more"):
+        lm.evaluate([])
+    with pytest.raises(ValueError, match="^Expected a string, .* Received: None at index 1.$"):
+        lm.fit(["a good film", None], verbose=0)
+    assert lm.evaluate("a good film", verbose=0) == lm.evaluate(["a good film"], verbose=0)
 
 
 def test_stop_tokens_in_every_form(lm):

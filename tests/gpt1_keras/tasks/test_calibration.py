@@ -20,7 +20,9 @@ CLASSES = ["negative", "neutral", "positive"]
 @pytest.fixture(scope="module")
 def backbone(tiny_tokenizer):
     keras.utils.set_random_seed(0)
-    return gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 8, 16, 16)
+    return gpt1_keras.GPT1Backbone(
+        tiny_tokenizer.vocabulary_size(), 1, 2, 8, 16, max_sequence_length=16
+    )
 
 
 @pytest.fixture(scope="module")

@@ -295,3 +295,40 @@ def test_mixed_bfloat16(lm, tiny_tokenizer):
     ids = {"token_ids": np.random.default_rng(0).integers(0, 70, (2, 9))}
     logits = keras.ops.convert_to_numpy(keras.ops.cast(mixed(ids), "float32"))
     assert np.corrcoef(logits.ravel(), np.array(lm(ids)).ravel())[0, 1] > 0.99
+
+
+def test_padding_is_no_stop_token(lm, compiled_anew, tiny_tokenizer):
+    """`<unk>` has the id 0, which also fills what is not written yet."""
+    for sampler in ("greedy", "beam"):
+        compiled_anew(sampler=sampler, jit_compile=False)
+        plain = generate_ids(lm, PROMPTS)
+        assert not np.any(np.array(plain["token_ids"]) == 0)
+        assert generate_ids(lm, PROMPTS, stop_token_ids=(0,)) == plain
+    table = lm.backbone.token_embedding.embeddings
+    before = np.array(table)
+    table.assign(np.roll(before, -plain["token_ids"][0][-1], axis=0))  # it writes 0 too
+    try:
+        ids = generate_ids(lm, PROMPTS[:1])["token_ids"][0]
+        length = len(tiny_tokenizer(PROMPTS[0]))
+        end = length + ids[length:].index(0) + 1 if 0 in ids[length:] else LENGTH
+        stopped = generate_ids(lm, PROMPTS[:1], stop_token_ids=(0,))
+        assert stopped["padding_mask"] == [[1] * end + [0] * (LENGTH - end)]
+    finally:
+        table.assign(before)
+
+
+@pytest.mark.parametrize("sampler", ["greedy", "beam", "contrastive"])
+def test_a_text_does_not_depend_on_those_beside_it(lm, compiled_anew, sampler):
+    """Nor on how long these are, nor on when they end."""
+    prompts = [*PROMPTS, "a bad film, and a dull one"]
+    compiled_anew(sampler=sampler, jit_compile=False)
+    together = generate_ids(lm, prompts)["token_ids"]
+    alone = [generate_ids(lm, [prompt])["token_ids"][0] for prompt in prompts]
+    assert together == alone
+    stop = (together[0][-3], together[1][-8])
+    stopped = generate_ids(lm, prompts, stop_token_ids=stop)
+    assert 0 in np.array(stopped["padding_mask"])
+    for prompt, ids, mask in zip(prompts, stopped["token_ids"], stopped["padding_mask"]):
+        found = generate_ids(lm, [prompt], stop_token_ids=stop)
+        assert found["padding_mask"] == [mask]
+        assert np.array(found["token_ids"][0])[: sum(mask)].tolist() == ids[: sum(mask)]

@@ -1,6 +1,9 @@
 """What the tasks do with the data of `fit`, `evaluate` and `predict`."""
 
+import itertools
+
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -39,3 +42,80 @@ def test_what_a_user_chose_stays():
     options.autotune.enabled = True
     assert without_autotuning(batches().with_options(options)).options().autotune.enabled
     assert without_autotuning(TEXTS) is TEXTS
+
+
+# === Generators ===
+
+PAIRS_OF_TEXTS = [["good", "bad"], ["a good film", "the staff"], ["a dull one", "a lovely one"]]
+
+
+def generate():
+    for texts in PAIRS_OF_TEXTS:
+        yield texts, LABELS
+
+
+@pytest.fixture(scope="module")
+def make_classifier(tiny_tokenizer):
+    """Makes a classifier without dropout, always with the same weights."""
+
+    def make(rate=0.1):
+        keras.utils.set_random_seed(0)
+        backbone = gpt1_keras.GPT1Backbone(
+            tiny_tokenizer.vocabulary_size(), 1, 2, 8, 16, 16, dropout=0.0
+        )
+        preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, 16)
+        classifier = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor, dropout=0.0)
+        classifier.compile(keras.optimizers.SGD(rate), run_eagerly=True)
+        return classifier
+
+    return make
+
+
+def assert_trained_on(classifier, order, make_classifier):
+    expected = make_classifier()
+    for index in order:
+        expected.train_on_batch(PAIRS_OF_TEXTS[index], LABELS)
+    assert int(classifier.optimizer.iterations) == len(order)
+    for found, weight in zip(classifier.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_allclose(found, weight, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make_iterator", "steps"),
+    [
+        (generate, 3),
+        (generate, 2),
+        (generate, None),
+        (lambda: iter(list(generate())), 3),
+        (lambda: zip(PAIRS_OF_TEXTS, itertools.repeat(LABELS)), 3),
+    ],
+)
+def test_a_generator_that_ends_is_read_once(make_classifier, make_iterator, steps):
+    """Its first batch alone was trained on from then on."""
+    classifier = make_classifier()
+    with pytest.warns(UserWarning, match="Your input ran out of data"):
+        classifier.fit(make_iterator(), steps_per_epoch=steps, epochs=4, verbose=0)
+    assert_trained_on(classifier, [0, 1, 2], make_classifier)
+
+
+def test_a_generator_that_goes_on_goes_on(make_classifier):
+    classifier = make_classifier()
+    classifier.fit(itertools.cycle(generate()), steps_per_epoch=2, epochs=3, verbose=0)
+    assert_trained_on(classifier, [0, 1, 2, 0, 1, 2], make_classifier)
+
+
+def test_generators_of_validation_data(make_classifier):
+    """Each epoch needs all of one that ends; with `validation_steps`, it goes on."""
+    classifier = make_classifier(rate=0.0)
+    whole = classifier.evaluate(generate(), verbose=0)[0]
+    each = [classifier.evaluate(texts, LABELS, verbose=0)[0] for texts in PAIRS_OF_TEXTS]
+
+    def losses(data, **arguments):
+        history = classifier.fit(
+            TEXTS, LABELS, epochs=3, validation_data=data, verbose=0, **arguments
+        )
+        return history.history["val_loss"]
+
+    np.testing.assert_allclose(losses(generate()), [whole] * 3, rtol=1e-5)
+    found = losses(itertools.cycle(generate()), validation_steps=1)
+    np.testing.assert_allclose(found, each, rtol=1e-5)

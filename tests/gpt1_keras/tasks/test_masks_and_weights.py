@@ -26,7 +26,7 @@ def spread(mask, is_pair):
 
 @pytest.fixture(scope="module")
 def backbone():
-    return gpt1_keras.GPT1Backbone(20, 1, 2, 16, 32, 8, dropout=0.0)
+    return gpt1_keras.GPT1Backbone(20, 1, 2, 16, 32, max_sequence_length=8, dropout=0.0)
 
 
 @pytest.fixture(params=[gpt1_keras.GPT1TextClassifier, gpt1_keras.GPT1TextSimilarity])
@@ -54,7 +54,7 @@ def test_a_sequence_without_tokens_is_refused(backbone, task_cls):
     task, empty = make_task(backbone, task_cls), spread(LEFT * [[1], [0]], is_pair)
     with pytest.raises(ValueError, match="at least one token"):
         task(empty)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="at least one token"):
+    with pytest.raises(ValueError, match="at least one token"):
         task.predict(empty, verbose=0)
 
 

@@ -47,7 +47,7 @@ def test_numbers_for_a_loss_of_one_s_own(make_classifier):
 @pytest.mark.parametrize("labels", [[0.7, 1.0, 0.0, 1.0], [1.6, 0.0, 1.0, 0.0], [0, 1, 2, 0]])
 def test_labels_that_are_no_classes(make_classifier, labels):
     classifier = make_classifier()
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Labels must be one of"):
+    with pytest.raises(ValueError, match="Labels must be one of"):
         classifier.evaluate(TEXTS, np.array(labels), verbose=0)
 
 
@@ -58,9 +58,7 @@ def test_whole_numbers_and_bools_are_classes(make_classifier):
 
 
 def test_one_hot_labels_under_the_default_loss(make_classifier):
-    with pytest.raises(
-        ValueError, match=r"(?s)labels of shape \(None, 2\).*CategoricalCrossentropy"
-    ):
+    with pytest.raises(ValueError, match=r"labels of shape \(4, 2\).*CategoricalCrossentropy"):
         make_classifier().evaluate(TEXTS, np.eye(2)[[0, 1, 0, 1]], verbose=0)
 
 
@@ -146,7 +144,7 @@ def test_a_preset_that_lost_its_head(make_classifier, tmp_path):
 
 def test_weights_in_bfloat16_are_hardly_trained(tiny_tokenizer):
     backbone = gpt1_keras.GPT1Backbone(
-        tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 16, dtype="bfloat16"
+        tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, max_sequence_length=16, dtype="bfloat16"
     )
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, sequence_length=16)
     classifier = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor)
@@ -157,7 +155,7 @@ def test_weights_in_bfloat16_are_hardly_trained(tiny_tokenizer):
 
 @pytest.mark.parametrize(
     ("cls", "sizes"),
-    [(gpt1_keras.GPT1Backbone, (10, 1, 2, 16, 32, 8)), (gpt1_keras.LSTMBackbone, (10, 16, 8))],
+    [(gpt1_keras.GPT1Backbone, (10, 1, 2, 16, 32)), (gpt1_keras.LSTMBackbone, (10, 16, 8))],
 )
 def test_misspelt_arguments(cls, sizes):
     """Keras, and so KerasHub's backbones, take any."""

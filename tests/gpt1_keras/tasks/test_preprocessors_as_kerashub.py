@@ -1,5 +1,7 @@
 """KerasHub's own test harness on the tokenizer and the preprocessors, expectations unchanged."""
 
+import json
+
 import keras_hub
 import numpy as np
 import pytest
@@ -75,11 +77,29 @@ def test_multiple_choice(harness):
         assert preprocessor(*data)[0]["token_ids"].shape == (2, length)
 
 
-def test_truncation_is_not_to_choose(tiny_tokenizer):
-    with pytest.raises(ValueError, match="each is cut to half. Received: truncate='waterfall'"):
-        gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, truncate="waterfall")
-    config = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer).get_config()
-    assert "truncate" not in config
+@pytest.mark.parametrize(
+    "cls",
+    [
+        gpt1_keras.GPT1TextClassifierPreprocessor,
+        gpt1_keras.GPT1TextSimilarityPreprocessor,
+        gpt1_keras.GPT1MultipleChoicePreprocessor,
+    ],
+)
+def test_truncation(cls, tiny_tokenizer, tiny_backbone, tmp_path):
+    """Presets keep theirs; those of earlier versions do not name it, and have halves."""
+    with pytest.raises(ValueError, match=r"one of \('round_robin', 'halves'\). .*'waterfall'"):
+        cls(tiny_tokenizer, truncate="waterfall")
+    assert cls(tiny_tokenizer).truncate == "round_robin"
+    tiny_backbone.save_to_preset(tmp_path)
+    for truncate in ("round_robin", "halves"):
+        cls(tiny_tokenizer, truncate=truncate).save_to_preset(tmp_path)
+        assert cls.from_preset(str(tmp_path)).truncate == truncate
+    saved = json.loads((tmp_path / "preprocessor.json").read_text())
+    del saved["config"]["truncate"]
+    (tmp_path / "preprocessor.json").write_text(json.dumps(saved))
+    assert cls.from_preset(str(tmp_path)).truncate == "halves"
+    assert cls.from_preset(str(tmp_path), truncate="round_robin").truncate == "round_robin"
+    assert cls.from_preset("gpt1_tiny_books").truncate == "round_robin"  # a language model's
 
 
 @pytest.mark.parametrize("cls", [gpt1_keras.GPT1Tokenizer, keras_hub.tokenizers.Tokenizer])

@@ -1,16 +1,20 @@
-"""Framing, truncating and padding, against a transcription of the paper's rules in Python."""
+"""Framing, truncating and padding, against KerasHub's and a transcription of the paper's rules."""
 
 import random
 
+import keras_hub
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.tokenization.input_transformations import frame
+from gpt1_keras.tokenization import list_transformations
+from gpt1_keras.tokenization.input_transformations import HALVES, frame, frame_choices
 from gpt1_keras.tokenization.padding import bucket_lengths, pad
 
 
 def framed(segments, tokenizer, sequence_length):
-    """One example: `[start] first [delimiter] second ... [extract]`, and whether truncated."""
+    """One example as in the released code: `[start] first [delimiter] second ... [extract]`, and
+    whether truncated.
+    """
     limit = sequence_length - 2 if len(segments) == 1 else sequence_length // 2 - 2
     ids = [tokenizer.start_token_id]
     for number, segment in enumerate(segments):
@@ -37,7 +41,8 @@ def ragged(rows):
 @pytest.mark.parametrize("segments", [1, 2])
 def test_frame(tiny_tokenizer, segments, sequence_length):
     batches = random_batches(sequence_length, segments, 40, sequence_length // segments * 5 // 4)
-    ids, truncated = frame([ragged(rows) for rows in batches], tiny_tokenizer, sequence_length)
+    segments = [ragged(rows) for rows in batches]
+    ids, truncated = frame(segments, tiny_tokenizer, sequence_length, HALVES)
 
     expected = [framed(rows, tiny_tokenizer, sequence_length) for rows in zip(*batches)]
     assert ids.to_list() == [ids for ids, _ in expected]
@@ -47,14 +52,79 @@ def test_frame(tiny_tokenizer, segments, sequence_length):
     assert max(map(len, ids.to_list())) <= sequence_length
 
 
+def packed(segments, tokenizer, sequence_length):
+    """Pairs as KerasHub packs them, without padding; lists of ids."""
+    packer = keras_hub.layers.MultiSegmentPacker(
+        sequence_length,
+        start_value=tokenizer.start_token_id,
+        sep_value=tokenizer.delimiter_token_id,
+        end_value=tokenizer.extract_token_id,
+        pad_value=-1,
+    )
+    ids, _ = packer(tuple(ragged(rows) for rows in segments))
+    return [[id for id in row if id != -1] for row in ids.numpy().tolist()]
+
+
+@pytest.mark.parametrize("sequence_length", [5, 6, 9, 24, 25, 64])
+def test_pairs_are_truncated_as_by_keras_hub(tiny_tokenizer, sequence_length):
+    """Pairs of any lengths keep all tokens if they fit, else as many of each as there."""
+    segments = random_batches(sequence_length, 2, 300, sequence_length)
+    expected = packed(segments, tiny_tokenizer, sequence_length)
+    fits = [len(first) + len(second) + 3 <= sequence_length for first, second in zip(*segments)]
+    assert 0 < sum(fits) < 300
+    ids, truncated = frame([ragged(rows) for rows in segments], tiny_tokenizer, sequence_length)
+    assert ids.to_list() == expected
+    assert truncated.numpy().tolist() == [not each for each in fits]
+    ids, truncated = list_transformations.frame(segments, tiny_tokenizer, sequence_length)
+    assert ids == expected
+    assert truncated.tolist() == [not each for each in fits]
+
+
+@pytest.mark.parametrize("sequence_length", [5, 9, 24])
+def test_a_choice_is_truncated_as_the_second_of_a_pair(tiny_tokenizer, sequence_length):
+    """Its first is the context with the question, of which the context is truncated first."""
+    context, question, choice = random_batches(sequence_length, 3, 200, sequence_length)
+    sequence, truncated = frame_choices(
+        ragged(context),
+        ragged(question),
+        tf.expand_dims(ragged(choice), 1),
+        tiny_tokenizer,
+        sequence_length,
+    )
+    prefixes = [first + second for first, second in zip(context, question)]
+    expected = packed([prefixes, choice], tiny_tokenizer, sequence_length)
+    found = sequence["token_ids"].to_list()
+    assert list(map(len, found)) == list(map(len, expected))
+    for ids, packed_ids, texts in zip(found, expected, zip(context, question, choice)):
+        delimiter = packed_ids.index(tiny_tokenizer.delimiter_token_id)
+        kept_question = texts[1][: delimiter - 1]
+        kept_context = texts[0][: delimiter - 1 - len(kept_question)]
+        assert ids == [packed_ids[0], *kept_context, *kept_question, *packed_ids[delimiter:]]
+    is_cut = [
+        sum(map(len, texts)) + 3 > sequence_length for texts in zip(context, question, choice)
+    ]
+    assert truncated.numpy().tolist() == is_cut
+
+
 def test_truncation_starts_after_the_limit(tiny_tokenizer):
     _, truncated = frame([ragged([[5] * 6, [5] * 7])], tiny_tokenizer, 8)
     assert truncated.numpy().tolist() == [False, True]
-    lengths = [(254, 254), (255, 0), (0, 255)]
+    lengths = [(254, 254), (255, 0), (0, 255), (254, 256)]
     segments = [ragged([[5] * pair[i] for pair in lengths]) for i in range(2)]
     ids, truncated = frame(segments, tiny_tokenizer, 512)
-    assert truncated.numpy().tolist() == [False, True, True]
-    assert ids.row_lengths().numpy().tolist() == [511, 257, 257]
+    assert truncated.numpy().tolist() == [False, False, False, True]
+    assert ids.row_lengths().numpy().tolist() == [511, 258, 258, 512]
+    ids, truncated = frame(segments, tiny_tokenizer, 512, HALVES)
+    assert truncated.numpy().tolist() == [False, True, True, True]
+    assert ids.row_lengths().numpy().tolist() == [511, 257, 257, 511]
+
+
+@pytest.mark.parametrize(
+    ("length", "count", "truncate"), [(2, 1, "round_robin"), (4, 2, "round_robin"), (5, 2, HALVES)]
+)
+def test_no_room(tiny_tokenizer, length, count, truncate):
+    with pytest.raises(ValueError, match=f"sequence_length={length} leaves no room for {count} "):
+        frame([ragged([[5]])] * count, tiny_tokenizer, length, truncate)
 
 
 @pytest.mark.parametrize("segments", [1, 2])

@@ -12,6 +12,7 @@ from tokenizers import normalizers
 
 import gpt1_keras
 from gpt1_keras.tokenization import list_backend, tensor_backend
+from gpt1_keras.tokenization.input_transformations import HALVES, ROUND_ROBIN
 from tests.helpers.random_unicode import random_texts
 
 TESTS = __file__.rpartition("/tests/")[0] + "/tests"
@@ -99,17 +100,21 @@ def assert_same(lists, tensors):
 def test_frame_and_pad(tiny_tokenizer, sequence_length, pad_to):
     chance = random.Random(sequence_length)
     first, second = ([random_ids(chance, 70) for _ in range(30)] for _ in range(2))
-    for name, pad, segments in (
-        ("frame", "pad", [first]),
-        ("frame", "pad", [first, second]),
-        ("frame_both_orders", "pad_both_orders", [first, second]),
+    for name, pad, segments, truncate in (
+        ("frame", "pad", [first], ROUND_ROBIN),
+        ("frame", "pad", [first, second], ROUND_ROBIN),
+        ("frame", "pad", [first, second], HALVES),
+        ("frame_both_orders", "pad_both_orders", [first, second], ROUND_ROBIN),
+        ("frame_both_orders", "pad_both_orders", [first, second], HALVES),
     ):
         results = []
         for backend, given in (
             (list_backend, segments),
             (tensor_backend, [ragged(rows) for rows in segments]),
         ):
-            framed, truncated = getattr(backend, name)(given, tiny_tokenizer, sequence_length)
+            framed, truncated = getattr(backend, name)(
+                given, tiny_tokenizer, sequence_length, truncate
+            )
             padded = getattr(backend, pad)(framed, tiny_tokenizer, sequence_length, pad_to)
             results.append((padded, truncated))
         assert_same(*results)
@@ -118,7 +123,8 @@ def test_frame_and_pad(tiny_tokenizer, sequence_length, pad_to):
 @pytest.mark.parametrize("pad_to", ["sequence_length", "bucket", "longest"])
 @pytest.mark.parametrize("sequence_length", [9, 24, 100])
 @pytest.mark.parametrize("has_question", [True, False])
-def test_choices(tiny_tokenizer, sequence_length, has_question, pad_to):
+@pytest.mark.parametrize("truncate", [ROUND_ROBIN, HALVES])
+def test_choices(tiny_tokenizer, truncate, sequence_length, has_question, pad_to):
     chance = random.Random(sequence_length)
     context, question = ([random_ids(chance, 70) for _ in range(20)] for _ in range(2))
     choices = [
@@ -133,7 +139,7 @@ def test_choices(tiny_tokenizer, sequence_length, has_question, pad_to):
         ),
     ):
         texts = (given[0], given[1] if has_question else None, given[2])
-        framed, truncated = backend.frame_choices(*texts, tiny_tokenizer, sequence_length)
+        framed, truncated = backend.frame_choices(*texts, tiny_tokenizer, sequence_length, truncate)
         padded = backend.pad_choices(framed, tiny_tokenizer, sequence_length, pad_to)
         results.append((padded, truncated))
     assert_same(*results)

@@ -3,6 +3,7 @@
 import base64
 import json
 import pathlib
+import zipfile
 
 import keras
 import keras_hub
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import gpt1_keras
 from gpt1_keras import GPT1Tokenizer
+from gpt1_keras.presets import load_tokenizer
 
 VOCABULARY = {"<unk>": 0, "a": 1, "b": 2, "a</w>": 3, "b</w>": 4, "ab": 5, "abb</w>": 6}
 MERGES = ["a b", "ab b</w>"]
@@ -363,3 +366,42 @@ def test_saved_model_in_the_cpp_runtime(original_tokenizer, saved_model, run_cpp
 def test_small_batches_in_the_cpp_runtime(original_tokenizer, saved_model, run_cpp, texts):
     expected = to_dense(original_tokenizer(texts))
     assert run_cpp(saved_model, "serving_default", text=texts) == {"ids": expected}
+
+
+@pytest.fixture
+def outside(tiny_tokenizer, tmp_path):
+    """A tokenizer's configuration that names files of this machine."""
+    paths = {"vocabulary": str(tmp_path / "v.json"), "merges": str(tmp_path / "m.txt")}
+    tiny_tokenizer.save_files(*paths.values())
+    config = keras.saving.serialize_keras_object(tiny_tokenizer)
+    config["config"] |= paths
+    return config
+
+
+def test_a_saved_tokenizer_reads_no_file_outside(outside, tmp_path):
+    """As KerasHub's tokenizers."""
+    with pytest.raises(TypeError, match=r"(?s)v\.json'.*safe_mode=False"):  # Keras makes it one
+        keras.saving.deserialize_keras_object(outside)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(outside))
+    with pytest.raises(ValueError, match=r"(?s)v\.json.*safe_mode=False"):
+        load_tokenizer(tmp_path)
+    found = keras.saving.deserialize_keras_object(outside, safe_mode=False)
+    assert found.tokenize("a good film").shape[0] > 0
+
+
+def test_a_keras_file_reads_no_file_outside(outside, tiny_tokenizer, tmp_path):
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, 8)
+    backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 1, 4, 4)
+    gpt1_keras.GPT1CausalLM(backbone, preprocessor).save(tmp_path / "a.keras")
+    with zipfile.ZipFile(tmp_path / "a.keras") as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    config = json.loads(content["config.json"])
+    config["config"]["preprocessor"]["config"]["tokenizer"] = outside
+    content["config.json"] = json.dumps(config).encode()
+    with zipfile.ZipFile(tmp_path / "b.keras", "w") as archive:
+        for name, each in content.items():
+            archive.writestr(name, each)
+    keras.saving.load_model(tmp_path / "a.keras")
+    keras.saving.load_model(tmp_path / "b.keras", safe_mode=False)
+    with pytest.raises(TypeError, match=r"(?s)v\.json'.*safe_mode=False"):  # Keras makes it one
+        keras.saving.load_model(tmp_path / "b.keras")

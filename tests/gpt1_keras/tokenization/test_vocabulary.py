@@ -196,3 +196,11 @@ def test_merge_across_words():
     tokens = TOKENS | {"a</w>b": 8}
     with pytest.raises(ValueError, match="Merge 1 joins 'a</w>' and 'b', but 'a</w>' ends a word"):
         Vocabulary(tokens, ["a b", "a</w> b"])
+
+
+@pytest.mark.parametrize("tokens", [["<unk>", "a"], {"<unk>", "a"}, 7])
+def test_tokens_without_ids(tokens):
+    with pytest.raises(
+        ValueError, match=f"a mapping from token to id. Received: a {type(tokens).__name__}"
+    ):
+        Vocabulary(tokens, [])

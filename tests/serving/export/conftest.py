@@ -23,7 +23,7 @@ TEXTS = {
 }
 TEXTS["single"][0] += ["good " * 38, "good bad " * 50]
 TEXTS["pair"][0] += ["good " * 18, "good " * 19]
-TEXTS["pair"].append(["a bad one", "a bad one", "", "a bad one", "", "dull " * 18, "one"])
+TEXTS["pair"].append(["a bad one", "a bad one", "", "a bad one", "", "dull " * 18, "dull " * 19])
 
 
 def spread(model):
@@ -41,7 +41,12 @@ def make_classifier(tiny_tokenizer):
     def make(kind, num_layers=1, **arguments):
         keras.utils.set_random_seed(0)
         backbone = gpt1_keras.GPT1Backbone(
-            tiny_tokenizer.vocabulary_size(), num_layers, 2, 32, 64, SEQUENCE_LENGTH
+            tiny_tokenizer.vocabulary_size(),
+            num_layers,
+            2,
+            32,
+            64,
+            max_sequence_length=SEQUENCE_LENGTH,
         )
         preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(
             tiny_tokenizer, fields=FIELDS[kind]
@@ -69,10 +74,9 @@ class Exported:
         self.scores = np.array(keras.ops.softmax(scores))
         self.labels = [CLASS_NAMES[index] for index in self.scores.argmax(axis=-1)]
         segments = [model.preprocessor.tokenizer(texts).to_list() for texts in x]
-        limit = SEQUENCE_LENGTH - 2 if len(x) == 1 else SEQUENCE_LENGTH // 2 - 2
-        lengths = [[len(ids) for ids in rows] for rows in zip(*segments)]
-        self.num_tokens = [sum(min(n, limit) for n in row) + len(x) + 1 for row in lengths]
-        self.truncated = [max(row) > limit for row in lengths]
+        lengths = [len(x) + 1 + sum(map(len, rows)) for rows in zip(*segments)]
+        self.num_tokens = [min(length, SEQUENCE_LENGTH) for length in lengths]
+        self.truncated = [length > SEQUENCE_LENGTH for length in lengths]
 
     def spread_scores(self, x):
         """Sets the head so that the texts fall into different classes; returns their logits."""
@@ -101,7 +105,11 @@ def exported_classifier(make_classifier, tmp_path_factory):
 @pytest.fixture(scope="session")
 def backbone(tiny_tokenizer):
     keras.utils.set_random_seed(0)
-    return spread(gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 2, 2, 32, 64, CONTEXT))
+    return spread(
+        gpt1_keras.GPT1Backbone(
+            tiny_tokenizer.vocabulary_size(), 2, 2, 32, 64, max_sequence_length=CONTEXT
+        )
+    )
 
 
 @pytest.fixture(scope="session")

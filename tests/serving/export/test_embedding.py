@@ -38,7 +38,9 @@ def spread(model):
 def backbone(tiny_tokenizer):
     keras.utils.set_random_seed(0)
     size = tiny_tokenizer.vocabulary_size()
-    return spread(gpt1_keras.GPT1Backbone(size, 2, 2, WIDTH, 4 * WIDTH, CONTEXT))
+    return spread(
+        gpt1_keras.GPT1Backbone(size, 2, 2, WIDTH, 4 * WIDTH, max_sequence_length=CONTEXT)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -133,7 +133,7 @@ def test_tokenize_and_tokens(exported, servable):
     assert found.pop("truncated").tolist() == exported.truncated
     tokenizer = exported.model.preprocessor.tokenizer
     _, *offsets = (each.to_list() for each in tokenizer.tokenize_with_offsets(x[0]))
-    limit = max(exported.num_tokens) - 2 if len(x) == 1 else SEQUENCE_LENGTH // 2 - 2
+    limit = max(exported.num_tokens) - 2 if len(x) == 1 else SEQUENCE_LENGTH // 2 - 1
     for name, expected in zip(("starts", "ends"), offsets):
         assert found[name].shape == found["token_ids"].shape
         for row, first in zip(found.pop(name).tolist(), expected):

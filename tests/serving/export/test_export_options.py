@@ -17,6 +17,7 @@ from serving.export.__main__ import main
 from serving.export.export_options import Batching
 from serving.export.validation import Validation
 from serving.server.models.servable import Servable
+from serving.tflite import convert
 
 CLASS_NAMES = ["bad", "good"]
 
@@ -24,7 +25,9 @@ CLASS_NAMES = ["bad", "good"]
 @pytest.fixture(scope="module")
 def model(tiny_tokenizer):
     keras.utils.set_random_seed(0)
-    backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 128, 256, 48)
+    backbone = gpt1_keras.GPT1Backbone(
+        tiny_tokenizer.vocabulary_size(), 1, 2, 128, 256, max_sequence_length=48
+    )
     made = gpt1_keras.GPT1TextClassifier(
         backbone,
         class_names=CLASS_NAMES,
@@ -212,7 +215,7 @@ def test_options_that_do_not_go_together(model, int8_products, tmp_path, options
 
 
 def test_int8_needs_a_transformer_of_floats(model, tiny_tokenizer, int8_products, tmp_path):
-    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, 48)
+    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, max_sequence_length=48)
     quantized = gpt1_keras.GPT1Backbone.from_config(model.backbone.get_config())
     quantized.quantize("int8")  # whose kernels mean nothing without their scales
     for backbone in (lstm, quantized):
@@ -267,7 +270,9 @@ def test_a_file_of_a_spreadsheet(tiny_tokenizer, tmp_path):
     `choice1` was not known.
     """
     chooser = gpt1_keras.GPT1MultipleChoice(
-        gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 24),
+        gpt1_keras.GPT1Backbone(
+            tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, max_sequence_length=24
+        ),
         gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, fields=("context", "choices")),
     )
     chooser.save_to_preset(str(tmp_path / "preset"))
@@ -380,3 +385,27 @@ def test_sizes_that_the_program_refuses(model, tmp_path, capsys):
     arguments = [f"--model={tmp_path / 'preset'}", f"--output={tmp_path / 'out'}"]
     assert main([*arguments, "--batching", "--max-queue=0"]) == 1
     assert "`max_queue` must be at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--max-queue=4"], "expected --batching beside"),
+        (["--batch-timeout-ms=2"], "expected --batching beside"),
+        (["--explain-steps=4"], "expected --explain integrated-gradients beside --explain-steps"),
+        (["--explain-max-words=4"], "expected --explain leave-one-out beside --explain-max-words"),
+        (["--explain=leave-one-out", "--explain-steps=4"], "expected --explain integrated-grad"),
+    ],
+)
+def test_options_that_would_have_no_effect(tmp_path, capsys, more, message):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--model=x", f"--output={tmp_path / 'out'}", *more])
+    assert message in capsys.readouterr().err
+
+
+def test_another_backend_is_refused(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(ValueError, match="exported with Keras's backend TensorFlow"):
+        export(model, tmp_path)
+    with pytest.raises(ValueError, match="Received: KERAS_BACKEND=jax"):
+        convert(model, tmp_path / "model.tflite")

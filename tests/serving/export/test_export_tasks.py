@@ -36,7 +36,7 @@ def rows_of(texts):
 
 
 PAIRS = {
-    "text1": ["a good film", "", "the staff were kind " * 9, "lovely"],
+    "text1": ["a good film", "", "the staff were kind " * 12, "lovely"],
     "text2": ["a bad one", "a film", "dull", "lovely"],
 }
 
@@ -259,9 +259,23 @@ def test_an_empty_batch(ask, kind):
 def test_choices_as_long_as_many_sequences(ask):
     """Attention's memory grows with the square of their length."""
     texts = {"context": ["a film"], "question": ["a"]}
-    ask("chooser", "serving_default", **texts, choices=[["good " * 99] * 14])
+    ask("chooser", "serving_default", **texts, choices=[["good " * 99] * 7])
     with pytest.raises(ServingError, match="at most 336 tokens of all choices. Received:. .375"):
         ask("chooser", "serving_default", **texts, choices=[["a"] * 125])
+
+
+def test_a_few_bytes_cannot_ask_for_many_choices(ask):
+    """One value stands for all: 88 bytes would take minutes and gigabytes."""
+    texts = {"context": ["a"] * 64, "question": ["a"] * 64}
+    found = ask("chooser", "serving_default", **texts, choices=[["a"] * 20] * 64)
+    np.testing.assert_allclose(found["scores"], np.full((64, 20), 0.05), atol=1e-5)
+    with pytest.raises(ServingError, match="at most 12288 tokens of the choices of a request"):
+        ask("chooser", "serving_default", **texts, choices=[["a"] * 100] * 64)
+    rows, columns = 64, 8 * CONTEXT
+    row = [[0] + [1] * (columns - 1)] * rows
+    inputs = dict.fromkeys(BRANCHES, row) | {"extract_indices": [[columns - 1]] * rows}
+    with pytest.raises(ServingError, match="at most 12288 tokens of the choices of a request"):
+        ask("chooser", "tokens", **inputs)
 
 
 PROMPTS = ["a good film", "the staff", "one and a lovely dull film"]
@@ -291,7 +305,7 @@ def test_language_model(lm, path_of, ask, run_cpp):
         np.testing.assert_allclose(
             found["log_probabilities"][row][: len(tokens)], ([0] + logs)[: len(tokens)], atol=1e-4
         )
-        assert found["score"][row] == pytest.approx(np.mean(logs) if logs else 0.0, abs=1e-4)
+        assert found["score"][row] == pytest.approx(np.mean(logs) if logs else -np.inf, abs=1e-4)
     assert found["truncated"] == [False, False, False, False, True]
 
     lm.compile(sampler="greedy")

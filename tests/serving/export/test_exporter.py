@@ -28,6 +28,7 @@ def quick_save(monkeypatch):
 
     monkeypatch.setattr(tf.saved_model, "save", save)
     monkeypatch.setattr(exporter, "signatures_of", lambda spec: Signatures(40, {}))
+    monkeypatch.setattr(exporter, "_check_finite", lambda signatures: None)
     monkeypatch.setattr(exporter, "readme", lambda *arguments: "")
 
 
@@ -87,15 +88,23 @@ def test_a_model_without_preprocessor(tmp_path, make_classifier):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_model_that_has_diverged(tmp_path, make_classifier):
+    model = make_classifier("single")
+    model.head.bias.assign([float("nan")] * model.head.units)
+    with pytest.raises(ValueError, match="its answer 'scores' .* is NaN or infinite"):
+        export(model, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_cannot_be_exported(tmp_path, tiny_backbone, tiny_tokenizer):
-    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, 32)
+    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, max_sequence_length=32)
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer)
 
     class OtherBackbone(gpt1_keras.GPT1Backbone):
         def call(self, *args, **kwargs):
             return 2.0 * super().call(*args, **kwargs)
 
-    derived = OtherBackbone(tiny_tokenizer.vocabulary_size(), 1, 1, 4, 4, 8)
+    derived = OtherBackbone(tiny_tokenizer.vocabulary_size(), 1, 1, 4, 4, max_sequence_length=8)
     for other, name in (
         (tiny_backbone, "GPT1Backbone"),
         (gpt1_keras.GPT1CausalLM(derived, preprocessor), "OtherBackbone"),
@@ -150,7 +159,7 @@ def damage(preset):
 
 def replace_by_what_has_no_export(preset):
     tokenizer = gpt1_keras.GPT1Tokenizer.learn(["a b"], num_merges=1)
-    backbone = gpt1_keras.LSTMBackbone(tokenizer.vocabulary_size(), 8, 8, 16)
+    backbone = gpt1_keras.LSTMBackbone(tokenizer.vocabulary_size(), 8, 8, max_sequence_length=16)
     shutil.rmtree(preset)
     lm = gpt1_keras.GPT1CausalLM(backbone, gpt1_keras.GPT1CausalLMPreprocessor(tokenizer))
     lm.save_to_preset(preset)

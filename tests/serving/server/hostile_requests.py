@@ -1,5 +1,8 @@
 """Where fuzzing starts: requests that once led the server into an error."""
 
+import gzip
+import zlib
+
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
@@ -31,6 +34,7 @@ DOCUMENTS = [
     b'{"instances": [{"b64": "\xff"}, {"b64": ["YQ=="]}, {"b64": "YQ"}]}',
     b'{"instances": ["a"], "instances": ["b"], "inputs": null}',
     b'{"inputs": {"x": [NaN, -Infinity], "y": [true]}, "signature_name": "numbers"}',
+    b'{"instances": [{"b64": "Y Q=\\n="}, {"b64": "====="}, {"b64": "\\u00e9"}, {"b64": null}]}',
     b"\xef\xbb\xbf{}",
     b"\xff\xfe{\x00}\x00",
 ]
@@ -76,5 +80,15 @@ _MESSAGES = [
     _with_context(ClassificationRequest()),
     _with_context(RegressionRequest()),
     MultiInferenceRequest(),
+]
+EMPTY_ENTRIES = b"\x12\x00" * 2**17  # of the inputs; parsed, they take 89 times the memory
+COMPRESSED = [  # as gRPC's clients compress messages, or as if
+    gzip.compress(EMPTY_ENTRIES),
+    zlib.compress(EMPTY_ENTRIES),
+    gzip.compress(EMPTY_ENTRIES)[:-9],
+    gzip.compress(b"\x12\x00" * 2**21),
+    gzip.compress(_MESSAGES[0].SerializeToString()),
+    b"\x1f\x8b\x08\x00",
+    b"\x78\x9c",
 ]
 MESSAGES = [(type(message).__name__, message.SerializeToString()) for message in _MESSAGES]

@@ -1,10 +1,12 @@
 """Hundreds of malformed requests: each is refused, and the server goes on as before."""
 
+import gzip
 import json
 import random
 import re
 import socket
 import threading
+import zlib
 
 import grpc
 import psutil
@@ -29,7 +31,7 @@ CODES = {
     grpc.StatusCode.NOT_FOUND,
     grpc.StatusCode.UNIMPLEMENTED,
 }
-STATUSES = {200, 400, 404, 408, 413, 414, 431, 501, 505}
+STATUSES = {200, 400, 403, 404, 408, 413, 414, 431, 501, 505}
 MAX_GROWTH_BYTES = 2**25
 _PREDICTION = "/tensorflow.serving.PredictionService/"
 _MODEL = "/tensorflow.serving.ModelService/"
@@ -57,7 +59,8 @@ def grpc_request(random):
     message = make(random)
     if make is _reload:  # spoilt, it may ask for no models at all, which is well-formed
         return path, message
-    return path, random.choice([_kept, _kept, _kept, _mutated, _cut, _noise])(random, message)
+    spoil = random.choice([_kept, _kept, _kept, _mutated, _cut, _noise])
+    return path, random.choice([_kept, _kept, _gzipped])(random, spoil(random, message))
 
 
 def _kept(random, content):
@@ -74,6 +77,12 @@ def _mutated(random, content):
 
 def _cut(random, content):
     return content[: random.randint(0, len(content))]
+
+
+def _gzipped(random, content):
+    """As a client sends it that compresses messages; damaged, now and then."""
+    compress = random.choice([gzip.compress, zlib.compress])
+    return random.choice([_kept, _kept, _cut])(random, compress(content))
 
 
 def _noise(random, content):
@@ -193,8 +202,9 @@ def rest_request(random):
         [b""] * 8 + [b"Transfer-Encoding: chunked\r\n", b"X: " + b"y" * 70000 + b"\r\n"]
     )
     version = random.choice([b"HTTP/1.1"] * 9 + [b"HTTP/9.9", b"http", b""])
-    head = b"%s %s %s\r\nHost: a\r\nConnection: close\r\nContent-Length: %s\r\n%s\r\n"
-    return head % (method, path, version, length, more) + body
+    host = random.choice([b"localhost"] * 9 + [b"example.com"])
+    head = b"%s %s %s\r\nHost: %s\r\nConnection: close\r\nContent-Length: %s\r\n%s\r\n"
+    return head % (method, path, version, host, length, more) + body
 
 
 def _document(random):
@@ -269,7 +279,7 @@ def test_malformed_requests(client, number):
             assert status in STATUSES or not message.splitlines()[0].strip(), message
             statuses.add(status)
     assert codes == CODES
-    assert {400, 404, 501} <= statuses
+    assert {400, 403, 404, 501} <= statuses
     response = client.prediction.Predict(valid_request(), timeout=30)
     assert list(response.outputs["num_tokens"].int_val) == [3]
     (memory, threads), (memory_later, threads_later) = sizes

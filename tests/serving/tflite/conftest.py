@@ -39,7 +39,12 @@ def make_task(tiny_tokenizer):
     ):
         keras.utils.set_random_seed(0)
         backbone = gpt1_keras.GPT1Backbone(
-            tokenizer.vocabulary_size(), num_layers, 2, 32, 64, max(CONTEXT, length)
+            tokenizer.vocabulary_size(),
+            num_layers,
+            2,
+            32,
+            64,
+            max_sequence_length=max(CONTEXT, length),
         )
         preprocessor = task.preprocessor_cls(
             tokenizer, length, **({"fields": fields} if fields else {})

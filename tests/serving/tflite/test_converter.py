@@ -85,6 +85,13 @@ def test_quantizations(single, assert_answers, interpret, tmp_path, quantization
     assert_answers(model, small, [texts], interpret, tolerance=tolerance)
 
 
+@pytest.mark.slow
+def test_a_context_below_the_default_length(single, tmp_path):
+    """The file then takes as many tokens as the model."""
+    path = convert(single[0], tmp_path / "model.tflite", MAX_BYTES)
+    assert read_metadata(path)["sequence_length"] == CONTEXT
+
+
 # --- what cannot be converted ---
 
 

@@ -1,11 +1,15 @@
 """Which text files are documents, and their splits and groups."""
 
+import codecs
+import gzip
 import os
 import pathlib
+import random
 
 import numpy as np
 import pytest
 
+from tests.helpers.random_unicode import random_texts
 from training.corpus.text_files import find_groups
 
 
@@ -42,11 +46,141 @@ def test_a_validation_share_goes_by_name_alone(tmp_path, write_texts):
     ("added", "message"),
     [
         ({"more.txt": "outside"}, "more.txt lies outside the splits of .* ['train', 'valid']"),
-        ({"validation/a.txt": "twice"}, "must have one of valid/ and validation/; it has both"),
-        ({"test/a.md": "no text"}, "test holds no .txt file"),
+        (
+            {"validation/a.txt": "twice"},
+            "must have one folder for validation. Received: ['train', 'valid', 'validation']",
+        ),
+        ({"test/a.md": "no text"}, "test holds no .txt or .text file"),
     ],
 )
 def test_odd_splits_are_refused(added, message, stories, write_texts):
     write_texts(pathlib.Path(stories), added)
     with pytest.raises(ValueError, match=message.replace("[", r"\[").replace("]", r"\]")):
         find_groups(stories, 10**6)
+
+
+def documents(source):
+    """The names and the text of the documents of each split."""
+    return {
+        split: {
+            os.path.relpath(path, source): b"".join(lines).decode()
+            for group in groups
+            for path, lines in zip(group.paths, group)
+        }
+        for split, groups in find_groups(source, 10**6).items()
+    }
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train", "valid", "test"),
+        ("Train", "Valid", "TEST"),
+        ("training", "val", "testing"),
+        ("TRAIN", "Dev", "Test"),
+    ],
+)
+def test_the_names_of_splits(names, write_texts, tmp_path):
+    write_texts(tmp_path, {f"{name}/a.txt": name for name in names})
+    expected = [{f"{name}/a.txt": name} for name in names]
+    assert documents(tmp_path) == dict(zip(("train", "validation", "test"), expected))
+
+
+def test_what_is_a_document_and_what_is_left_out(write_texts, tmp_path, capsys):
+    names = ["a.txt", "b.TXT", "c.text", "d.txt.gz", "e.md", "sub/f.Txt", "sub/g.csv", "h.gz"]
+    source = pathlib.Path(write_texts(tmp_path / "shelf", dict.fromkeys(names, "a film")))
+    (source / "d.txt.gz").write_bytes(gzip.compress(b"a film"))
+    (source / "i.txt").symlink_to("nowhere")
+    expected = ["a.txt", "b.TXT", "c.text", "d.txt.gz", "sub/f.Txt"]
+    assert documents(source) == {"train": dict.fromkeys(expected, "a film")}
+    assert capsys.readouterr().err == (
+        f"warning: 4 file(s) of {source} are left out, which are not .txt or .text files or are "
+        "linked twice: e.md, h.gz, i.txt, sub/g.csv\n"
+    )
+
+
+def test_links_are_followed(write_texts, tmp_path):
+    """Also to a folder that holds them; nothing is read twice, so nothing is in two splits."""
+    write_texts(tmp_path, {"shelf/a.txt": "a film", "novels/b.txt": "a good one"})
+    corpus = tmp_path / "corpus"
+    (corpus / "valid").mkdir(parents=True)
+    (corpus / "train").symlink_to("../shelf")
+    (corpus / "valid" / "novels").symlink_to(tmp_path / "novels")
+    (corpus / "valid" / "loop").symlink_to(tmp_path / "corpus")
+    (corpus / "valid" / "again").symlink_to(tmp_path / "shelf")
+    assert documents(corpus) == {
+        "train": {"train/a.txt": "a film"},
+        "validation": {"valid/novels/b.txt": "a good one"},
+    }
+    (corpus / "test").symlink_to("../shelf")
+    with pytest.raises(ValueError, match="holds no .txt or .text file of its own"):
+        documents(corpus)
+
+
+def test_any_encoding_is_read_right_or_refused(tmp_path):
+    """Python's codecs say what is right. ASCII reads the same in Latin-1 and in UTF-8."""
+    chance = random.Random(0)
+    texts = [
+        "Le pr\u00e9sident \u00e9tait d\u00e9j\u00e0 l\u00e0.\nOui.\n",
+        "ascii\r\nonly",
+        "\u6771\u4eac",
+        "",
+    ]
+    texts += [text.replace("\0", "") for text in random_texts(np.random.default_rng(0), [30] * 40)]
+    path, read, refused = tmp_path / "a.txt", 0, 0
+    for text in texts:
+        lines = text.replace("\n", " ").split(" ", chance.randrange(4))
+        text = "\n".join(lines)
+        for name, mark in [
+            ("utf-8", b""),
+            ("utf-8", codecs.BOM_UTF8),
+            ("utf-16-le", codecs.BOM_UTF16_LE),
+            ("utf-16-be", codecs.BOM_UTF16_BE),
+            ("utf-16-le", b""),
+            ("utf-16-be", b""),
+            ("utf-32-le", codecs.BOM_UTF32_LE),
+            ("latin-1", b""),
+            ("cp1252", b""),
+            ("shift_jis", b""),
+        ]:
+            try:
+                content = mark + text.encode(name)
+            except UnicodeEncodeError:
+                continue
+            path.write_bytes(content)
+            try:
+                found = documents(path)["train"]["."]
+            except ValueError as error:
+                assert f"{path}, line " in str(error)
+                assert not name.startswith("utf-8") and not (name.startswith("utf-16") and mark)
+                refused += 1
+            else:
+                assert found == text, (name, mark)
+                read += 1
+    assert min(read, refused) > 40
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("a\nLe pr\u00e9sident\n".encode("latin-1"), 2),
+        (b"x\n" * 9000 + b"\xff\n" + b"x\n" * 9000, 9001),
+        ("a\n\u00e9\n".encode("utf-16-le"), 1),
+        (codecs.BOM_UTF16_LE + "a\nb\n".encode("utf-16-le") + b"c", 3),
+        (codecs.BOM_UTF16_LE + b"a\0\n\0\x00\xd8\n\0b\0", 2),
+        (gzip.compress(b"a"), 1),
+    ],
+)
+def test_the_line_of_what_is_no_text(content, line, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"a.txt, line {line}: is neither UTF-8 nor UTF-16 with"):
+        documents(path)
+
+
+@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"a film")[:-4]])
+def test_a_damaged_compressed_file(content, tmp_path):
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"a.txt.gz is damaged: "):
+        documents(path)

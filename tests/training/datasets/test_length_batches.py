@@ -62,7 +62,8 @@ def test_batches_hold_the_examples_that_the_order_names(tfds_dir, tiny_tokenizer
     examples = load_examples(DATASETS["rte"], "validation", DataOptions(tfds_dir)).sample(10, 0)
     (texts, labels), _ = list(make_batches(examples, [np.array([3, 1]), np.array([7])]))
     assert list(texts["premise"].numpy()) == list(examples.texts["premise"][[3, 1]])
-    assert list(labels.numpy()) == list(examples.labels[[3, 1]])
+    names = [examples.class_names[label].encode() for label in examples.labels[[3, 1]]]
+    assert list(labels.numpy()) == names
 
     preprocessor = GPT1TextClassifierPreprocessor(tiny_tokenizer, 512, ("premise", "hypothesis"))
     expected = [

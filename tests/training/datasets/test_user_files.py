@@ -1,5 +1,6 @@
 """Users' own files, read as tasks."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -96,3 +97,26 @@ def test_what_the_validation_file_must_have(write):
     dataset = find_user_files(scores, write("d.csv", "text,label\na,4.5\n"))
     with pytest.raises(ValueError, match="label '4.5'; expected a score from 0 to 4"):
         load_examples(dataset, "validation")
+
+
+@pytest.mark.parametrize("missing", ["nan", "NaN", "<NA>", "NaT", ""])
+def test_a_missing_label_is_told_with_its_line(write, missing):
+    path = write("a.csv", f"text,label\na,yes\nb,{missing}\nc,no\n")
+    with pytest.raises(ValueError, match="line 3: the label is"):
+        find_user_files(path, path)
+
+
+def test_labels_that_look_alike_are_one_class(write):
+    train = write("a.csv", "text,label\na,1\nb,1.0\nc,2\nd,caf\u00e9\ne,cafe\u0301\n")
+    validation = write("b.csv", "text,label\na,2.0\nb,cafe\u0301\u200b\n")
+    dataset = find_user_files(train, validation)
+    assert dataset.class_names == ["1", "2", "caf\u00e9"]
+    assert load_examples(dataset, "train").labels.tolist() == [0, 0, 1, 2, 2]
+    assert load_examples(dataset, "validation").labels.tolist() == [1, 2]
+
+
+def test_an_older_model_s_names(write):
+    """They may have been read before look-alikes were one label."""
+    path = write("a.csv", "text,label\na,1.0\nb,2\n")
+    dataset = dataclasses.replace(find_user_files(path, path), class_names=["1.0", "2.0"])
+    assert load_examples(dataset, "train").labels.tolist() == [0, 1]

@@ -29,7 +29,7 @@ def lm(tiny_lm_parts):
 
 @pytest.fixture(scope="module")
 def tiny_lm_parts(original_tokenizer):
-    backbone = gpt1_keras.GPT1Backbone(40481, 1, 2, 16, 32, 64, 0.0)
+    backbone = gpt1_keras.GPT1Backbone(40481, 1, 2, 16, 32, max_sequence_length=64, dropout=0.0)
     random = np.random.default_rng(3)
     for variable in backbone.trainable_variables:
         if len(variable.shape) > 1:

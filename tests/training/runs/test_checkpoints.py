@@ -1,6 +1,7 @@
 """Checkpoints: whole or missing, the last few kept, and clear errors when they do not fit."""
 
 import errno
+import json
 
 import keras
 import numpy as np
@@ -112,3 +113,53 @@ def test_a_full_disk_costs_no_checkpoint(checkpoints, monkeypatch):
         checkpoints.save(model, 2)
     assert names(checkpoints) == ["step-00000001.npz"]
     assert checkpoints.restore(model) == 1
+
+
+def rewrite(path, **changes):
+    """Replaces arrays of a checkpoint, and its header."""
+    with np.load(path, allow_pickle=False) as arrays:
+        content = dict(arrays) | changes
+    np.savez_compressed(path, **content)
+
+
+@pytest.mark.parametrize("step", ["x", -3, 1e300, None, [1], 3])
+def test_a_number_of_updates_of_strangers(checkpoints, step):
+    model = make_model()
+    checkpoints.save(model, 2)
+    header = json.dumps({"step": step, "options": {}}).encode()
+    rewrite(checkpoints.folder / "step-00000002.npz", header=np.frombuffer(header, np.uint8))
+    with pytest.raises(ValueError, match="step-00000002.npz is damaged: it is of .* updates"):
+        checkpoints.restore(model)
+
+
+@pytest.mark.parametrize("header", [b"[" * 100_000, b"[]", b"{}", b"3"])
+def test_a_header_of_strangers(checkpoints, header):
+    model = make_model()
+    checkpoints.save(model, 2)
+    rewrite(checkpoints.folder / "step-00000002.npz", header=np.frombuffer(header, np.uint8))
+    with pytest.raises(ValueError, match="step-00000002.npz is damaged"):
+        checkpoints.restore(model)
+
+
+def test_a_bomb_is_not_unpacked(checkpoints):
+    model = make_model()
+    checkpoints.save(model, 2)
+    path = checkpoints.folder / "step-00000002.npz"
+    rewrite(path, arr_0=np.zeros(2**22, np.float32))
+    assert path.stat().st_size < 2**17
+    with pytest.raises(
+        ValueError, match="is damaged: it unpacks to 16,.* bytes, and the model has"
+    ):
+        checkpoints.restore(model)
+
+
+@pytest.mark.parametrize("array", [np.array(["a"] * 4), np.full(4, np.nan, np.float32)])
+def test_arrays_of_strangers(checkpoints, array):
+    model = make_model()
+    checkpoints.save(model, 2)
+    index = [value.shape for value in state(model)].index((4,))
+    rewrite(checkpoints.folder / "step-00000002.npz", **{f"arr_{index}": array})
+    with pytest.raises(
+        ValueError, match="step-00000002.npz is damaged: its array .* (must hold|that are)"
+    ):
+        checkpoints.restore(model)

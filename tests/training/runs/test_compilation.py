@@ -37,7 +37,7 @@ def train():
 
     def train(jit_compile, *fits, clock=None, steps=STEPS):
         keras.utils.set_random_seed(0)
-        backbone = gpt1_keras.GPT1Backbone(50, 1, 2, 16, 32, 16, dropout=0.1)
+        backbone = gpt1_keras.GPT1Backbone(50, 1, 2, 16, 32, max_sequence_length=16, dropout=0.1)
         lm = gpt1_keras.GPT1CausalLM(backbone)
         lm.compile(GPT1Adam(1e-2, global_clipnorm=1.0), jit_compile=jit_compile)
         callbacks = []

@@ -31,7 +31,7 @@ class PaddedBlock:
 @pytest.fixture(scope="module")
 def given():
     keras.utils.set_random_seed(0)
-    made = gpt1_keras.GPT1Backbone(50, 2, 2, 16, 64, CONTEXT)
+    made = gpt1_keras.GPT1Backbone(50, 2, 2, 16, 64, max_sequence_length=CONTEXT)
     random = np.random.default_rng(0)
     for weight in made.weights:
         if weight.dtype == "float32":

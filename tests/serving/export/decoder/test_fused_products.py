@@ -2,10 +2,17 @@
 
 import os
 import platform
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from tensorflow.core.protobuf import saved_model_pb2
+
+from serving.export import export as serving_export
+from serving.export.export_options import Batching
 
 PROGRAM = """
 import numpy as np
@@ -20,23 +27,77 @@ run(np.ones([3, 24], "int32"), np.array([[23], [4], [9]], "int32"))
 """
 
 
-@pytest.mark.skipif(
+ANSWER = """
+import pathlib
+import sys
+import tensorflow as tf
+from serving.server.models.servable import Servable
+
+for number, folder in enumerate(sys.argv[1:]):
+    servable = Servable("model", 1, pathlib.Path(folder))
+    print("export", number, flush=True)
+    servable.predict("serving_default", {"text": tf.make_tensor_proto(["a good film"])})
+"""
+
+pytestmark = pytest.mark.skipif(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"),
     reason="TensorFlow has oneDNN on Linux on x86-64",
 )
-def test_products_are_fused():
+
+
+def products_logged(*arguments):
+    """Runs Python with oneDNN's log; returns its lines."""
     process = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", *arguments],
         capture_output=True,
         text=True,
         timeout=300,
         env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "1", "ONEDNN_VERBOSE": "1"},
     )
     assert process.returncode == 0, process.stderr
-    lines = process.stdout.splitlines()
+    return process.stdout.splitlines()
+
+
+def test_products_are_fused():
+    lines = products_logged(PROGRAM)
     products = [line for line in lines if ",exec,cpu,inner_product," in line]
     assert len(products) == 8
     assert all(" bia:" in line for line in products)
     assert sum("post-ops:eltwise_gelu_tanh" in line for line in products) == 2
     assert sum("post-ops:sum" in line for line in products) == 2  # those of feed-forward layers
     assert not any(",exec,cpu,eltwise,gelu" in line for line in lines)
+
+
+@pytest.mark.slow
+def test_products_of_merged_requests_are_fused_whatever_functions_are_called(
+    make_classifier, tmp_path
+):
+    """Hashes of the functions' names decide in which order TensorFlow optimizes them."""
+    export = Path(serving_export(make_classifier("single", 2), tmp_path / "0", batching=Batching()))
+    folders = [export]
+    for shift in range(1, 10):
+        folders.append(tmp_path / f"{shift}" / "1")
+        shutil.copytree(export, folders[-1])
+        rename_functions(folders[-1] / "saved_model.pb", 37**shift)
+    lines = products_logged(ANSWER, *map(str, folders))
+    starts = [index for index, line in enumerate(lines) if line.startswith("export ")]
+    assert len(starts) == 10
+    for start, end in zip(starts, [*starts[1:], None]):
+        products = [line for line in lines[start:end] if ",exec,cpu,inner_product," in line]
+        assert sum("post-ops:eltwise_gelu_tanh" in line for line in products) == 2
+        assert sum(" bia:" in line for line in products) >= 8
+
+
+def rename_functions(path, shift):
+    """Adds to the number that each function's name ends with, and keeps the name's length."""
+    content = path.read_bytes()
+    [meta_graph] = saved_model_pb2.SavedModel.FromString(content).meta_graphs
+    names = [function.signature.name for function in meta_graph.graph_def.library.function]
+    names = sorted((name.encode() for name in names if name[-1].isdecimal()), key=len)[::-1]
+
+    def renamed(found):
+        name, number = re.fullmatch(rb"(.*?)(\d+)", found[0]).groups()
+        return name + b"%0*d" % (len(number), (int(number) + shift) % 10 ** len(number))
+
+    path.write_bytes(re.sub(b"|".join(map(re.escape, names)), renamed, content))
+    assert path.read_bytes() != content

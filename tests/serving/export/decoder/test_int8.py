@@ -78,7 +78,7 @@ def test_products_are_those_of_integers():
 def backbone():
     """A backbone whose channels differ as those of trained models do."""
     keras.utils.set_random_seed(0)
-    made = gpt1_keras.GPT1Backbone(50, 2, 2, HIDDEN, WIDE, 24)
+    made = gpt1_keras.GPT1Backbone(50, 2, 2, HIDDEN, WIDE, max_sequence_length=24)
     random = np.random.default_rng(0)
     for weight in made.weights:
         if weight.name in ("gamma", "bias", "beta"):

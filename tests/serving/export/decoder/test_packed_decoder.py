@@ -12,6 +12,7 @@ from transformers import OpenAIGPTModel
 import gpt1_keras
 from gpt1_keras.models.transformer_block import TransformerBlock
 from serving.export.decoder.packed_decoder import PackedDecoder, packed_outputs
+from serving.export.decoder.packing import Packing
 from serving.export.decoder.prefixes import first_with_prefix
 
 CONTEXT = 40
@@ -23,7 +24,7 @@ LENGTHS = [1, CONTEXT, 3, 16, 17, 39, 5, 16, 17, 17]
 def backbone():
     """Its embeddings are small, so that epsilon counts in the first layer normalisation."""
     keras.utils.set_random_seed(0)
-    made = gpt1_keras.GPT1Backbone(50, 2, 2, 32, 128, CONTEXT)
+    made = gpt1_keras.GPT1Backbone(50, 2, 2, 32, 128, max_sequence_length=CONTEXT)
     random = np.random.default_rng(0)
     for block in made.blocks:
         for weight in block.weights:
@@ -103,6 +104,22 @@ def test_sequences_beyond_the_last_bucket(backbone, sequences):
     np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("most", [1, 2 * CONTEXT**2])
+def test_groups_are_bounded(backbone, sequences, monkeypatch, most):
+    """Attention's memory does not grow with the number of sequences."""
+    ids, lengths = sequences
+    monkeypatch.setattr("serving.export.decoder.packing._MAX_PAIRS", most)
+    packing = Packing([tf.constant(ids)], tf.constant(lengths), BUCKETS)
+    groups = [packing.rows_of(group).shape for group in range(packing.num_groups)]
+    assert all(rows == 1 or rows * length**2 <= most for rows, length in groups)
+    assert sum(rows for rows, _ in groups) == len(ids)
+    expected = np.array(backbone.states_at(ids, lengths[:, None] - 1))
+    found = PackedDecoder(backbone, BUCKETS).states_at(
+        tf.constant(ids), tf.constant(lengths[:, None] - 1)
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+
+
 # Two examples of the same tokens, but for a branch, a position or their end.
 PREFIX = {"positions": [0, 1, 2, 3, 4], "branches": [0] * 5}
 STORIES = [
@@ -163,7 +180,7 @@ def test_rows_are_padded_to_a_blocks_sizes(backbone, sequences, count):
 
 def test_lora_is_added(sequences):
     keras.utils.set_random_seed(0)
-    backbone = gpt1_keras.GPT1Backbone(50, 2, 2, 32, 128, CONTEXT)
+    backbone = gpt1_keras.GPT1Backbone(50, 2, 2, 32, 128, max_sequence_length=CONTEXT)
     ids, lengths = sequences
     before = np.array(backbone.states_at(ids, lengths[:, None] - 1))
     backbone.enable_lora(2)
@@ -197,13 +214,13 @@ def test_what_only_keras_computes(tiny_tokenizer):
         def predict_outputs(self, inputs):
             return super().predict_outputs(inputs)
 
-    size = (tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 24)
+    size = (tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, 0.1, 24)
     model = classifier(gpt1_keras.GPT1Backbone(*size))
     assert packed_outputs(model, BUCKETS)
     assert not packed_outputs(classifier(OtherBackbone(*size)), BUCKETS)
     assert not packed_outputs(classifier(BackboneOfOtherBlocks(*size)), BUCKETS)
     assert not packed_outputs(classifier(model.backbone, OtherTask), BUCKETS)
-    lstm = gpt1_keras.LSTMBackbone(size[0], 16, 16, 24)
+    lstm = gpt1_keras.LSTMBackbone(size[0], 16, 16, max_sequence_length=24)
     assert not packed_outputs(classifier(lstm), BUCKETS)
     model.quantize("int8")
     assert not packed_outputs(model, BUCKETS)

@@ -278,7 +278,9 @@ def test_texts_that_take_too_long(make_classifier, chooser):
 def test_models_that_are_not_explained(lm, make_classifier, tiny_tokenizer, tmp_path):
     with pytest.raises(ValueError, match="A GPT1CausalLM's answers cannot be explained"):
         export(lm, tmp_path, explanation=Explanation())
-    backbone = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 8, 8, 32)
+    backbone = gpt1_keras.LSTMBackbone(
+        tiny_tokenizer.vocabulary_size(), 8, 8, max_sequence_length=32
+    )
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
     classifier = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor)
     with pytest.raises(ValueError, match="LSTMBackbone has no gradients in an export.*'leave-one"):
@@ -305,3 +307,19 @@ def test_products_in_8_bits_have_no_gradients(make_classifier, int8_products, tm
 def test_bad_options(arguments, message):
     with pytest.raises(ValueError, match=message):
         Explanation(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (INTEGRATED_GRADIENTS, "at most 160 tokens of all examples of a request"),
+        (LEAVE_ONE_OUT, "at most 20480 as the sum, over the examples of a request, of tokens"),
+    ],
+)
+def test_a_request_is_bounded(make_classifier, method, message):
+    """Not only each of its examples: one value may stand for all rows."""
+    model = make_classifier("single")
+    many = np.array(["good bad " * 15] * 256, object)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        explain(model, Explanation(method, steps=2), text=many)
+    assert len(explain(model, Explanation(method, steps=2), text=many[:4])["label"]) == 4

@@ -27,7 +27,7 @@ class NotingDecoder(CachedDecoder):
 
 
 def test_a_text_that_has_its_tokens_is_no_longer_computed():
-    backbone = gpt1_keras.GPT1Backbone(VOCABULARY, 1, 1, 4, 4, CONTEXT)
+    backbone = gpt1_keras.GPT1Backbone(VOCABULARY, 1, 1, 4, 4, max_sequence_length=CONTEXT)
     decoder = NotingDecoder(backbone, [16, CONTEXT])
     prompts = tf.random.stateless_uniform([4, CONTEXT], [1, 2], 0, VOCABULARY, tf.int32)
     kept, length = [38, 3, 10, 1], [2, 20, 1, 5]

@@ -12,6 +12,7 @@ import pytest
 
 from serving.server.calls.json_replies import write_outputs
 from serving.server.errors import ServingError
+from serving.server.limits.budget import Budget
 
 PREDICT = "/v1/models/tiny:predict"
 
@@ -46,6 +47,9 @@ PREDICT_ANSWERS = [
     ({"instances": ["ab"]}, {"predictions": [ROW]}),
     ({"instances": [{"text": "ab"}]}, {"predictions": [ROW]}),
     ({"instances": [{"b64": "/v8="}]}, {"predictions": [ROW]}),
+    # As absl::Base64Unescape: with line ends, and without padding.
+    ({"instances": [{"b64": "/v8=\n"}]}, {"predictions": [ROW]}),
+    ({"instances": [{"b64": "/\r\nv8"}]}, {"predictions": [ROW]}),
     ({"instances": [{"text": {"b64": "/v8="}}]}, {"predictions": [ROW]}),
     ({"inputs": ["ab"]}, {"outputs": COLUMNS}),
     ({"inputs": {"text": ["ab"]}}, {"outputs": COLUMNS}),
@@ -271,6 +275,50 @@ def test_rows_need_outputs_of_one_batch_size(shape):
         write_outputs({"instances": ["a", "b"]}, outputs)
 
 
+ARRAYS = {
+    "floats": np.random.default_rng(0).normal(size=(3, 5, 7)).astype(np.float32),
+    "numbers": np.arange(6).reshape(3, 2),
+    "text": np.array([[b"a", b"\xff"], [b"", b'"'], [b"\xc3\xa9", b"\n"]], object),
+    "nothing": np.zeros((3, 0), np.int32),
+}
+
+
+@pytest.mark.parametrize("piece", [1, 4, 40, 2**13])
+def test_replies_that_are_written_in_pieces(monkeypatch, piece):
+    monkeypatch.setattr("serving.server.calls.json_replies._PIECE", piece)
+    lists = {
+        "floats": [[[float(str(x)) for x in row] for row in matrix] for matrix in ARRAYS["floats"]],
+        "numbers": ARRAYS["numbers"].tolist(),
+        "text": [["a", "\udcff"], ["", '"'], ["é", "\n"]],
+        "nothing": [[], [], []],
+    }
+    rows = [dict(zip(lists, row)) for row in zip(*lists.values())]
+    assert json.loads(write_outputs({"inputs": 0}, ARRAYS)) == {"outputs": lists}
+    assert json.loads(write_outputs({"instances": 0}, ARRAYS)) == {"predictions": rows}
+    for name, array in ARRAYS.items():
+        assert json.loads(write_outputs({"inputs": 0}, {name: array})) == {"outputs": lists[name]}
+        one = {name: array[1]}
+        assert json.loads(write_outputs({"instances": 0}, one)) == {"predictions": lists[name][1]}
+    scalar = {"x": np.array(0.1, np.float32)}
+    assert write_outputs({"inputs": 0}, scalar) == '{"outputs": 0.1}'
+    assert write_outputs({"inputs": 0}, {}) == '{"outputs": {}}'
+
+
+def test_an_answer_that_is_too_large(ask):
+    """Before a reply is made of it, which takes memory and time."""
+    document = {"inputs": ["a" * 600_000], "signature_name": "echo"}
+    status, answer = ask("POST", PREDICT, document)
+    assert status == 429
+    assert answer["error"].startswith("Expected outputs of at most 1048576 bytes (--max_request_b")
+
+
+def test_a_reply_that_takes_too_long_is_given_up():
+    outputs = {"x": np.zeros([4, 4])}
+    for document in {"inputs": 0}, {"instances": 0}:
+        with pytest.raises(ServingError, match="Timed out while the reply was written"):
+            write_outputs(document, outputs, Budget(seconds=-1))
+
+
 CLASSIFY_ANSWERS = [
     ({"examples": [{"text": "abc"}]}, [[["negative", 0.7], ["positive", 0.3]]]),
     ({"examples": [{"text": ["abc"]}]}, [[["negative", 0.7], ["positive", 0.3]]]),
@@ -372,7 +420,9 @@ def test_one_connection_takes_many_requests(client):
 def test_bodies_of_unknown_or_absurd_length(client, headers, message):
     host, port = client.rest_url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
-        connection.sendall(f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\n{headers}\r\n\r\n".encode())
+        connection.sendall(
+            f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n\r\n".encode()
+        )
         answer = connection.makefile("rb").read()
     assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert f'{{"error": "{message}'.encode() in answer

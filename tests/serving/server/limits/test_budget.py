@@ -1,5 +1,6 @@
 """The memory that a few bytes can ask for is limited before anything is expanded."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework.tensor_pb2 import TensorProto
@@ -89,7 +90,23 @@ def test_a_context_counts_once_for_every_example():
         BUDGET.check_examples(examples(100, b"x" * 1000))
 
 
+def test_outputs():
+    BUDGET.check_outputs({"x": np.zeros(2**14, np.float32)})
+    for outputs in (
+        {"x": np.zeros(2**13, np.float32), "y": np.zeros(2**13, np.int64)},
+        {"x": np.array([b"x" * 2**15] * 2, object)},
+    ):
+        with pytest.raises(ServingError, match="at most 65536 bytes .* ask for fewer") as caught:
+            BUDGET.check_outputs(outputs)
+        assert caught.value.code.name == "RESOURCE_EXHAUSTED"
+
+
 def test_time():
     assert Budget().seconds_left() is None
     assert 0 < Budget(seconds=60).seconds_left() <= 60
     assert Budget(seconds=-1).seconds_left() < 0
+    Budget().check_time()
+    Budget(seconds=60).check_time()
+    with pytest.raises(ServingError, match="Timed out while the reply was written") as caught:
+        Budget(seconds=-1).check_time()
+    assert caught.value.code.name == "DEADLINE_EXCEEDED"

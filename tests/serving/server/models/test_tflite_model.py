@@ -124,17 +124,20 @@ def test_a_file_that_is_broken(folder, content):
             Servable("half", 1, folder / "1", loader=LITE)
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ([1], "Got value of type INT32 but expected type FLOAT32"),
-        ([[1.0]], r"Expected 1 dimensions of serving_default_x:0, received shape \[1, 1\]"),
-    ],
-)
-def test_a_bad_request_fails_alone(folder, value, message):
+@pytest.mark.parametrize("value", [3.0, [[1.0, 2.0], [3.0, 4.0]], [[[[1.0]]]], [[]]])
+def test_an_input_of_another_rank_is_resized(folder, value):
+    """As in TensorFlow Serving: the model decides what it takes."""
     servable = Servable("half", 1, folder / "1", loader=LITE)
-    with pytest.raises(ServingError, match=message) as caught:
-        servable.predict("serving_default", {"serving_default_x": tf.make_tensor_proto(value)})
+    inputs = {"serving_default_x": tf.make_tensor_proto(value, tf.float32)}
+    halves, triples = (np.array(value) / 2 + 2).tolist(), (np.array(value) * 3).tolist()
+    found = [array.tolist() for array in servable.predict("serving_default", inputs).values()]
+    assert found in ([halves, triples], [triples, halves])
+
+
+def test_a_bad_request_fails_alone(folder):
+    servable = Servable("half", 1, folder / "1", loader=LITE)
+    with pytest.raises(ServingError, match="Got value of type INT32 but expected") as caught:
+        servable.predict("serving_default", {"serving_default_x": tf.make_tensor_proto([1])})
     assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
     good = {"serving_default_x": tf.make_tensor_proto([2.0])}
     with ThreadPoolExecutor(4) as pool:

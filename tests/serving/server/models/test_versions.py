@@ -1,10 +1,12 @@
 """Versions come and go in a running server, and no request fails because of it."""
 
+import errno
 import json
 import shutil
 import threading
 import time
 import urllib.request
+from pathlib import Path
 
 import grpc
 import psutil
@@ -191,6 +193,21 @@ def test_labels(tmp_path, add):
     assert status.version == 1
     with pytest.raises(ServingError, match="^Unrecognized servable version label: canary$"):
         models.find(ModelSpec(name="tiny", version_label="canary"))
+
+
+def test_a_base_path_that_cannot_be_read_now(tmp_path, add, monkeypatch):
+    """The message has the real reason, and what is loaded goes on."""
+    add(1)
+    models = serving(tmp_path)
+
+    def refuse(path):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(ServingError, match="Cannot read base path .*: Too many open files"):
+        serving(tmp_path)
+    models.poll()
+    assert models.find(ModelSpec(name="tiny")).version == 1
 
 
 def test_labels_of_versions_that_are_not_loaded_yet(tmp_path, add):

@@ -1,5 +1,8 @@
 """Connections to the server: sockets, TLS, health, deadlines, limits, metrics."""
 
+import contextlib
+import errno
+import gzip
 import http.client
 import json
 import re
@@ -8,7 +11,9 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+import zlib
 from concurrent.futures import ThreadPoolExecutor
+from socketserver import TCPServer
 
 import grpc
 import pytest
@@ -16,10 +21,14 @@ import tensorflow as tf
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from prometheus_client.parser import text_string_to_metric_families
+from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
+from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataRequest
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 from serving.server import Server
-from serving.server.calls import json_documents
+from serving.server.calls import grpc_service, json_documents
 from serving.server.calls.rest_calls import RestCalls
 from serving.server.calls.server_resources import Resources
 from serving.server.config_files import ConfigError, read_metrics_path
@@ -209,6 +218,116 @@ def test_requests_without_a_deadline_wait_for_their_turn(model_base_path):
     assert b"queued_requests 0.0" in page and b"running_requests 0.0" in page
 
 
+def test_requests_are_read_when_it_is_their_turn(model_base_path):
+    """Reading takes memory and time, so a full server refuses before it reads."""
+    with (
+        Server(
+            "tiny", str(model_base_path), port=0, grpc_max_threads=1, max_queued_requests=0
+        ) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        slow = request_for("slow", rounds=[LONG])
+        running = PredictionServiceStub(channel).Predict.future(slow, timeout=20)
+        while b"running_requests 1.0" not in server.metrics.page():
+            time.sleep(0.01)
+        predict = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+        for body in b"no message", request_for("", text=["a"]).SerializeToString():
+            with pytest.raises(grpc.RpcError) as caught:
+                predict(body, timeout=20)
+            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        running.cancel()
+        line = ':tensorflow:serving:request_count{model_name="tiny",status="RESOURCE_EXHAUSTED"} 1'
+        assert line in server.metrics.page().decode()
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+def test_compressed_requests(client, compression):
+    request = request_for("", text=["abc" * 1000])
+    response = client.prediction.Predict(request, timeout=30, compression=compression)
+    assert list(response.outputs["num_tokens"].int_val) == [3000]
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
+def test_compressed_requests_grow_within_limits(compress):
+    """16 KB of empty entries would be 16 MiB, and 1.4 GB once they are parsed."""
+    entries = b"\x12\x00" * 2**18
+    request = grpc_service._parsed(PredictRequest, compress(entries), 2**24)
+    assert list(request.inputs) == [""]
+    small = compress(b"\x12\x00" * 2**23)
+    assert len(small) < 2**15
+    for body, error in (
+        (small, "Expected a PredictRequest of at most 1[0-9]{6} bytes"),
+        (compress(entries)[:-9], "Expected a PredictRequest"),
+        (b"\x1f\x8b" + entries, "Expected a PredictRequest"),
+    ):
+        with pytest.raises(ServingError, match=error):
+            grpc_service._parsed(PredictRequest, body, 2**24)
+
+
+def test_grpc_connections_that_are_too_many(model_base_path, free_port, monkeypatch):
+    """They are closed, and REST goes on."""
+    monkeypatch.setattr("serving.server.transport.grpc_server._MOST_CONNECTIONS", 3)
+    port = free_port()
+    with Server("tiny", str(model_base_path), port=0, rest_api_port=port) as server:
+        held = [socket.create_connection(("127.0.0.1", server.port), 30) for _ in range(5)]
+        assert [bool(each.recv(1)) for each in held] == [True] * 3 + [False] * 2
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models/tiny", timeout=30) as got:
+            assert got.status == 200
+        for each in held:
+            each.close()
+        deadline = time.monotonic() + 30
+        while True:  # once the server has seen it
+            assert time.monotonic() < deadline
+            with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                with contextlib.suppress(grpc.RpcError):
+                    assert num_tokens(channel) == [3]
+                    break
+
+
+def test_a_server_without_descriptors_waits_for_one(model_base_path, free_port, monkeypatch):
+    """It does not try again and again, and then serves who has waited."""
+    port, tried = free_port(), []
+    accept = TCPServer.get_request
+
+    def refuse(server):
+        tried.append(time.monotonic())
+        if time.monotonic() < tried[0] + 0.5:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return accept(server)
+
+    monkeypatch.setattr(TCPServer, "get_request", refuse)
+    with Server("tiny", str(model_base_path), port=0, rest_api_port=port):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models/tiny", timeout=30) as got:
+            assert got.status == 200
+    assert 2 <= len(tried) <= 10
+
+
+HOSTS = [
+    ("localhost", 200),
+    ("LocalHost:8501", 200),
+    ("app.localhost", 200),
+    ("127.0.0.1:8501", 200),
+    ("[::1]:8501", 200),
+    ("example.com", 403),
+    ("example.com:8501", 403),
+    ("127.0.0.1.example.com", 403),
+    ("localhost.example.com", 403),
+    ("[::1].example.com", 403),
+]
+
+
+@pytest.mark.parametrize(("host", "status"), HOSTS)
+def test_the_host_on_loopback(client, host, status):
+    """A page elsewhere can give its name to this address, and then ask as if it were from here."""
+    request = urllib.request.Request(f"{client.rest_url}/v1/models/tiny", headers={"Host": host})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            assert response.status == status
+    except urllib.error.HTTPError as error:
+        assert error.code == status
+        assert "Expected localhost or an IP address as the Host" in json.load(error)["error"]
+
+
 def test_connections_that_are_too_many(model_base_path, free_port, monkeypatch):
     monkeypatch.setattr("serving.server.transport.rest_server._MAX_CONNECTIONS", 2)
     port = free_port()
@@ -222,6 +341,10 @@ def test_connections_that_are_too_many(model_base_path, free_port, monkeypatch):
         assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
         assert json.loads(body) == {"error": "The server has no connection left"}
         assert int(re.search(rb"Content-Length: (.*)", head)[1]) == len(body)
+        for _ in range(20):  # also to who sends a request first
+            one_more = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            one_more.request("POST", "/v1/models/tiny:predict", b"x" * 10_000)
+            assert one_more.getresponse().status == 503
         held[0].close()
         deadline = time.monotonic() + 30
         while True:  # once the server has seen that one is closed
@@ -287,7 +410,7 @@ def test_batching_inside_the_graph(tmp_path):
 def test_metrics(client):
     requests, latency = ":tensorflow:serving:request_count", ":tensorflow:serving:request_latency"
     ok = {"model_name": "tiny", "status": "OK"}
-    over_grpc = {"model_name": "tiny", "API": "predict", "entrypoint": "GRPC"}
+    over_grpc = {"model_name": "tiny", "API": "Predict", "entrypoint": "GRPC"}
     before = [metric(client, requests, **ok), metric(client, f"{latency}_count", **over_grpc)]
     client.prediction.Predict(request_for("", text=["abc"]), timeout=30)
     after = [metric(client, requests, **ok), metric(client, f"{latency}_count", **over_grpc)]
@@ -296,6 +419,36 @@ def test_metrics(client):
     assert {f"{requests} counter", f"{latency} histogram"} <= names
     assert ":tensorflow:serving:runtime_latency histogram" in names
     assert metric(client, "process_resident_memory_bytes") > 0
+
+
+def test_metrics_are_of_what_tensorflow_serving_measures(client, error_of):
+    """A dashboard for one fits the other: no latency of refusals, and examples are counted."""
+    requests, latency = ":tensorflow:serving:request_count", ":tensorflow:serving:request_latency"
+    examples = ":tensorflow:serving:request_example_count"
+
+    def numbers():
+        counts = [
+            metric(client, requests, model_name="tiny", status=each)
+            for each in ("OK", "INVALID_ARGUMENT")
+        ]
+        of_classify = {"model_name": "tiny", "API": "Classify", "entrypoint": "GRPC"}
+        of_predict = {**of_classify, "API": "Predict"}
+        counts += [metric(client, f"{latency}_count", **of) for of in (of_predict, of_classify)]
+        counts += [metric(client, f"{examples}{end}", model="tiny") for end in ("s_count", "s_sum")]
+        return counts
+
+    before = numbers()
+    error_of(client.prediction.Predict, request_for("", txt=["abc"]))
+    spec = ModelSpec(name="tiny", signature_name="classify")
+    request = ClassificationRequest(model_spec=spec)
+    for _ in range(3):
+        example = request.input.example_list.examples.add()
+        example.features.feature["text"].bytes_list.value.append(b"a")
+    client.prediction.Classify(request, timeout=30)
+    request = GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
+    client.prediction.GetModelMetadata(request, timeout=30)
+    assert [late - early for late, early in zip(numbers(), before)] == [1, 1, 0, 1, 1, 3]
+    assert f"{examples}_total{{" in page(client)
 
 
 def test_servers_of_one_process_count_apart(model_base_path):

@@ -1,0 +1,119 @@
+"""Labels as users give them: one for each example, each checked, in words where it is wrong."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.tensor_backend import check_each
+from gpt1_keras.types import Tensor
+
+_BOOLS = {"true": 1, "false": 0}  # as Python, R and JSON write them, in lower case
+_LARGEST = 2**64  # of the whole numbers that a label may be
+
+
+def as_labels(labels: Any) -> Any:
+    """Returns labels in a form that TensorFlow takes: lists and pandas columns hold any objects.
+
+    Args:
+        labels: a list, tuple, array, tensor or pandas column; or a table of one column.
+
+    Raises:
+        ValueError: one is missing, such as None, NaN among strings or pandas.NA; or some are
+            strings and others are numbers. The message names the first one's index.
+    """
+    if isinstance(labels, tuple):
+        labels = list(labels)
+    elif hasattr(labels, "to_numpy"):
+        labels = labels.to_numpy()
+    objects = np.array(labels, object) if isinstance(labels, list) else labels
+    if not isinstance(objects, np.ndarray) or objects.dtype != object or not objects.size:
+        return labels
+    expected: Any = (numbers.Number, np.bool_)
+    if isinstance(objects.flat[0], (str, bytes)):
+        expected = (str, bytes)
+    for index, label in np.ndenumerate(objects):
+        # Arrays and tensors in a list are left to TensorFlow, which stacks them.
+        if not isinstance(label, expected) and not hasattr(label, "shape"):
+            raise ValueError(
+                "Labels must be all strings or all numbers, and none may be missing. Received: "
+                f"{label!r} at index {index[0] if index else 0}."
+            )
+    return labels if isinstance(labels, list) else objects.tolist()
+
+
+def one_for_each(labels: Any, hint: str) -> Tensor:
+    """Returns labels as a tensor with one for each example, `[batch]`.
+
+    Args:
+        labels: `[batch]` or `[batch, 1]`, as a table of one column has them.
+        hint: the end of the message for other shapes.
+
+    Raises:
+        ValueError: there are several labels for an example, such as one-hot labels. In a graph that
+            does not know how many, tf.errors.InvalidArgumentError.
+    """
+    labels = tf.convert_to_tensor(labels)
+    if labels.shape.rank in (0, 1, None):
+        return labels
+    message = "The default loss takes one label for each example. Received"
+    if labels.shape.rank > 2 or labels.shape[1] not in (1, None):
+        raise ValueError(f"{message} labels of shape {tuple(labels.shape)}. {hint}")
+    columns = tf.repeat(tf.shape(labels)[1], tf.shape(labels)[0])
+    return once_valid(labels[:, 0], columns == 1, f"{message} numbers of labels:", columns)
+
+
+def once_valid(values: Tensor, are_valid: Tensor, message: str, received: Tensor) -> Tensor:
+    """Returns the values, after `check_each` of the other arguments."""
+    check = check_each(are_valid, message, received)
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.identity(values)
+
+
+def index_of_name(labels: Tensor, names: Sequence[str], message: str) -> Tensor:
+    """Returns the index of each label among names of classes, int32 `[batch]`; see `once_valid`."""
+    return _index_of(labels, tf.constant(names), message, labels)
+
+
+def index_of_number(labels: Tensor, known: Sequence[float | None], message: str) -> Tensor:
+    """Returns the index of each label, a number or a bool, among numbers of classes.
+
+    Args:
+        labels: `[batch]`.
+        known: a class's number, or None.
+        message: as in `once_valid`.
+
+    Returns:
+        int32 `[batch]`.
+    """
+    if labels.dtype.is_floating:
+        floats = [math.nan if number is None else float(number) for number in known]
+        return _index_of(labels, tf.constant(floats, labels.dtype), message, labels)
+    # As text, a large number stays apart from its neighbours.
+    text = tf.strings.as_string(tf.cast(labels, tf.int32) if labels.dtype == tf.bool else labels)
+    whole = ["" if each is None or each % 1 else str(int(each)) for each in known]
+    return _index_of(text, tf.constant(whole), message, labels)
+
+
+def _index_of(keys: Tensor, known: Tensor, message: str, labels: Tensor) -> Tensor:
+    """Returns the index of each label's key among known ones, int32, if it is there once."""
+    matches = keys[..., tf.newaxis] == known
+    is_there = tf.reduce_sum(tf.cast(matches, tf.int32), axis=-1) == 1
+    return once_valid(tf.argmax(matches, axis=-1, output_type=tf.int32), is_there, message, labels)
+
+
+def number_of(name: str) -> float | None:
+    """Returns the number that a class has for its name; 1 and 0 for bools, None for others."""
+    if name.lower() in _BOOLS:
+        return _BOOLS[name.lower()]
+    try:
+        number = float(name)
+        exact = int(name) if name.strip("+-0123456789") == "" else number
+    except ValueError:
+        return None
+    return exact if abs(number) < _LARGEST else None
