@@ -1,52 +1,53 @@
-"""Pairs of passages, framed as tasks with two texts are, as windows for pre-training.
+"""Pairs of passages for pre-training, framed as tasks with two texts are (section 3.3).
 
-A window is filled with pairs, `<start>` A `<delimiter>` B `<extract>` word: A is a passage of the
-corpus, B another text, and the word says how B was made. So a language model learns, still by
-predicting the next token, to compare two texts and to have the result at `<extract>`, where
-fine-tuning looks for it (section 3.3 of the paper). The paper has nothing of the kind.
+A window is filled with pairs, `<start>` A `<delimiter>` B `<extract>` word. A is a passage of the
+corpus, B is another text, and the word says how B was made. So a language model learns to compare
+two texts, and to have the result at `<extract>`, where fine-tuning reads it; its loss stays that of
+the next token. The paper has nothing of the kind.
 
-Only numpy is used, and every pair is a function of raw random numbers.
+Numpy alone is used, and a pair is a function of raw random numbers.
 """
 
 import json
-import pathlib
+from collections.abc import Iterator
 
 import numpy as np
 
 from training.corpus.corpus_format import Corpus
 
-# What B is, and the word that says so. Edited copies are told by the share of edited words.
+# What B is, and the word that says so. The words for edited copies follow the share of words that
+# are edited: below a third, below two thirds, and above.
 _COPY, _PART, _FOLLOWING, _ELSEWHERE = "same", "part", "next", "other"
-_EDITED = ("most", "some", "few")  # below a third, below two thirds, and above
+_EDITED = ("most", "some", "few")
 WORDS = (_COPY, _PART, *_EDITED, _FOLLOWING, _ELSEWHERE)
-_LENGTHS = np.geomspace(6, 96, 64).astype(int)  # tokens of A, short ones as likely as long ones
-_RAW_NUMBERS = 8192  # for a window
+_LENGTHS = np.geomspace(6, 96, 64).astype(int)  # tokens of A; each octave is equally likely
+_RAW_NUMBERS = 8192  # for a window: at most three for each word, and six for each pair
+
+_Words = list[list[int]]  # the token ids of each word
 
 
 class Pairs:
-    """Makes windows of pairs.
+    """Writes pairs into windows.
 
     Args:
-        corpus: its tokenizer says which ids begin, part and end a pair, which tokens end a word,
-            and which say what a pair is.
+        corpus: its tokenizer says which tokens end a word, and which ids frame a pair.
 
     Raises:
-        ValueError: one of the words is no token of the corpus.
+        ValueError: a word that says what B is is no token of the corpus.
     """
 
     def __init__(self, corpus: Corpus) -> None:
-        path = next(pathlib.Path(corpus.tokenizer_folder).rglob("vocabulary.json"))
+        path = next(corpus.tokenizer_folder.rglob("vocabulary.json"))
         vocabulary = json.loads(path.read_text(encoding="utf-8"))
-        words = {word: vocabulary.get(f"{word}</w>") for word in WORDS}
-        if None in words.values():
+        missing = [word for word in WORDS if f"{word}</w>" not in vocabulary]
+        if missing:
             raise ValueError(
-                f"Pairs need the words {', '.join(WORDS)} as tokens. Missing in {corpus.folder}: "
-                f"{', '.join(word for word, token in words.items() if token is None)}."
+                f"Pairs need the words {', '.join(WORDS)} as tokens. The tokenizer of "
+                f"{corpus.folder} lacks {', '.join(missing)}."
             )
-        self._words = words
-        self._start, self._delimiter, self._extract = range(
-            len(vocabulary), corpus.vocabulary_size
-        )
+        self._ids = {word: vocabulary[f"{word}</w>"] for word in WORDS}
+        # The special tokens follow the vocabulary, in this order.
+        self._start, self._delimiter, self._extract = (len(vocabulary) + i for i in range(3))
         self._ends_word = np.ones(corpus.vocabulary_size, bool)
         for token, index in vocabulary.items():
             self._ends_word[index] = token.endswith("</w>")
@@ -55,77 +56,81 @@ class Pairs:
         """Writes pairs into a window, in place.
 
         Args:
-            window: int32 `[tokens]`, consecutive tokens of the corpus, of which passages are made.
-            elsewhere: int32 `[tokens]`, likewise of another place.
-            raw: where random numbers come from.
+            window: int32 `[tokens]`, consecutive tokens of the corpus; passages are made of them.
+            elsewhere: int32 `[tokens]`, consecutive tokens of another place of the corpus.
+            raw: gives the random numbers.
         """
         numbers = iter(raw.random_raw(_RAW_NUMBERS).tolist())
-        source, others = self._split(window), self._split(elsewhere)
+        words, others = self._split(window), self._split(elsewhere)
         tokens: list[int] = []
-        while source and len(tokens) < len(window):
+        while words and len(tokens) < len(window):
             length = int(_LENGTHS[next(numbers) % len(_LENGTHS)])
-            first, second = self._take(source, length), self._take(others, length)
-            word, second = self._second(first, second, source, numbers)
-            tokens.append(self._start)
-            tokens.extend(token for each in first for token in each)
-            tokens.append(self._delimiter)
-            tokens.extend(token for each in second for token in each)
-            tokens += [self._extract, self._words[word]]
-        tokens = tokens[: len(window)]
-        window[: len(tokens)] = tokens
+            first, other = _take(words, length), _take(others, length)
+            said, second = _second_text(first, other, words, numbers)
+            tokens += [self._start, *sum(first, []), self._delimiter, *sum(second, [])]
+            tokens += [self._extract, self._ids[said]]
+        window[: len(tokens)] = tokens[: len(window)]
 
-    def _second(self, first, other, source, numbers):
-        """Returns the word and the second text, a list of words."""
-        kind = next(numbers) % 8
-        if kind == 0:
-            return _ELSEWHERE, other
-        if kind == 1:
-            length = sum(map(len, first))
-            return _FOLLOWING, self._take(source, length)
-        begin, end = 0, len(first)
-        if next(numbers) % 2:  # a part of A
-            size = max(1, -(-len(first) // (2 + next(numbers) % 3)))
-            begin = next(numbers) % (len(first) - size + 1)
-            end = begin + size
-        part = first[begin:end]
-        if kind < 4:
-            return (_COPY if len(part) == len(first) else _PART), part
-        share = next(numbers) % 1000 / 1000
-        edited = _edit(part, other, share, numbers)
-        return _EDITED[min(int(3 * share), 2)], edited
-
-    def _split(self, tokens: np.ndarray) -> list[list[int]]:
-        """Splits tokens into words, last word first: `_take` takes from the end."""
-        ends = np.flatnonzero(self._ends_word[tokens]) + 1
-        words = [each.tolist() for each in np.split(tokens, ends)]
-        return words[:0:-1]  # the first may have lost its beginning
-
-    def _take(self, words: list[list[int]], length: int) -> list[list[int]]:
-        """Takes words of at least `length` tokens; fewer where no more are left."""
-        taken: list[list[int]] = []
-        while words and length > 0:
-            taken.append(words.pop())
-            length -= len(taken[-1])
-        return taken
+    def _split(self, tokens: np.ndarray) -> _Words:
+        """Splits tokens into words, the last word first, as `_take` takes from the end."""
+        words = np.split(tokens, np.flatnonzero(self._ends_word[tokens]) + 1)
+        # The first word may lack its beginning; the last is empty or may lack its end.
+        return [word.tolist() for word in words[-2:0:-1]]
 
 
-def _edit(words, others, share, numbers):
-    """Returns words, some of which are dropped, moved by one, or replaced.
+def _take(words: _Words, length: int) -> _Words:
+    """Removes words of at least `length` tokens from the end, fewer where no more are left."""
+    taken: _Words = []
+    while words and length > 0:
+        taken.append(words.pop())
+        length -= len(taken[-1])
+    return taken
+
+
+def _second_text(
+    first: _Words, other: _Words, following: _Words, numbers: Iterator[int]
+) -> tuple[str, _Words]:
+    """Returns the word that says what B is, and B.
 
     Args:
-        words: list of words, each a list of tokens.
-        others: list of words that replace them.
-        share: from 0 to 1, of the words to edit.
-        numbers: iterator of random numbers.
+        first: A.
+        other: a passage from elsewhere.
+        following: the words after A, the last one first.
+        numbers: random numbers.
     """
-    edited = []
+    kind = next(numbers) % 8
+    if kind == 0:
+        return _ELSEWHERE, other
+    if kind == 1:
+        return _FOLLOWING, _take(following, sum(map(len, first)))
+    part = first
+    if next(numbers) % 2:
+        size = -(-len(first) // (2 + next(numbers) % 3))  # a half, a third or a quarter
+        begin = next(numbers) % (len(first) - size + 1)
+        part = first[begin : begin + size]
+    if kind < 4:
+        return (_COPY if len(part) == len(first) else _PART), part
+    share = next(numbers) % 1000
+    return _EDITED[min(3 * share // 1000, 2)], _edit(part, other, share, numbers)
+
+
+def _edit(words: _Words, others: _Words, share: int, numbers: Iterator[int]) -> _Words:
+    """Returns words of which some are moved, dropped or replaced; at least one word.
+
+    Args:
+        words: a passage.
+        others: words that replace some.
+        share: of the words to edit, in thousandths.
+        numbers: random numbers.
+    """
+    edited: _Words = []
     for index, word in enumerate(words):
-        if next(numbers) % 1000 >= 1000 * share:
+        if next(numbers) % 1000 >= share:
             edited.append(word)
             continue
         how = next(numbers) % 4
-        if how == 0 and edited:  # moved before the one before it
-            edited.insert(-1, word)
+        if how == 0 and edited:
+            edited.insert(-1, word)  # before the word before it
         elif how > 1 and others:
             edited.append(others[index % len(others)])
     return edited or words[:1]

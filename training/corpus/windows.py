@@ -22,9 +22,8 @@ class Windows:
         repeat_share: from 0 to 1, the share of windows in which a copy of a passage replaces a
             later part. The passage takes from a sixteenth to a half of the window. Its length and
             its two places are random, so a model cannot predict them.
-        pair_share: from 0 to 1, the share of windows that `pairs` fills. Together with
-            `repeat_share` at most 1.
-        pairs: a `training.corpus.pairs.Pairs`.
+        pair_share: from 0 to 1 - `repeat_share`, the share of windows that `pairs` fills.
+        pairs: what fills them; needed if their share is above 0.
 
     Raises:
         ValueError: a number is out of its range, or no shard has `length + 1` tokens.
@@ -45,6 +44,11 @@ class Windows:
             raise ValueError(f"`seed` must be in [0, 2^64). Received: {seed}.")
         if not 0 <= repeat_share <= 1:
             raise ValueError(f"`repeat_share` must be from 0 to 1. Received: {repeat_share}.")
+        if not 0 <= pair_share <= 1 - repeat_share:
+            raise ValueError(
+                f"`pair_share` must be from 0 to 1 - repeat_share. Received: {pair_share} with "
+                f"repeat_share={repeat_share}."
+            )
         self.split, self.length, self.batch_size, self.seed = split, length, batch_size, seed
         self.repeat_share, self.pair_share, self._pairs = repeat_share, pair_share, pairs
         starts = [max(0, len(shard) - length) for shard in split.shards]
@@ -84,12 +88,10 @@ class Windows:
         tokens = self._read(raw[0])
         _repeat_passages(tokens, raw[1] < self.repeat_share * 2.0**64, raw[2:])
         if self._pairs is not None and self.pair_share:
-            is_pairs = raw[1] >= (1 - self.pair_share) * 2.0**64
-            rows = np.flatnonzero(is_pairs)
+            rows = np.flatnonzero(raw[1] >= (1 - self.pair_share) * 2.0**64)
             for row, elsewhere in zip(rows, self._read(raw[2, rows])):
-                key = np.array([self.seed, step], np.uint64)
-                counter = np.array([0, 0, 0, 1 + share.start + row], np.uint64)
-                self._pairs.write(tokens[row], elsewhere, np.random.Philox(counter=counter, key=key))
+                stream = self._stream(step, 1 + share.start + int(row))
+                self._pairs.write(tokens[row], elsewhere, stream)
         return tokens
 
     def _read(self, raw: np.ndarray) -> np.ndarray:
@@ -103,9 +105,14 @@ class Windows:
 
     def _random(self, step: int) -> np.ndarray:
         """Returns the numbers that decide a batch, uint64 `[5, batch_size]`, positions first."""
+        raw = self._stream(step).random_raw(5 * self.batch_size)
+        return raw.reshape(5, self.batch_size)
+
+    def _stream(self, step: int, row: int = 0) -> np.random.Philox:
+        """Returns raw random numbers for a batch; from 1 on, for one of its windows."""
         # Raw numbers: those of a Generator may differ between versions of numpy.
-        random = np.random.Philox(key=np.array([self.seed, step], np.uint64))
-        return random.random_raw(5 * self.batch_size).reshape(5, self.batch_size)
+        key = np.array([self.seed, step], np.uint64)
+        return np.random.Philox(counter=np.array([0, 0, 0, row], np.uint64), key=key)
 
 
 def _repeat_passages(tokens: np.ndarray, is_chosen: np.ndarray, raw: np.ndarray) -> None:
