@@ -157,7 +157,7 @@ def train_a_classifier_on_an_odd_batch(strategy):
     tokenizer = gpt1_keras.GPT1Tokenizer.learn(texts * 2, num_merges=30)
     with strategy.scope() if strategy else contextlib.nullcontext():
         classifier = gpt1_keras.GPT1TextClassifier(
-            gpt1_keras.GPT1Backbone(tokenizer.vocabulary_size(), 1, 2, 16, 32, 32, dropout=0.0),
+            gpt1_keras.GPT1Backbone(tokenizer.vocabulary_size(), 1, 2, 16, 32, 0.0, 32),
             score_range=(1, 5),
             preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer, 32),
             dropout=0.0,

@@ -31,7 +31,7 @@ def make(tiny_tokenizer):
         keras.utils.set_random_seed(0)
         task_cls = getattr(gpt1_keras, f"GPT1{kind}")
         backbone = gpt1_keras.GPT1Backbone(
-            tiny_tokenizer.vocabulary_size(), 1, 2, 8, 16, 24, dropout=0.0
+            tiny_tokenizer.vocabulary_size(), 1, 2, 8, 16, 0.0, 24
         )
         preprocessor = task_cls.preprocessor_cls(tiny_tokenizer, 24)
         task = task_cls(backbone, preprocessor=preprocessor, dropout=0.0, **arguments)
