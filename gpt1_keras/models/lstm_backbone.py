@@ -6,7 +6,6 @@ import keras
 from keras import ops
 
 from gpt1_keras.models.causal_backbone import CausalBackbone, check_sizes, token_inputs
-from gpt1_keras.models.custom_gradients.lstm import LSTM
 from gpt1_keras.models.layers import Dropout, dense, initializer
 from gpt1_keras.models.left_padding import MoveBack, MoveToFront
 from gpt1_keras.types import Shape, Tensor
@@ -59,8 +58,9 @@ class LSTMBackbone(CausalBackbone):
             name="embedding",
         )
         self.embedding_dropout = Dropout(dropout, dtype=dtype, name="embedding_dropout")
-        self.lstm = LSTM(
+        self.lstm = keras.layers.LSTM(
             units,
+            return_sequences=True,
             kernel_initializer=initializer(),
             recurrent_initializer=initializer(),
             dtype=dtype,

@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import json
 import operator
 import pathlib
 import statistics
@@ -54,6 +55,19 @@ def test_the_page_shows_their_medians_and_ranges(path):
         if max(scores) > min(scores):
             shown += f" ({min(scores):.1f}\N{EN DASH}{max(scores):.1f})"
         assert f"| {shown} " in page, cell
+
+
+def test_the_page_shows_the_scores_of_version_4():
+    page = (DOCS / "results.md").read_text()
+    runs = json.loads((DOCS / "evidence" / "version_4" / "scores.json").read_text())
+    by_cell = operator.itemgetter("task", "weights", "rate")
+    for cell, seeds in itertools.groupby(runs, by_cell):
+        scores = [max(run["epochs"]) for run in seeds]
+        assert len(scores) == 3
+        if cell[1] == "version 4" or cell[2] == 2e-4:
+            median = f"{statistics.median(scores):.1f}"
+            shown = f"({min(scores):.1f}\N{EN DASH}{max(scores):.1f})"
+            assert f"| {median} {shown} " in page.replace("**", ""), cell
 
 
 def test_there_is_evidence():
