@@ -184,7 +184,10 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         Returns:
             The same dict, continued.
         """
-        token_ids, mask = inputs["token_ids"], ops.cast(inputs["padding_mask"], "bool")
+        token_ids, mask = (
+            ops.cast(inputs[name], dtype)
+            for name, dtype in (("token_ids", "int32"), ("padding_mask", "bool"))
+        )
         batch, length = ops.shape(token_ids)[0], ops.shape(token_ids)[1]
         cache = self.empty_cache(batch, length)
         hidden_states, cache = self.states_with_cache(token_ids, cache, 0)

@@ -83,9 +83,9 @@ _MESSAGES = [
 ]
 EMPTY_ENTRIES = b"\x12\x00" * 2**17  # of the inputs; parsed, they take 89 times the memory
 COMPRESSED = [  # as gRPC's clients compress messages, or as if
-    gzip.compress(EMPTY_ENTRIES),
+    gzip.compress(EMPTY_ENTRIES, mtime=0),
     zlib.compress(EMPTY_ENTRIES),
-    gzip.compress(EMPTY_ENTRIES)[:-9],
+    gzip.compress(EMPTY_ENTRIES, mtime=0)[:-9],
     gzip.compress(b"\x12\x00" * 2**21),
     gzip.compress(_MESSAGES[0].SerializeToString()),
     b"\x1f\x8b\x08\x00",
