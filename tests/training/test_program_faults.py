@@ -73,7 +73,7 @@ def fine_tune(write, tmp_path, capsys, monkeypatch):
         ("text,label\na,0.5\nb,1e9\n", SCORES, "csv", "has scores from 0 to 1000000000, and the"),
         ("text,label\na,0.5\nb,n/a\n", SCORES, "csv",
          "a.csv, line 3: has the label 'n/a', which is no number; others have a fraction"),
-        ("text,label\na,nan\nb,1.5\n", SCORES, "csv", "line 2: the label is 'nan', as pandas writes a"),
+        ("text,label\na,nan\nb,1.5\n", SCORES, "csv", "line 2: the label is 'nan', as pandas"),
         (GOOD, "text,label\n" + "".join(f"a,{'long ' * 99}{i}\n" for i in range(999)), "csv",
          ", and 979 more; expected ['no', 'yes']"),
         ("context,choices,label\na,bcd,1\n", GOOD, "csv", "line 2: choices must be a list of"),

@@ -20,7 +20,8 @@ import tensorflow as tf
 import gpt1_keras
 from serving.export.decoder.packed_decoder import PackedDecoder
 
-decoder = PackedDecoder(gpt1_keras.GPT1Backbone(50, 2, 2, 32, 128, max_sequence_length=24), [16, 24])
+backbone = gpt1_keras.GPT1Backbone(50, 2, 2, 32, 128, max_sequence_length=24)
+decoder = PackedDecoder(backbone, [16, 24])
 signature = [tf.TensorSpec([None, None], tf.int32)] * 2
 run = tf.function(decoder.states_at, input_signature=signature, autograph=False)
 run(np.ones([3, 24], "int32"), np.array([[23], [4], [9]], "int32"))
