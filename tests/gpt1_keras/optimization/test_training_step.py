@@ -290,9 +290,7 @@ def test_a_last_batch_of_fewer_texts_than_slices(kind, run_eagerly, tiny_tokeniz
     task_cls, weights = getattr(gpt1_keras, f"GPT1{kind}"), []
     for accumulation_steps in (1, 2):
         keras.utils.set_random_seed(0)
-        backbone = gpt1_keras.GPT1Backbone(
-            tiny_tokenizer.vocabulary_size(), 1, 2, 8, 16, 0.0, 24
-        )
+        backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 8, 16, 0.0, 24)
         preprocessor = task_cls.preprocessor_cls(tiny_tokenizer, 24)
         task = task_cls(backbone, preprocessor=preprocessor, dropout=0.0, **arguments)
         task.compile(

@@ -60,9 +60,7 @@ def make_classifier(tiny_tokenizer):
 
     def make(rate=0.1):
         keras.utils.set_random_seed(0)
-        backbone = gpt1_keras.GPT1Backbone(
-            tiny_tokenizer.vocabulary_size(), 1, 2, 8, 16, 0.0, 16
-        )
+        backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 8, 16, 0.0, 16)
         preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, 16)
         classifier = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor, dropout=0.0)
         classifier.compile(keras.optimizers.SGD(rate), run_eagerly=True)

@@ -30,9 +30,7 @@ def make(tiny_tokenizer):
     def make(kind="TextClassifier", **arguments):
         keras.utils.set_random_seed(0)
         task_cls = getattr(gpt1_keras, f"GPT1{kind}")
-        backbone = gpt1_keras.GPT1Backbone(
-            tiny_tokenizer.vocabulary_size(), 1, 2, 8, 16, 0.0, 24
-        )
+        backbone = gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 1, 2, 8, 16, 0.0, 24)
         preprocessor = task_cls.preprocessor_cls(tiny_tokenizer, 24)
         task = task_cls(backbone, preprocessor=preprocessor, dropout=0.0, **arguments)
         task.compile(keras.optimizers.SGD(0.1), lm_coefficient=0.0, run_eagerly=True)
