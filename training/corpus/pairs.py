@@ -8,11 +8,11 @@ the next token. The paper has nothing of the kind.
 Numpy alone is used, and a pair is a function of raw random numbers.
 """
 
-import json
 from collections.abc import Iterator
 
 import numpy as np
 
+from gpt1_keras.files import read_json
 from training.corpus.corpus_format import Corpus
 
 # What B is, and the word that says so. The words for edited copies follow the share of words that
@@ -37,8 +37,7 @@ class Pairs:
     """
 
     def __init__(self, corpus: Corpus) -> None:
-        path = next(corpus.tokenizer_folder.rglob("vocabulary.json"))
-        vocabulary = json.loads(path.read_text(encoding="utf-8"))
+        vocabulary = read_json(next(corpus.tokenizer_folder.rglob("vocabulary.json")))
         missing = [word for word in WORDS if f"{word}</w>" not in vocabulary]
         if missing:
             raise ValueError(
