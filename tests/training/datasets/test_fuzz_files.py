@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from gpt1_keras.labelled_files import CHOICES, LABEL, read_rows
+from gpt1_keras.labelled_files import CHOICES, LABEL, as_label, read_rows
 from tests.helpers.fuzzing import damaged, search
 from training.datasets.labelled_examples import load_examples
 from training.datasets.user_files import find_user_files
@@ -110,9 +110,10 @@ def test_what_csv_writes_is_read(read, rows, is_compressed):
     file = io.StringIO(newline="")
     csv.writer(file).writerows([("text", "label"), *rows])
     content = file.getvalue().encode()
-    if all(label.strip() for _, label in rows):
+    expected = [(text, as_label(label)) for text, label in rows]
+    if all(label for _, label in expected):
         found, _ = read(".csv", content, is_compressed)
-        assert [(row["text"], row[LABEL]) for row in found] == [(t, lab.strip()) for t, lab in rows]
+        assert [(row["text"], row[LABEL]) for row in found] == expected
     assert_read_or_refused(read, ".csv", content)
 
 
