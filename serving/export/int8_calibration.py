@@ -16,7 +16,7 @@ from serving.export.export_metadata import fields_of
 from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
 from serving.export.signature import Signature
-from serving.export.validation import as_tensors
+from serving.export.example_tensors import as_tensors
 from serving.export_names import DEFAULT_SIGNATURE
 
 _MOST_EXAMPLES = 512  # more change the ranges little
