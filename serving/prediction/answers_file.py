@@ -132,7 +132,9 @@ class _ParquetWriter:
             from pyarrow.parquet import ParquetWriter
         except ImportError:
             raise ImportError(f"{path} needs pyarrow: pip install pyarrow.") from None
-        types = [_type_of(kinds) for kinds in layout.kinds] + list(map(_answer_type, layout.answers))
+        types = [_type_of(kinds) for kinds in layout.kinds] + list(
+            map(_answer_type, layout.answers)
+        )
         self._schema = pyarrow.schema(list(zip(layout.names, types)))
         self._are_texts = [type_ == pyarrow.string() for type_ in types]
         self._writer = ParquetWriter(path, self._schema)

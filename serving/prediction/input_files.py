@@ -57,7 +57,7 @@ class InputFiles:
 
     def lines(self, path: pathlib.Path) -> Iterator[Line]:
         """Yields the rows of one of the files."""
-        for cells, row in self._open(path).with_cells():
+        for row, cells in self._open(path).with_cells():
             yield Line(cells, {field: row[field] for field in self.fields}, row.line)
 
     def survey(self) -> Survey:
@@ -81,12 +81,14 @@ class InputFiles:
                     f"{path} has the columns {table.file_columns}; expected those of "
                     f"{self.paths[0]}, {names}."
                 )
-            for cells, _ in table.with_cells():
+            for _, cells in table.with_cells():
                 count += 1
                 for kind, cell in zip(kinds, cells):
                     kind.add(kind_of(cell))
             notices += table.notices
-        return Survey(names, [{each for each in kind if each is not None} for kind in kinds], count, notices)
+        return Survey(
+            names, [{each for each in kind if each is not None} for kind in kinds], count, notices
+        )
 
     def _open(self, path: pathlib.Path) -> Table:
-        return open_table(path, self.columns, [self.fields])
+        return open_table(path, self.columns, [self.fields], nulls_are_blank=True)

@@ -56,6 +56,8 @@ def _told(
         if now - told >= _SECONDS and outcome.rows < total:
             speed = outcome.rows / (now - started)
             print(
-                f"{outcome.rows:,} of {total:,} rows, {speed:,.0f} rows/s", file=sys.stderr, flush=True
+                f"{outcome.rows:,} of {total:,} rows, {speed:,.0f} rows/s",
+                file=sys.stderr,
+                flush=True,
             )
             told = now

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import tensorflow as tf
 from grpc import StatusCode
 
 from gpt1_keras.tasks.answers import column_names
+from gpt1_keras.tasks.data import errors_in_words
 from serving.export.example_tensors import as_tensors
 from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN, METADATA_FILE, SAVED_MODEL_FILE
 from serving.plain_values import plain
@@ -18,15 +20,13 @@ from serving.prediction.rows import RowAnswer
 from serving.server.errors import ServingError
 from serving.server.models.servable import Servable
 
-_NO_TEXT = "a text is blank"
 # Outputs of `explain` with a value for each word.
 _OF_WORDS = ("words", "word_fields", "word_choices", "word_shares")
 
+# An export that merges requests refuses one while its queue is full.
+_MOST_TRIES, _SECONDS_BETWEEN_TRIES = 6000, 0.01
+
 _Outputs = Mapping[str, np.ndarray]
-
-
-class _RefusedError(Exception):
-    """The model refuses to answer some of a batch."""
 
 
 class RowModel:
@@ -36,7 +36,7 @@ class RowModel:
         fields: the names of the texts.
         class_names: of a classifier.
         outputs: the names of the outputs.
-        run: from tensors of strings by field to the outputs. It raises `_RefusedError`.
+        run: from tensors of strings by field to the outputs. ValueError, if it refuses some.
 
     Attributes:
         fields: the names of the texts.
@@ -55,6 +55,7 @@ class RowModel:
         left_out = () if len(self.fields) > 1 else ("word_fields",)
         self._of_words = [each for each in _OF_WORDS if each in outputs and each not in left_out]
         self.columns += self._of_words
+        self._choices = self.fields[-1] if "choice" in outputs else None
         self._class_names = class_names
         self._run = run
 
@@ -67,20 +68,23 @@ class RowModel:
             rows: each has a text for each of `fields`, or a list of texts.
 
         Raises:
-            ServingError, tf.errors.OpError: the runtime failed.
+            ServingError, tf.errors.OpError, OSError: the runtime failed.
         """
-        answered: list[RowAnswer] = [RowAnswer({}, _NO_TEXT)] * len(rows)
-        asked = [number for number, row in enumerate(rows) if self._has_texts(row)]
+        answers = [RowAnswer({}, self._problem_of(row)) for row in rows]
+        asked = [number for number, answer in enumerate(answers) if not answer.problem]
         for number, answer in zip(asked, self._ask([rows[number] for number in asked])):
-            answered[number] = answer
-        return answered
+            answers[number] = answer
+        return answers
 
-    def _has_texts(self, row: Mapping[str, Any]) -> bool:
+    def _problem_of(self, row: Mapping[str, Any]) -> str:
+        """Returns what keeps a row from being asked about, or an empty str."""
         for field in self.fields:
-            texts = row[field] if isinstance(row[field], list) else [row[field]]
-            if not texts or not all(map(str.strip, texts)):
-                return False
-        return True
+            texts = row[field]
+            if isinstance(texts, list) != (field == self._choices):
+                return f"{field} is {'not ' if field == self._choices else ''}a list"
+            if not texts or not all(map(str.strip, texts if isinstance(texts, list) else [texts])):
+                return f"{field} is blank"
+        return ""
 
     def _ask(self, rows: Sequence[Mapping[str, Any]]) -> list[RowAnswer]:
         """Answers rows with texts. A batch that is refused is halved, to find out which rows."""
@@ -88,9 +92,9 @@ class RowModel:
             return []
         try:
             outputs = self._run(as_tensors(rows, self.fields))
-        except _RefusedError as error:
+        except ValueError as error:
             if len(rows) == 1:
-                return [RowAnswer({}, str(error))]
+                return [RowAnswer({}, str(error).partition("\n")[0].strip(" ."))]
             half = len(rows) // 2
             return self._ask(rows[:half]) + self._ask(rows[half:])
         return self._in_words(outputs, rows)
@@ -108,7 +112,7 @@ class RowModel:
                 for name, column in zip(self._class_names, zip(*scores)):
                     columns[f"score_{name}"] = list(column)
             else:
-                choices = [row[self.fields[-1]] for row in rows]
+                choices = [row[self._choices] for row in rows]
                 columns["scores"] = [each[: len(texts)] for each, texts in zip(scores, choices)]
         else:
             columns["score"] = plain(outputs["score"])
@@ -171,12 +175,17 @@ def _open_export(folder: Path, explain: bool) -> RowModel:
 
     def run(texts: Mapping[str, tf.Tensor]) -> _Outputs:
         protos = {field: tf.make_tensor_proto(tensor) for field, tensor in texts.items()}
-        try:
-            return servable.predict(name, protos)
-        except ServingError as error:
-            if error.code is StatusCode.INVALID_ARGUMENT:
-                raise _RefusedError(_in_one_line(error.message)) from error
-            raise
+        with errors_in_words():
+            for _ in range(_MOST_TRIES):
+                try:
+                    return servable.predict(name, protos)
+                except ServingError as error:
+                    if error.code is StatusCode.INVALID_ARGUMENT:
+                        raise ValueError(error.message) from error
+                    if error.code is not StatusCode.UNAVAILABLE:
+                        raise
+                    time.sleep(_SECONDS_BETWEEN_TRIES)
+        raise OSError(f"{folder} has answered no request for a minute: its queue is full.")
 
     outputs = servable.signature_defs[name].outputs
     return RowModel(metadata["fields"], metadata["class_names"], outputs, run)
@@ -195,16 +204,9 @@ def _open_preset(path: str, explain: bool) -> RowModel:
     signature = signatures_of(spec).by_name[EXPLAIN if explain else DEFAULT_SIGNATURE].compiled
 
     def run(texts: Mapping[str, tf.Tensor]) -> _Outputs:
-        try:
+        with errors_in_words():
             return {name: tensor.numpy() for name, tensor in signature(**texts).items()}
-        except tf.errors.InvalidArgumentError as error:
-            raise _RefusedError(_in_one_line(error.message)) from error
 
     metadata = metadata_of(model)
     outputs = signature.structured_outputs
     return RowModel(metadata["fields"], metadata["class_names"], outputs, run)
-
-
-def _in_one_line(message: str) -> str:
-    """Returns what a runtime says about an input, without where in the graph it was."""
-    return message.partition("\n")[0].strip()

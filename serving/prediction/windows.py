@@ -26,9 +26,7 @@ def windows(lines: Iterable[Line], fields: Sequence[str]) -> Iterator[Window]:
         yield [line for _, line in window]
 
 
-def answered(
-    model: RowModel, found: Iterable[Window]
-) -> Iterator[tuple[Window, list[RowAnswer]]]:
+def answered(model: RowModel, found: Iterable[Window]) -> Iterator[tuple[Window, list[RowAnswer]]]:
     """Yields each window with its answers, in order.
 
     Args:
