@@ -16,15 +16,17 @@ import pathlib
 import sys
 import time
 
-from gpt1_keras.cli import UsageError, option, program, warn
+from gpt1_keras.cli import option, program, warn
 from gpt1_keras.files import check_writable
 from gpt1_keras.labelled_files import columns_option, parse_columns
+from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 
 
 @dataclasses.dataclass(frozen=True)
 class _PredictOptions:
     model: str = option(
-        "folder of an export or of its newest version, or a preset, also by its name or handle"
+        f"folder of an export, for its newest version, or of one version; or {PRESET_HELP}",
+        name=PRESET_NAMES,
     )
     input: str = option(
         "table of texts: .csv, .tsv, .jsonl, .parquet or .xlsx, with the columns that the model "
@@ -55,7 +57,7 @@ def main(options: _PredictOptions, beam_flags: list[str]) -> None:
     and those of all classes.
     """
     if beam_flags and options.runner is None:
-        raise UsageError(f"unrecognized arguments: {' '.join(beam_flags)}")
+        raise main.unknown(beam_flags)
     from serving.prediction.answers_file import Layout, check_suffix, prefix_for
     from serving.prediction.input_files import InputFiles, find_files
     from serving.prediction.row_model import open_model

@@ -14,7 +14,8 @@ from grpc import StatusCode
 from gpt1_keras.tasks.answers import column_names
 from gpt1_keras.tasks.data import errors_in_words
 from serving.export.example_tensors import as_tensors
-from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN, METADATA_FILE, SAVED_MODEL_FILE
+from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN, METADATA_FILE
+from serving.export_versions import find_export
 from serving.plain_values import plain
 from serving.prediction.rows import RowAnswer
 from serving.server.errors import ServingError
@@ -142,17 +143,11 @@ def open_model(path: str, explain: bool = False) -> RowModel:
         ValueError: it is not an export of `serving.export`, or cannot explain its answers.
         FileNotFoundError, OSError, ImportError: see `find_preset`.
     """
-    folder = _newest_version(Path(path))
-    if (folder / SAVED_MODEL_FILE).is_file():
-        return _open_export(folder, explain)
-    return _open_preset(path, explain)
-
-
-def _newest_version(path: Path) -> Path:
-    """Returns the newest version in a base folder; any other path as it is."""
-    names = [each.name for each in path.glob("*") if (each / SAVED_MODEL_FILE).is_file()]
-    numbers = [int(name) for name in names if name.isascii() and name.isdecimal()]
-    return path / str(max(numbers)) if numbers else path
+    try:
+        folder = find_export(path)
+    except FileNotFoundError:
+        return _open_preset(path, explain)
+    return _open_export(folder, explain)
 
 
 def _open_export(folder: Path, explain: bool) -> RowModel:
