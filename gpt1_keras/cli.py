@@ -31,15 +31,17 @@ print meanwhile is not shown. `tests/test_light_programs.py` checks the imports.
 """
 
 import dataclasses
+import difflib
 import functools
 import importlib
 import inspect
+import itertools
 import os
 import re
 import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
 import cyclopts
 
@@ -65,7 +67,7 @@ def option(
     help: str,
     default: Any = dataclasses.MISSING,
     *,
-    name: str | None = None,
+    name: str | tuple[str, ...] | None = None,
     parse: Callable[[str], Any] | None = None,
     **settings: Any,
 ) -> Any:
@@ -77,8 +79,8 @@ def option(
     Args:
         help: its text in `--help`, to which the default is added.
         default: without one, the option is required.
-        name: another name, such as `"--max-queue"`; a name without dashes makes a positional
-            argument.
+        name: another name, such as `"--max-queue"`, or several, of which any is taken; a name
+            without dashes makes a positional argument.
         parse: makes a value of a str, if the annotation is not enough. ValueError means that the
             argument is wrong.
         **settings: any argument of `cyclopts.Parameter`, such as `group`, a heading of `--help`;
@@ -119,7 +121,12 @@ class Program:
         needs_keras: whether to import Keras, in silence, before the function runs.
         underscores: whether options are named like TensorFlow Serving's flags, `--data_dir`.
         foreseen: further classes of errors to report in one line.
+
+    Attributes:
+        command: what was typed to start the process's program, if not `python -m` and its name.
     """
+
+    command: ClassVar[str | None] = None
 
     function: Callable[..., int | None]
     name: str
@@ -169,7 +176,7 @@ class Program:
         parameters.sort(key=lambda parameter: parameter.kind)  # positional arguments come first
         work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         app = cyclopts.App(
-            name=f"python -m {self.name}",
+            name=self._typed,
             help=inspect.cleandoc(self.function.__doc__ or "").split("\n\n")[0],
             help_epilogue=RESUMABLE if self.resumable else None,
             help_format="plaintext",
@@ -189,12 +196,34 @@ class Program:
                 command, bound, _ = app.parse_args(given)
         except cyclopts.CycloptsError as error:
             error.verbose = False
-            self._refuse(error)
+            is_missing = isinstance(error, cyclopts.MissingArgumentError)
+            # That another option is mistyped says more.
+            mistyped = [each for each in _options_among(given) if self._nearest(each)]
+            self._refuse(self.unknown(mistyped) if is_missing and mistyped else error)
         if command is not work:
             command(*bound.args, **bound.kwargs)  # prints the help
             sys.exit(0)
         bound.apply_defaults()
         return bound.arguments, more
+
+    def unknown(self, arguments: Sequence[str]) -> UsageError:
+        """Returns an error about arguments that are not options of this program."""
+        near = self._nearest(arguments[0])
+        suggestion = f" Did you mean {near}?" if near else ""
+        return UsageError(f"Unknown option: {' '.join(arguments)}.{suggestion}")
+
+    def _nearest(self, argument: str) -> str | None:
+        """Returns the option that was probably meant by an argument; None if it is an option."""
+        fields = [field for cls in self._classes for field in dataclasses.fields(cls)]
+        known = ["--help", *(name for each in fields for name in _names(each, self.underscores))]
+        given = argument.partition("=")[0]
+        near = difflib.get_close_matches(given, known, 1)
+        return near[0] if near and given not in known else None
+
+    @property
+    def _typed(self) -> str:
+        """What was typed before the arguments."""
+        return self.command or f"python -m {self.name}"
 
     @property
     def _classes(self) -> list[type]:
@@ -205,9 +234,8 @@ class Program:
 
     def _refuse(self, error: Exception) -> NoReturn:
         """Ends the process for wrong arguments."""
-        name = f"python -m {self.name}"
-        print(f"Usage: {name} [OPTIONS], see --help", file=sys.stderr)
-        print(f"{name}: error: {error}", file=sys.stderr)
+        print(f"Usage: {self._typed} [OPTIONS], see --help", file=sys.stderr)
+        print(f"{self._typed}: error: {error}", file=sys.stderr)
         sys.exit(2)
 
 
@@ -288,12 +316,10 @@ def _parameters(options_cls: type, underscores: bool) -> Iterator[inspect.Parame
             shown: str | bool = " ".join(map(str, default))
         else:
             shown = default is not False and default not in (None, "")
-        name = field.metadata["name"]
-        if name is None:
-            name = f"--{field.name if underscores else field.name.replace('_', '-')}"
-        is_named = name.startswith("-")
+        names = _names(field, underscores)
+        is_named = names[0].startswith("-")
         described = cyclopts.Parameter(
-            name=name if is_named else name.upper(),
+            name=names if is_named else names[0].upper(),
             show_default=shown or False,
             **field.metadata["settings"],
         )
@@ -303,6 +329,20 @@ def _parameters(options_cls: type, underscores: bool) -> Iterator[inspect.Parame
             default=default,
             annotation=Annotated[hints[field.name], described],
         )
+
+
+def _options_among(arguments: Iterable[str]) -> list[str]:
+    """Returns the arguments that begin as options do."""
+    before = itertools.takewhile(lambda argument: argument != "--", arguments)
+    return [argument for argument in before if argument.startswith("--")]
+
+
+def _names(field: dataclasses.Field, underscores: bool) -> tuple[str, ...]:
+    """Returns the names under which a program takes an option."""
+    name = field.metadata["name"]
+    if name is None:
+        name = f"--{field.name if underscores else field.name.replace('_', '-')}"
+    return (name,) if isinstance(name, str) else name
 
 
 def _read_options(values: Mapping[str, Any], options_cls: type) -> Any:

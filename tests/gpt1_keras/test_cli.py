@@ -175,6 +175,10 @@ def test_help(help_text):
         (["--data-dir", "a", "--unknown", "--more"], "Unknown option: --unknown."),
         (["--data-dir", "a", "--sede", "3"], "Unknown option: --sede. Did you mean --seed?"),
         (["--data-dri", "a"], "Unknown option: --data-dri. Did you mean --data-dir?"),
+        (
+            ["--sede", "3"],
+            "Unknown option: --sede. Did you mean --seed?",
+        ),  # besides, one is missing
     ],
 )
 def test_wrong_arguments(run, capsys, arguments, message):

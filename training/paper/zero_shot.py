@@ -16,7 +16,7 @@ import pathlib
 import sys
 
 from gpt1_keras.cli import check_at_least_one, option, program
-from gpt1_keras.presets import PRESET_HELP
+from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 from training.datasets.data_options import DataOptions
 from training.paper.probes import PROBES, find_probe
 
@@ -24,7 +24,7 @@ from training.paper.probes import PROBES, find_probe
 @dataclasses.dataclass(frozen=True)
 class _Options:
     output: str = option("folder for result.json, and zero_shot.svg of a run")
-    preset: str | None = option(f"{PRESET_HELP}; or give --run", None)
+    preset: str | None = option(f"{PRESET_HELP}; or give --run", None, name=PRESET_NAMES)
     run: tuple[str, ...] = option(
         "folder of a pre-training with snapshots; before it, those of the runs it went on from", ()
     )

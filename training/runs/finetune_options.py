@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from gpt1_keras.cli import check_at_least_one, option
-from gpt1_keras.presets import CONFIGURATIONS, PRESET_HELP, configuration
+from gpt1_keras.presets import CONFIGURATIONS, PRESET_HELP, PRESET_NAMES, configuration
 from gpt1_keras.tokenization.normalization import check_normalization
 from training.datasets.paper_datasets import DATASETS, find_dataset
 from training.runs.pretrain_options import DTYPES
@@ -28,7 +28,7 @@ class FinetuneOptions:
     validation: str | None = option(
         "your own file to choose the best epoch on", None, metavar="FILE"
     )
-    preset: str | None = option(PRESET_HELP, None, group=_START)
+    preset: str | None = option(PRESET_HELP, None, name=PRESET_NAMES, group=_START)
     transfer: str = option(
         "with --preset: all; none, for fresh weights; or N, for embeddings and the first N blocks",
         "all",
