@@ -24,8 +24,7 @@ from serving.export_versions import find_export
 @dataclasses.dataclass(frozen=True)
 class _CheckOptions:
     model: str = option(
-        "an export: the folder of one version, or the one above, whose newest version is checked",
-        name="model",
+        "folder of one version, or the one above it, for the newest version", name="model"
     )
     tf_dir: tuple[str, ...] | None = option(
         "folder of an installed tensorflow package whose libraries to run it in; may be given "

@@ -19,8 +19,8 @@ def find_preset(preset: str | os.PathLike[str], weights: bool = True) -> pathlib
 
     Args:
         preset: the name of a preset that ships; the path of a preset's folder, of a run's, or of a
-            checkpoint of `transformers`; or a handle, `hf://`, `kaggle://` or `modelscope://`, whose files are
-            downloaded.
+            checkpoint of `transformers`; or a handle, `hf://`, `kaggle://` or `modelscope://`,
+            whose files are downloaded.
         weights: whether to download a handle's weights too.
 
     Returns:

@@ -178,7 +178,7 @@ def test_help(help_text):
         (
             ["--sede", "3"],
             "Unknown option: --sede. Did you mean --seed?",
-        ),  # besides, one is missing
+        ),  # another is missing
     ],
 )
 def test_wrong_arguments(run, capsys, arguments, message):
