@@ -38,6 +38,7 @@ import inspect
 import itertools
 import os
 import re
+import signal
 import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,7 +55,7 @@ _NODE = re.compile(r"\{\{[^{}]*\}\} ?| ?\[Op:\w+\]( name:.*)?$")
 _GRAPH_ERROR = "Graph execution error:"
 _WHERE = re.compile(r"\s|$|Detected at node |Node: |\d+ root error")
 
-RESUMABLE = "Interrupted; the same command goes on from the last checkpoint."
+RESUMABLE = "After an interruption, the same command goes on from the last checkpoint."
 
 _Item = TypeVar("_Item")
 
@@ -114,7 +115,8 @@ class Program:
     Args:
         function: does the work.
         name: what follows `python -m`.
-        resumable: whether an interrupted run can be resumed; the program then says so.
+        resumable: from the option `--output` to the path that an interrupted program goes on from,
+            None if nothing is saved there. The program then says so.
         interrupted: the message after Ctrl-C, if the program is not resumable.
         takes_more: whether the function gets, as its last argument, the list of all arguments that
             are not options of this program.
@@ -130,7 +132,7 @@ class Program:
 
     function: Callable[..., int | None]
     name: str
-    resumable: bool = False
+    resumable: Callable[[str], str | None] | None = None
     interrupted: str = "Interrupted."
     takes_more: bool = False
     needs_keras: bool = True
@@ -152,10 +154,16 @@ class Program:
             let_libraries_speak()
             return self.function(*options, more) if self.takes_more else self.function(*options)
 
+        def interrupted() -> str:
+            if self.resumable is None:
+                return self.interrupted
+            saved = self.resumable(values["output"])
+            if saved is None:
+                return "Interrupted before anything was saved; the same command starts afresh."
+            return f"Interrupted; the same command goes on from {saved}."
+
         try:
-            return exit_status(
-                run, RESUMABLE if self.resumable else self.interrupted, self.foreseen
-            )
+            return exit_status(run, interrupted, self.foreseen)
         except UsageError as error:
             self._refuse(error)
 
@@ -241,19 +249,20 @@ class Program:
 
 def exit_status(
     run: Callable[[], int | None],
-    interrupted: str = "Interrupted.",
+    interrupted: Callable[[], str] = lambda: "Interrupted.",
     foreseen: tuple[type[Exception], ...] = (),
 ) -> int:
     """Runs a program, and reports in one line why it could not finish.
 
     Args:
         run: returns the exit status, or None for 0.
-        interrupted: the message after Ctrl-C.
+        interrupted: returns the message after Ctrl-C.
         foreseen: further classes of errors to report in one line.
 
     Returns:
         The exit status: 1 after an error of the input or the machine (`ValueError`, `OSError`,
-        `ImportError`, `tf.errors.OpError`), 130 after Ctrl-C. Other errors are faults of this
+        `ImportError`, `tf.errors.OpError`), 130 after Ctrl-C, or 128 and the number of the signal
+        that a KeyboardInterrupt has as its argument. Other errors are faults of this
         package, and keep their traceback.
     """
     try:
@@ -266,9 +275,9 @@ def exit_status(
         # What read the output, such as `head`, has ended, so nobody would see a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except KeyboardInterrupt:
-        print(f"\n{interrupted}", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as error:
+        print(f"\n{interrupted()}", file=sys.stderr)
+        return 128 + (error.args[0] if error.args else signal.SIGINT)
     except Exception as error:
         if not (_is_foreseen(error) or isinstance(error, foreseen)):
             raise

@@ -233,4 +233,4 @@ def test_an_unknown_option_is_one_of_beam_s_only_with_a_runner(stories, tmp_path
             ]
         )
     assert stopped.value.code == 2
-    assert "unrecognized arguments: --shards 3" in capsys.readouterr().err
+    assert "Unknown option: --shards 3." in capsys.readouterr().err
