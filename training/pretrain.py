@@ -34,6 +34,7 @@ from training.runs.pretrain_options import (
     CheckpointSchedule,
     PretrainOptions,
 )
+from training.runs.saved_work import newest_saved
 
 _HOW_TO_RUN = "how to run"  # a group in --help
 
@@ -65,7 +66,7 @@ class _RunOptions:
     )
 
 
-@program("training.pretrain", resumable=True)
+@program("training.pretrain", resumable=newest_saved)
 def main(options: PretrainOptions, run: _RunOptions, schedule: CheckpointSchedule) -> None:
     """Pre-train a language model on a corpus."""
     import keras

@@ -7,6 +7,7 @@ import os
 import pathlib
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import OpenAIGPTLMHeadModel
 
 import gpt1_keras
@@ -21,9 +23,13 @@ from tests.helpers import forked
 from training.corpus.corpus_format import Corpus
 from training.corpus.windows import sequential_windows
 from training.pretrain import main
+from training.runs import pretrain_run
+from training.runs.checkpoint_saver import CheckpointSaver
 from training.runs.pretrain_model import build_model
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.runs.pretrain_run import pretrain
+from training.runs.pretrain_validation import Validation
+from training.runs.saved_work import newest_saved
 
 TESTS = pathlib.Path(__file__).parents[1]
 SMALL = PretrainOptions(
@@ -54,7 +60,7 @@ def test_a_run_writes_its_model_history_and_result(whole_run, corpus):
     assert dataclasses.asdict(SMALL).items() <= result.items()
     assert result["corpus_fingerprint"] == Corpus(corpus).fingerprint
     assert sorted(path.name for path in folder.iterdir()) == [
-        "context_use.svg", "history.json", "options.json", "preset", "result.json"
+        "context_use.svg", "history.json", "logs", "options.json", "preset", "result.json"
     ]  # fmt: skip
 
 
@@ -74,6 +80,80 @@ def test_the_preset_has_the_perplexity_that_is_reported(whole_run, corpus, tmp_p
     losses = np.concatenate(losses)
     assert len(losses) == Corpus(corpus).split("validation").tokens - 1
     assert result["validation_loss"] == pytest.approx(losses.mean(), abs=1e-4)
+
+
+def test_the_history_is_in_the_logs(whole_run):
+    """As TensorBoard reads them."""
+    folder, result = whole_run
+    events = EventAccumulator(str(folder / "logs")).Reload()
+    for name in ("loss", "validation_loss", "validation_perplexity", "tokens_per_second"):
+        found = [(event.step, event.value) for event in events.Scalars(name)]
+        expected = [(entry["step"], entry[name]) for entry in result["history"]]
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    rates = {event.step: event.value for event in events.Scalars("learning_rate")}
+    assert rates[2] == pytest.approx(3e-3) and rates[6] == pytest.approx(0.0, abs=1e-9)
+    assert len(events.Scalars("repeated_passage_gap")) == 3
+
+
+def test_a_run_that_signals_end(whole_run, corpus, tmp_path, monkeypatch):
+    """Between two checkpoints, while it validates, and after the last update."""
+    _, expected = whole_run
+    end_batch, validate = CheckpointSaver.on_train_batch_end, Validation.scores
+    left = {"update": [1, 5], "validation": [6]}
+
+    def end_batch_or_signal(saver, batch, logs=None):
+        if left["update"][:1] == [saver._first + batch + 1]:
+            del left["update"][0]
+            os.kill(os.getpid(), signal.SIGTERM)
+        end_batch(saver, batch, logs)
+
+    def validate_or_end(validation, limit=None):
+        if left["validation"] and validation._model.optimizer.iterations == 6:
+            left["validation"].clear()
+            raise KeyboardInterrupt  # as Ctrl-C does then
+        return validate(validation, limit)
+
+    monkeypatch.setattr(CheckpointSaver, "on_train_batch_end", end_batch_or_signal)
+    monkeypatch.setattr(Validation, "scores", validate_or_end)
+    for newest in (1, 5, 6):
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=SCHEDULE, verbose=0)
+        assert newest_saved(tmp_path) == str(tmp_path / f"checkpoints/step-{newest:08}.npz")
+    result = pretrain(SMALL, corpus, tmp_path, checkpoint_schedule=SCHEDULE, verbose=0)
+    for ours, theirs in zip(result["history"], expected["history"], strict=True):
+        assert ours["step"] == theirs["step"]
+        for name in ("loss", "validation_loss"):
+            assert ours[name] == pytest.approx(theirs[name], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "steps", "warmup", "printed"),
+    [
+        (None, 40_000, 2000, ""),
+        (
+            None,
+            500,
+            50,
+            "shortened to a tenth of the run, 50 of 500 updates; the paper's has 2,000",
+        ),
+        (300, 500, 300, ""),
+        (500, 500, 500, "warning: A warm-up of 500 updates is not shorter than the run of 500"),
+    ],
+)
+def test_the_warm_up(given, steps, warmup, printed, tmp_path, capsys):
+    options = PretrainOptions("gpt1_micro", steps=steps, warmup_steps=given)
+    assert options.warmup == warmup
+    settled = pretrain_run._with_warmup(options, tmp_path, None)
+    assert settled.warmup_steps == warmup
+    assert printed in "".join(capsys.readouterr())
+
+
+def test_a_run_that_goes_on_keeps_its_warm_up(tmp_path, capsys):
+    (tmp_path / "options.json").write_text('{"warmup_steps": 1000}')
+    options = PretrainOptions("gpt1_micro", steps=500)
+    for folders in ((tmp_path, None), (tmp_path / "new", tmp_path)):
+        assert pretrain_run._with_warmup(options, *folders).warmup_steps == 1000
+    assert capsys.readouterr().out == ""
 
 
 def test_the_same_command_returns_what_is_finished(whole_run, corpus):
