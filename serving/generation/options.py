@@ -23,4 +23,6 @@ class GenerationOptions:
         "choose from the likeliest tokens that together have this probability; 1 for all", 1.0
     )
     seed: int = option("other texts for another seed", 0)
-    stop: tuple[str, ...] = option("end the text before this one, if it occurs in it", ())
+    stop: tuple[str, ...] = option(
+        "end the text before this one; may be given several times", (), consume_multiple=False
+    )

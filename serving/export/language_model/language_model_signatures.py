@@ -79,19 +79,26 @@ def language_model_signatures(spec: ExportSpec) -> Signatures:
             f"A {type(spec.model).__name__}'s answers cannot be explained. Expected a fine-tuned "
             "task: classes, scores or multiple choice."
         )
-    graph = _LanguageModelGraph(spec)
+    graph = LanguageModelGraph(spec)
     return Signatures(graph.sequence_length, graph.signatures())
 
 
-class _LanguageModelGraph:
-    """The functions of a language model's signatures."""
+class LanguageModelGraph:
+    """The functions of a language model's signatures.
+
+    Args:
+        spec: see `language_model_signatures`.
+
+    Attributes:
+        sequence_length: the context, which may be longer than the preprocessor's sequences.
+        decoder: computes hidden states, of whole texts or of one more token of each.
+    """
 
     def __init__(self, spec: ExportSpec) -> None:
         backbone = spec.model.backbone
-        # The context, which may be longer than the preprocessor's sequences.
         self.sequence_length = backbone.max_sequence_length
         self._buckets = bucket_lengths(self.sequence_length)
-        self._decoder = CachedDecoder(backbone, self._buckets, spec.blocks)
+        self.decoder = CachedDecoder(backbone, self._buckets, spec.blocks)
         self._token_embedding = backbone.token_embedding
         self._batching = spec.batching
         self._tokenizer = spec.model.preprocessor.tokenizer
@@ -204,7 +211,7 @@ class _LanguageModelGraph:
         ids = self._tokenizer.tokenize(text)
         token_ids = ids.to_tensor(self._tokenizer.pad_token_id, shape=[None, self.sequence_length])
         num_tokens = tf.minimum(tf.cast(ids.row_lengths(), tf.int32), self.sequence_length)
-        found = log_probabilities(self._decoder, self._logits, token_ids, num_tokens)
+        found = log_probabilities(self.decoder, self._logits, token_ids, num_tokens)
         count = tf.cast(num_tokens - 1, tf.float32)
         # Without a token to predict, a text must not rank before the others.
         mean = tf.where(count > 0, tf.reduce_sum(found, axis=-1) / count, float("-inf"))
@@ -317,9 +324,10 @@ class _LanguageModelGraph:
     ) -> Tensors:
         """Returns the continuations of prompts as `added`; see `continuations`."""
         arguments = prompts, kept, length, temperature, top_k, top_p, seed
-        return {"added": continuations(self._decoder, self._word_logits, *arguments)}
+        return {"added": continuations(self.decoder, self.word_logits, *arguments)}
 
-    def _word_logits(self, states: tf.Tensor) -> tf.Tensor:
+    def word_logits(self, states: tf.Tensor) -> tf.Tensor:
+        """Returns logits of float `[n, hidden_dim]`, minus infinity for what is no word."""
         return self._logits(states) + self._never
 
     def _logits(self, states: tf.Tensor) -> tf.Tensor:

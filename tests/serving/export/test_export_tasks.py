@@ -314,7 +314,8 @@ def test_language_model(lm, path_of, ask, run_cpp):
     assert found["truncated"] == [False, False, False, False, True]
 
     lm.compile(sampler="greedy")
-    found = run_cpp(path_of("lm"), "generate", **options())  # without Python TensorFlow
+    more = {"top_p": [1.0], "stop": [[""]]}
+    found = run_cpp(path_of("lm"), "generate", **options(), **more)  # without Python TensorFlow
     for row, prompt in enumerate(PROMPTS):
         count = len(lm.preprocessor.tokenizer(prompt)) + 6
         assert found["text"][row] == as_written(lm.generate(prompt, max_length=count))

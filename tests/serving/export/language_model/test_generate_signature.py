@@ -51,10 +51,11 @@ def test_options_that_are_left_out_have_the_programs_defaults(ask, servable):
     assert ask() == dict.fromkeys(whole, [])
 
 
-@pytest.mark.slow
-def test_defaults_are_in_the_graph_too(ask, path_of, run_cpp):
-    """So a session that is fed the text alone finds them."""
-    assert run_cpp(path_of("lm"), "generate", text=PROMPTS) == ask(*PROMPTS)
+def test_defaults_are_in_the_graph_too(ask, servable):
+    """So a C++ session that is fed the text alone finds them."""
+    inputs = {"text": tf.make_tensor_proto(PROMPTS)}
+    found = servable.run(servable.signature_defs["generate"], inputs, ["text"], "Predict")["text"]
+    assert [text.decode() for text in found] == ask(*PROMPTS)["text"]
 
 
 def test_an_option_is_for_each_text_or_for_all(ask):
