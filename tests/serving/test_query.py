@@ -16,6 +16,7 @@ STRINGS = tf.TensorSpec([None], tf.string)
 CHOICES = tf.TensorSpec([None, None], tf.string)
 TIMES = tf.TensorSpec([], tf.int32)
 COUNTS = tf.TensorSpec([None], tf.int32)
+TWO = tf.constant([2])
 
 
 class Odd(tf.Module):
@@ -42,7 +43,7 @@ class Odd(tf.Module):
         return {"text": tf.strings.reduce_join(tf.repeat([prompt], times, axis=0), axis=0)}
 
     @tf.function(input_signature=[STRINGS, COUNTS])
-    def several(self, prompt, count=tf.constant([2])):
+    def several(self, prompt, count=TWO):
         """Takes a number for each text, or has one for all."""
         count = tf.broadcast_to(count, tf.shape(prompt))
         texts = tf.map_fn(
