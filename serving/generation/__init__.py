@@ -1,1 +1,1 @@
-"""Generates texts with a language model: samplers from options, and continuations of prompts."""
+"""Generates texts with a language model: its options, and texts in pieces."""
