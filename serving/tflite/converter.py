@@ -17,7 +17,7 @@ from serving.export.export_metadata import fields_of, metadata_of
 from serving.registry import find_part
 from serving.tflite.device_graph import DeviceGraph, DeviceSpec
 from serving.tflite.device_tasks import DEVICE_TASKS
-from serving.tflite.quantize import check_quantization, quantize
+from serving.tflite.quantize import check_quantization, quantize_weights
 from serving.tflite.tflite_metadata import add_metadata
 from serving.tflite.tflite_options import MAX_BYTES, SEQUENCE_LENGTH
 
@@ -28,7 +28,7 @@ def convert(
     max_bytes: int | Sequence[int] = MAX_BYTES,
     sequence_length: int | None = None,
     num_choices: int | None = None,
-    quantization: str = "none",
+    quantize: str = "none",
 ) -> str:
     """Converts a model; see docs/on_device.md for the signatures of each task.
 
@@ -44,7 +44,8 @@ def convert(
         sequence_length: the most tokens of a framed text; at most the model's context. By default
             128, or the context if that is shorter.
         num_choices: the most choices of an example; only for `GPT1MultipleChoice`.
-        quantization: `"none"`, `"float16"`, `"int8"` or `"int4"`; see `quantize`.
+        quantize: the weights, `"none"` (float32), `"float16"`, `"int8"` or `"int4"`; see
+            `quantize_weights`.
 
     Returns:
         The path of the file.
@@ -56,7 +57,7 @@ def convert(
             choices is out of range.
         ImportError: the quantization needs LiteRT's quantizer, which is not installed.
     """
-    check_quantization(quantization)
+    check_quantization(quantize)
     make_graph = find_part(model, DEVICE_TASKS, "device_graph", "run on a device")
     _check(model, sequence_length)
     if sequence_length is None:
@@ -77,10 +78,10 @@ def convert(
         "sequence_length": sequence_length,
         "num_choices": num_choices,
         "dtype": "float32",
-        "weights": quantization if quantization != "none" else "float32",
+        "weights": quantize if quantize != "none" else "float32",
         "vocabulary": graph.vocabulary,
     }
-    content = add_metadata(quantize(_convert(graph), quantization), metadata)
+    content = add_metadata(quantize_weights(_convert(graph), quantize), metadata)
     _check_ops(content)
     with atomic_path(output) as temporary:
         pathlib.Path(temporary).write_bytes(content)

@@ -9,7 +9,7 @@ import scipy.special
 import gpt1_keras
 from serving.tflite import __main__ as command
 from serving.tflite import convert, read_metadata
-from serving.tflite.quantize import quantize
+from serving.tflite.quantize import quantize_weights
 
 MAX_BYTES, SEQUENCE_LENGTH = 200, 40
 TEXTS = ["a good film", "", "the Staff were KIND, and a film", b"a g\xffood\xc3 film", b"\xfe"]
@@ -145,7 +145,11 @@ def test_the_next_tokens(make_task, as_input, interpret, tmp_path):
                 )
     # The token embeddings are there once, for look-ups and for logits.
     content = pathlib.Path(path).read_bytes()
-    assert len(quantize(content, "int4")) < len(quantize(content, "int8")) < len(content)
+    assert (
+        len(quantize_weights(content, "int4"))
+        < len(quantize_weights(content, "int8"))
+        < len(content)
+    )
     assert read_metadata(path)["vocabulary"] == model.preprocessor.tokenizer.get_vocabulary()
     outputs = interpret(path, "tokenize")(text=as_input("good bad " * 22))
     assert outputs["num_tokens"].tolist() == [SEQUENCE_LENGTH]
