@@ -145,11 +145,8 @@ def test_the_next_tokens(make_task, as_input, interpret, tmp_path):
                 )
     # The token embeddings are there once, for look-ups and for logits.
     content = pathlib.Path(path).read_bytes()
-    assert (
-        len(quantize_weights(content, "int4"))
-        < len(quantize_weights(content, "int8"))
-        < len(content)
-    )
+    in_8_bits = quantize_weights(content, "int8")
+    assert len(quantize_weights(content, "int4")) < len(in_8_bits) < len(content)
     assert read_metadata(path)["vocabulary"] == model.preprocessor.tokenizer.get_vocabulary()
     outputs = interpret(path, "tokenize")(text=as_input("good bad " * 22))
     assert outputs["num_tokens"].tolist() == [SEQUENCE_LENGTH]
