@@ -14,6 +14,8 @@ import gpt1_keras
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tasks.task import Task
 from serving.export.export_metadata import fields_of, metadata_of
+from serving.export.signature import ConcreteFunction
+from serving.export_names import TEXT
 from serving.registry import find_part
 from serving.tflite.device_graph import DeviceGraph, DeviceSpec
 from serving.tflite.device_tasks import DEVICE_TASKS
@@ -72,8 +74,10 @@ def convert(
         )
     sizes = dict(zip(fields, lengths))
     graph = make_graph(DeviceSpec(model, sizes, sequence_length, num_choices))
+    functions = _trace(graph)
     metadata = {
         **metadata_of(model),
+        "outputs": sorted(functions[TEXT].structured_outputs),
         "max_bytes": sizes,
         "sequence_length": sequence_length,
         "num_choices": num_choices,
@@ -81,7 +85,7 @@ def convert(
         "weights": quantize if quantize != "none" else "float32",
         "vocabulary": graph.vocabulary,
     }
-    content = add_metadata(quantize_weights(_convert(graph), quantize), metadata)
+    content = add_metadata(quantize_weights(_convert(graph, functions), quantize), metadata)
     _check_ops(content)
     with atomic_path(output) as temporary:
         pathlib.Path(temporary).write_bytes(content)
@@ -116,14 +120,18 @@ def _check(model: Task, sequence_length: int | None) -> None:
         )
 
 
-def _convert(graph: DeviceGraph) -> bytes:
-    """Returns the float32 file's content."""
-    signatures = {
+def _trace(graph: DeviceGraph) -> dict[str, ConcreteFunction]:
+    """Returns the signatures' functions by name."""
+    return {
         name: tf.function(function, autograph=False).get_concrete_function(
             **{alias: tf.TensorSpec(spec.shape, spec.dtype, alias) for alias, spec in specs.items()}
         )
         for name, (function, specs) in graph.signatures.items()
     }
+
+
+def _convert(graph: DeviceGraph, signatures: dict[str, ConcreteFunction]) -> bytes:
+    """Returns the float32 file's content."""
     with tempfile.TemporaryDirectory() as folder:
         root = tf.Module()
         root.weights = list(graph.modules)  # tracked, or the signatures' variables are unknown
