@@ -122,7 +122,7 @@ def test_the_calls_of_kotlin(model_file):
     assert outputs["is_sure"].read(1, np.int32) == [int(scores.max() >= 0.6)]
     assert outputs["truncated"].read(1, np.int32) == [0]
     del outputs["is_sure"]
-    with pytest.raises(Exception, match="is_sure"):
+    with pytest.raises(RuntimeError, match="missing some output"):
         model.run_by_name("text", inputs, outputs)
 
 
