@@ -31,8 +31,9 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Returns:
         The metadata of an export (`serving.export.export_metadata.metadata_of`), with `max_bytes`,
-        a dict from field to int; `sequence_length`; `num_choices`; `weights`, how they are stored;
-        and, for a language model, `vocabulary`, the tokens in the order of their ids.
+        a dict from field to int; `sequence_length`; `num_choices`; `outputs`, the names of what the
+        signature `text` returns; `weights`, how they are stored; and, for a language model,
+        `vocabulary`, the tokens in the order of their ids.
 
     Raises:
         FileNotFoundError: there is no such file.
