@@ -10,7 +10,6 @@ import sys
 
 from gpt1_keras.cli import UsageError, option, program
 from gpt1_keras.files import check_writable
-from gpt1_keras.labelled_files import read_rows
 from gpt1_keras.presets import PRESET_HELP
 from serving.export.export_options import (
     GROUP,
@@ -88,16 +87,16 @@ def main(options: _ExportOptions, batching: Batching) -> None:
     path = export(
         load_task(options.model),
         options.output,
-        batching=batching if options.batching else None,
-        explanation=Explanation(options.explain, options.explain_steps, options.explain_max_words)
+        batching=options.batching and batching,
+        explain=Explanation(options.explain, options.explain_steps, options.explain_max_words)
         if options.explain
         else None,
         dtype=options.dtype,
         int8=options.int8,
         int8_storage=options.int8_storage,
-        calibration=read_rows(options.calibration) if options.calibration else None,
-        validation=read_rows(options.validation) if options.validation else None,
-        embedding=Embedding(options.embed, options.embed_normalize) if options.embed else None,
+        calibration=options.calibration,
+        validation=options.validation,
+        embed=Embedding(options.embed, options.embed_normalize) if options.embed else None,
     )
     print(path)
 
