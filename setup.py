@@ -100,8 +100,10 @@ setup(
             "check-jsonschema",
             "grafana-foundation-sdk",
             "hypothesis>=6,<7",
+            "ipykernel",
             "kubernetes-validate",
             "litert-quantizer>=0.11",
+            "nbclient",
             "optuna>=5,<6",
             "pdoc>=16",
             "playwright>=1.65,<2",  # drives a Chromium of the machine's; it downloads none itself

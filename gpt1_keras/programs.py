@@ -15,10 +15,11 @@ from gpt1_keras.version import __version__
 
 # From headings of the list to programs, and from these to what `python -m` runs.
 PROGRAMS = {
-    "Learn from labelled texts": {
+    "Learn from labelled texts, and answer others": {
         "finetune": "training.finetune",
         "evaluate": "training.evaluate",
         "calibrate": "training.calibrate",
+        "predict": "serving.predict",
     },
     "Deploy": {
         "export": "serving.export",

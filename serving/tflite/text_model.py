@@ -44,8 +44,11 @@ class TextModel:
             raise ImportError(
                 "A .tflite file runs in LiteRT: pip install 'gpt1-keras[device]'."
             ) from error
-        interpreter = Interpreter(os.fspath(path), num_threads=num_threads)
-        self._run = interpreter.get_signature_runner(TEXT)
+        try:
+            interpreter = Interpreter(os.fspath(path), num_threads=num_threads)
+            self._run = interpreter.get_signature_runner(TEXT)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{path} is damaged: {str(error).strip()}") from error
 
     def __call__(self, *texts: str | Sequence[str]) -> dict[str, Any]:
         """Answers one example.

@@ -23,6 +23,10 @@ NOT_RUN = {
 }
 
 
+# Pages whose code is a notebook's, which a test of its own runs.
+NOTEBOOK_PAGES = {"own_data.md"}
+
+
 def identify(example: CodeExample) -> str:
     return f"{example.path.relative_to(ROOT)}:{example.start_line}"
 
@@ -46,6 +50,8 @@ def folder(tiny_tokenizer, tmp_path_factory):
 
 @pytest.mark.parametrize("example", find_examples(*SOURCES), ids=identify)
 def test_example(example: CodeExample, eval_example: EvalExample, folder, request):
+    if example.path.name in NOTEBOOK_PAGES:
+        pytest.skip("tests/examples/test_own_data.py runs it")
     for text, reason in NOT_RUN.items():
         if text in example.source:
             pytest.skip(reason)

@@ -50,9 +50,11 @@ def test_what_is_refused(single, texts, message):
 def test_a_damaged_file(single, tmp_path):
     with pytest.raises(FileNotFoundError):
         TextModel(tmp_path / "nothing.tflite")
-    (tmp_path / "a.tflite").write_bytes(pathlib.Path(single[1]).read_bytes()[:100_000])
-    with pytest.raises(ValueError, match="a.tflite"):
-        TextModel(tmp_path / "a.tflite")
+    content = pathlib.Path(single[1]).read_bytes()
+    for length in (10, 1000, len(content) // 2, len(content) - 1):
+        (tmp_path / "a.tflite").write_bytes(content[:length])
+        with pytest.raises(ValueError, match=r"a\.tflite is damaged: "):
+            TextModel(tmp_path / "a.tflite")
 
 
 def test_where_there_is_no_litert(single, monkeypatch):
