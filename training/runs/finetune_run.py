@@ -79,7 +79,6 @@ def finetune(
     options = with_recipe(options, len(train))
     assert options.epochs is not None and options.learning_rate is not None
     run.choose(dataclasses.asdict(options))
-    baselines = score_baselines(dataset, train, validation, options.seed)
     keras.utils.set_random_seed(options.seed)
     class_weight = None if options.class_weight is None else train.balanced_class_weights()
     model = build_model(options, dataset, train)
@@ -87,6 +86,7 @@ def finetune(
     started = time.monotonic()
     lengths = count_tokens(train, model.preprocessor)
     validation_order = prediction_order(model, validation)  # before training, because it may fail
+    baselines = score_baselines(dataset, train, validation, options.seed)
     steps = -(-len(train) // options.batch_size)
     model.compile(
         finetuning_optimizer(
