@@ -19,6 +19,7 @@ PROGRAMS = {
         "finetune": "training.finetune",
         "evaluate": "training.evaluate",
         "calibrate": "training.calibrate",
+        "predict": "serving.predict",
     },
     "Deploy": {
         "export": "serving.export",

@@ -3,8 +3,12 @@
     python -m training.evaluate --task sst2 --model runs/sst2/best --data-dir DIR --output DIR
     python -m training.evaluate --file FILE --model runs/mine/best --output DIR
 
-DIR/result.json has the metrics over the whole split, and DIR/predictions.jsonl has a line for each
-example. For GLUE's data sets, DIR also has the file that GLUE's server takes, such as SST-2.tsv.
+DIR/result.json has the metrics over the whole split, and beside them those of simple baselines that
+learn from the same data as the model. report.txt is the report by class, report.json its figures,
+confusion.svg the confusion matrix, and reliability.svg says how far the probabilities can be
+trusted. errors.csv has the examples that are wrong, the most confident first; predictions.jsonl has
+a line for each example. A model of scores has scores.svg, and errors.csv has its largest errors
+first. For GLUE's data sets, DIR also has the file that GLUE's server takes, such as SST-2.tsv.
 Send the server the file of `--split test`: the labels of that split are not public.
 """
 
@@ -27,11 +31,21 @@ class _Options:
 @program("training.evaluate")
 def main(options: _Options, examples: ExampleOptions, data: DataOptions) -> None:
     """Evaluate a fine-tuned model on a split of a data set, or on your own file."""
+    from training.evaluation.answer_report import read_report
+    from training.evaluation.baseline_scores import describe_beside
     from training.evaluation.preset_evaluation import evaluate
+    from training.runs.training_data import training_examples_of
 
-    result = evaluate(options.model, options.output, examples, data)
-    for name, value in result.get("metrics", {}).items():
+    train = training_examples_of(options.model, data)
+    result = evaluate(options.model, options.output, examples, data, train)
+    metrics = result.get("metrics", {})
+    if "baselines" in result:
+        value = metrics[result["baselines"]["metric"]]
+        print(f"{describe_beside(value, result['baselines'])}\n")
+    for name, value in metrics.items():
         print(f"{name}: {value:.4f}")
+    if metrics:
+        print(f"\n{read_report(options.output)}")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ FILE is a .csv, .tsv or .jsonl. Its columns tell what kind of model to train; se
 After an interruption, the same command goes on from the last checkpoint. DIR/best is the preset of
 the epoch with the best score on the validation split; README.md in it is a model card. The model is
 calibrated on that split: DIR/calibration.json and DIR/calibration.svg say how far its probabilities
-can be trusted, before and after. DIR/result.json has its score, DIR/predictions.jsonl its
-predictions on that split. DIR/logs are for TensorBoard.
+can be trusted, before and after. DIR/result.json has its score, and those of simple baselines that
+learn from the same texts; DIR/report.txt, confusion.svg and errors.csv say what it gets right and
+wrong on that split, as those of `training.evaluate`. DIR/logs are for TensorBoard.
 
 `--search N` looks for the learning rate, epochs, lambda and layer-wise decay with the best score on
 the validation split, in N trials. DIR/search.md is the table of all trials, DIR/search.svg their
@@ -57,9 +58,14 @@ def main(
         found = search(options, run.output, trials.search, trials.seeds, data)
         print(f"Best: trial {found['best_trial']}, median {found['median']:.4f}")
         return
+    from training.evaluation.answer_report import read_report
+    from training.evaluation.baseline_scores import describe_beside
     from training.runs.finetune_run import finetune
 
     result = finetune(options, run.output, data)
+    if "baselines" in result:  # not in runs of earlier versions
+        print(f"\n{describe_beside(result['score'], result['baselines'])}")
+        print(f"\n{read_report(run.output)}")
     print(f"{result['metric']}: {result['score']:.4f} (epoch {result['best_epoch']})")
 
 

@@ -16,6 +16,7 @@ from gpt1_keras.files import read_json, reading_weights, write_json, writing_wei
 from gpt1_keras.models.functional_model import FunctionalModel
 from gpt1_keras.models.stored_weights import check_finite
 from gpt1_keras.preset_files import dtype_of_preset, loading_checked_files
+from gpt1_keras.recipe import FineTuningRecipe
 from gpt1_keras.types import Tensor
 from gpt1_keras.upstream import (
     METADATA_FILE,
@@ -34,11 +35,21 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
     depends on later tokens or on padding. It has `vocabulary_size`, `hidden_dim`,
     `max_sequence_length`, `token_embedding` (the token table, tied to the output) and
     `encode_branches`.
+
+    Args:
+        fine_tuning: what its weights are best fine-tuned with, a dict of some of the attributes of
+            `FineTuningRecipe`, such as `{"learning_rate": 2e-4}`; by default what the paper's are.
+            Tasks and `training.finetune` go by it, and presets keep it.
+        **kwargs: as in `keras_hub.models.Backbone`.
+
+    Raises:
+        ValueError: `fine_tuning` holds something else.
     """
 
     optional_inputs = ("padding_mask",)
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, fine_tuning: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        self.recipe = FineTuningRecipe.of(fine_tuning)
         super().__init__(**kwargs)
         if self.token_embedding.quantization_mode == "int4":
             # Keras 3.15 quantizes a token table to int4 without rounding its inputs, as it does
@@ -65,6 +76,10 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
         if kwargs.get("dtype") is None:
             kwargs["dtype"] = dtype_of_preset(get_preset_loader(preset).config)
         return super().from_preset(preset, load_weights, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        own = self.recipe.as_dict()
+        return {**super().get_config(), **({"fine_tuning": own} if own else {})}
 
     def save_to_preset(self, preset_dir: Any, max_shard_size: float = 10) -> None:
         """Like `keras_hub.models.Backbone.save_to_preset`; metadata.json names the tasks.

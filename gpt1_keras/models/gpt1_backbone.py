@@ -35,6 +35,7 @@ class GPT1Backbone(CausalBackbone):
         max_sequence_length: length of the context.
         dtype: Keras dtype or policy, such as `"mixed_bfloat16"`. Softmax and layer normalisation
             are always computed in float32.
+        **kwargs: `fine_tuning`, as in `CausalBackbone`, and what all Keras models take.
 
     Raises:
         ValueError: a size is not a whole number of at least 1, `dropout` is not from 0 to 1,

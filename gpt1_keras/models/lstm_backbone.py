@@ -27,6 +27,7 @@ class LSTMBackbone(CausalBackbone):
         dropout: rate of dropout on embeddings and outputs.
         max_sequence_length: length that tasks truncate sequences to.
         dtype: Keras dtype or policy.
+        **kwargs: `fine_tuning`, as in `CausalBackbone`, and what all Keras models take.
 
     Raises:
         ValueError: a size is not a whole number of at least 1, or `dropout` is not from 0 to 1.

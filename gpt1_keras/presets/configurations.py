@@ -12,12 +12,16 @@ if TYPE_CHECKING:
     from gpt1_keras.models.gpt1_backbone import GPT1Backbone
     from gpt1_keras.models.lstm_backbone import LSTMBackbone
 
+# Of models this small; docs/results.md has scores of gpt1_tiny at two rates.
+_SMALL = {"fine_tuning": {"learning_rate": 2e-4}}
+
 # Arguments of the class that `backbone_class` returns.
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     # The paper's (section 4.1): 117 million parameters.
     "gpt1_paper": {},
     # About 23 million with an 8,000-token vocabulary.
     "gpt1_small": {
+        **_SMALL,
         "num_layers": 6,
         "num_heads": 8,
         "hidden_dim": 512,
@@ -25,6 +29,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     },
     # About 10 million with an 8,000-token vocabulary.
     "gpt1_mini": {
+        **_SMALL,
         "num_layers": 6,
         "num_heads": 5,
         "hidden_dim": 320,
@@ -33,6 +38,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     },
     # About 5 million with an 8,000-token vocabulary: hours on a CPU.
     "gpt1_tiny": {
+        **_SMALL,
         "num_layers": 4,
         "num_heads": 4,
         "hidden_dim": 256,
@@ -41,6 +47,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     },
     # About 1.4 million with an 8,000-token vocabulary: minutes on a CPU, to try things out.
     "gpt1_micro": {
+        **_SMALL,
         "num_layers": 2,
         "num_heads": 4,
         "hidden_dim": 128,
@@ -50,8 +57,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     # The paper's LSTM (section 5), and two with about as many parameters as gpt1_tiny and
     # gpt1_micro.
     "lstm_paper": {"units": 2048},
-    "lstm_tiny": {"units": 768, "hidden_dim": 256, "max_sequence_length": 256},
-    "lstm_micro": {"units": 256, "hidden_dim": 128, "max_sequence_length": 128},
+    "lstm_tiny": {**_SMALL, "units": 768, "hidden_dim": 256, "max_sequence_length": 256},
+    "lstm_micro": {**_SMALL, "units": 256, "hidden_dim": 128, "max_sequence_length": 128},
 }
 
 

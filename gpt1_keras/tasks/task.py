@@ -27,6 +27,7 @@ from gpt1_keras.optimization.optimizer import (
 )
 from gpt1_keras.optimization.training_step import training_step
 from gpt1_keras.preset_files import loading_checked_files
+from gpt1_keras.tasks.answers import classify
 from gpt1_keras.tasks.calibration import Calibration
 from gpt1_keras.tasks.data import as_batches, check_sequences, errors_in_words, training_batches
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
@@ -209,7 +210,8 @@ class Task(FunctionalModel, TaskHooks):
         """Configures training. The defaults fine-tune as in the paper (section 4.1).
 
         Args:
-            optimizer: `"auto"` for Adam with the paper's rate, schedule, decay and clipping.
+            optimizer: `"auto"` for Adam with the paper's schedule, decay and clipping, at the rate
+                of the backbone's `recipe`: the paper's for its weights, higher for small models.
             loss: `"auto"` for the head's default loss, which is L2, cross-entropy.
             metrics: `"auto"` for the head's default metrics: accuracy, if there are classes and the
                 loss takes their numbers.
@@ -240,9 +242,11 @@ class Task(FunctionalModel, TaskHooks):
         self._takes_class_numbers = is_auto or is_sparse
         if metrics == "auto":
             metrics = self.task_head.default_metrics() if self._takes_class_numbers else []
+        if optimizer == "auto":
+            optimizer = finetuning_optimizer(self.backbone.recipe.learning_rate)
         self.training_step = training_step(self, accumulation_steps)
         super().compile(
-            optimizer=finetuning_optimizer() if optimizer == "auto" else optimizer,
+            optimizer=optimizer,
             loss=self.task_head.default_loss() if is_auto else loss,
             metrics=metrics,
             **kwargs,
@@ -284,6 +288,7 @@ class Task(FunctionalModel, TaskHooks):
         validation_split: float | None = None,
         shuffle: bool = True,
         class_weight: Mapping[Any, float] | None = None,
+        epochs: int | str = 1,
         **kwargs: Any,
     ) -> keras.callbacks.History:
         """Trains on strings, a `tf.data.Dataset` or a generator of batches, like `keras.Model.fit`.
@@ -300,13 +305,16 @@ class Task(FunctionalModel, TaskHooks):
             shuffle: whether to reshuffle strings and arrays.
             class_weight: the weight of each class, by its name or number as labels have it; 1 where
                 it is not given.
+            epochs: as in `keras.Model.fit`; or `"auto"` for those of the backbone's `recipe`: three,
+                or more where the data are so few that they would not make 200 updates.
             **kwargs: see `keras.Model.fit`.
 
         Raises:
             ValueError: a text or a label is missing or wrong; a dataset without batches;
-                `validation_split` with anything but strings or arrays; a schedule without
-                `total_steps` and data of unknown length, or with a callback that sets the rate;
-                unknown classes in `class_weight`; or weights in float16.
+                `validation_split` with anything but strings or arrays; data of unknown length with
+                `epochs="auto"` or with a schedule without `total_steps`; such a schedule with a
+                callback that sets the rate; unknown classes in `class_weight`; or weights in
+                float16.
         """
         check_dtypes(self.trainable_variables)
         if self.compiled:
@@ -318,9 +326,12 @@ class Task(FunctionalModel, TaskHooks):
             validation_split=validation_split,
             shuffle=shuffle,
         )
-        steps = kwargs.get("steps_per_epoch")
-        epochs = kwargs.get("epochs", 1) - kwargs.get("initial_epoch", 0)
-        if self.compiled and stretch_schedule(self.optimizer, steps or batches.count, epochs):
+        steps, initial = kwargs.get("steps_per_epoch"), kwargs.get("initial_epoch", 0)
+        if isinstance(epochs, str):
+            epochs = initial + self._recipe_epochs(epochs, steps or batches.count)
+        if self.compiled and stretch_schedule(
+            self.optimizer, steps or batches.count, epochs - initial
+        ):
             self.train_function = None  # its graph holds the earlier total as a constant
         if steps and batches.count < 0 and not batches.are_of_ids:
             batches = batches.repeated()  # or Keras would find no data in the second epoch
@@ -332,6 +343,7 @@ class Task(FunctionalModel, TaskHooks):
                 validation_data=validation_data,
                 shuffle=False,
                 class_weight=self._by_number(class_weight),
+                epochs=epochs,
                 **kwargs,
             )
 
@@ -365,6 +377,37 @@ class Task(FunctionalModel, TaskHooks):
             outputs = super().predict(batches.x, batches.batch_size, **kwargs)
         return self.task_head.predictions(outputs)
 
+    def classify(self, x: Any, batch_size: int | None = None) -> Any:
+        """Answers texts with names of classes and calibrated probabilities.
+
+        They are those of the task's export: the temperature and the threshold count.
+
+        Args:
+            x: texts as `predict` takes them: a list, a tuple or dict of lists for several fields,
+                a `tf.data.Dataset` or a generator of batches, in which labels are left out; or a
+                pandas Series, or DataFrame with the fields among its columns.
+            batch_size: how many examples of a list or a table are computed at once.
+
+        Returns:
+            A dict for each example, in order; one dict for one example, such as a str:
+
+            - of a classifier: `label`, the name of the most probable class; `score`, its
+              probability; and `scores`, the probabilities of all classes by name. (After an
+              activation other than softmax, these are the outputs themselves.)
+            - of multiple choice: `label`, the text of the most probable choice; `choice`, its
+              index; `score`; and `scores`, a list of the probabilities of the choices.
+            - of a task with scores or with a single class: `score`.
+
+            With a `sure_threshold`, there is `is_sure` too, whether `score` reaches it. For a
+            Series or DataFrame, all this as a DataFrame with the same index, in which a column
+            `score_NAME` has the probability of each class.
+
+        Raises:
+            ValueError: the texts do not fit the fields; or the task has no answers of these kinds,
+                or does not take texts.
+        """
+        return classify(self, x, batch_size)
+
     def train_on_batch(
         self,
         x: Any,
@@ -391,6 +434,22 @@ class Task(FunctionalModel, TaskHooks):
     def predict_on_batch(self, x: Any, **kwargs: Any) -> Any:
         """Like `keras.Model.predict_on_batch`, on strings; returns what `predict` returns."""
         return self.task_head.predictions(super().predict_on_batch(x, **kwargs))
+
+    def _recipe_epochs(self, asked: str, updates: int) -> int:
+        """Returns the epochs that the backbone's recipe asks for.
+
+        Args:
+            asked: `"auto"`.
+            updates: in an epoch; negative if that is unknown.
+        """
+        if asked != "auto":
+            raise ValueError(f"epochs must be a number or 'auto'. Received: {asked!r}.")
+        if updates < 0:
+            raise ValueError(
+                "epochs='auto' needs data of known length, or `steps_per_epoch`. Received: a "
+                "dataset that does not say how many batches it has."
+            )
+        return self.backbone.recipe.epochs_for(updates)
 
     def _pad_to(self) -> PadTo:
         """Returns what the preprocessor pads a batch to."""

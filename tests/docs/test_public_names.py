@@ -43,6 +43,7 @@ COMMANDS = {
     "ngrams": "training.paper.ngrams",
     "perplexity": "training.perplexity",
     "plot_pretraining": "training.paper.plot_pretraining",
+    "predict": "serving.predict",
     "pretrain": "training.pretrain",
     "query": "serving.query",
     "report": "training.paper.report",

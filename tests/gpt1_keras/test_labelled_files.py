@@ -87,7 +87,7 @@ def test_a_path_as_text(write):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", "", r"ends in .csv, .tsv or .jsonl, or .* Received: .*a\.txt"),
+        ("a.txt", "", r"ends in .csv, .tsv, .jsonl, .parquet or .xlsx, or .* Received: .*a\.txt"),
         ("a.csv", "", "a.csv has no examples"),
         ("a.csv", "text,label\n", "a.csv has no examples"),
         ("a.jsonl", "\n \n", "a.jsonl has no examples"),
@@ -99,7 +99,8 @@ def test_a_path_as_text(write):
         ("a.jsonl", "[1]\n", r"line 1: must be an object. Received: \[1\]"),
         ("a.jsonl", '{"text": "a", "label": 1}\n\n{"text": "a"}\n',
          r"line 3: has the columns \['text'\]; the first example has \['label', 'text'\]"),
-        ("a.csv", "text,label\nä,b\n".encode("latin-1"), r"a\.csv is not UTF-8"),
+        ("a.csv", "text,label\nä\x81,b\n".encode("latin-1"), r"a\.csv is damaged, or not UTF-8"),
+        ("a.csv", "text,label\näöü,b\nä".encode() + b"\xe4", r"a\.csv is not UTF-8: line 3 is damaged"),
     ],
 )  # fmt: skip
 def test_damaged_files(write, name, content, message):
@@ -110,7 +111,7 @@ def test_damaged_files(write, name, content, message):
 def test_thousands_of_columns(write):
     """Their cost is not their square, which was half a minute for 20,000."""
     names = [f"n{number}" for number in range(20_000)]
-    [row] = read_rows(write("a.csv", ",".join(names) + "\n" + "," * 19_999 + "\n"))
+    [row] = read_rows(write("a.csv", ",".join(names) + "\n" + "," * 19_999 + "x" + "\n"))
     assert list(row) == names
 
 

@@ -98,11 +98,9 @@ def test_rows_know_their_lines(write):
         ("a.jsonl", "[" * 200_000, "line 1: is not JSON"),
         ("a.jsonl", '{"text": ' + "[" * 200_000, "line 1: is not JSON"),
         ("a.csv", b"\x00\xff,label\n", "a.csv is not UTF-8"),
-        ("a.csv", "text,label\na,b\n".encode("utf-16"), "a.csv is not UTF-8"),
-        ("a.csv", "\ufefftext;label\r\na;b\r\n", "one column, 'text;label', with ';' in its name"),
-        ("a.csv", "sep=;\ntext;label\na;b\n", "one column, 'sep=;', .* Columns are separated by"),
-        ("a.csv", "text\tlabel\na\tb\n", "one column, .* by commas in .csv and by tabs in .tsv"),
-        ("a.tsv", "text,label\na,b\n", "one column, 'text,label', with ',' in its name"),
+        ("a.csv", "text,label\na,b\n".encode("utf-16-le"), "a.csv is not UTF-8"),
+        ("a.csv", "text,label\na,b\n".encode("utf-16-be"), "a.csv is not UTF-8"),
+        ("a.csv", "text,label\na,b\n".encode("utf-16")[:-1], "a.csv is damaged, or not UTF-8"),
     ],
 )  # fmt: skip
 def test_what_would_be_read_wrongly_is_refused(write, name, content, message):

@@ -12,6 +12,8 @@ from gpt1_keras.files import check_writable, write_json, write_text
 from training.datasets.data_options import DEFAULT_DATA, DataOptions, ExampleOptions
 from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.user_files import Dataset
+from training.evaluation.answer_report import write_report
+from training.evaluation.baseline_scores import score_baselines
 from training.evaluation.dataset_metrics import check_scorable, score
 from training.evaluation.fine_tuned_models import load_for_model, load_model
 from training.evaluation.predicting import answers_of, predict_outputs
@@ -26,6 +28,7 @@ def evaluate(
     output: str | os.PathLike[str],
     asked: ExampleOptions,
     data: DataOptions = DEFAULT_DATA,
+    train: LabelledExamples | None = None,
 ) -> dict[str, Any]:
     """Evaluates a model on a split of a data set or on a file.
 
@@ -34,6 +37,7 @@ def evaluate(
         output: path of the folder to write to.
         asked: which examples.
         data: where the data sets are.
+        train: what the model has learned from, for the baselines; None leaves them out.
 
     Returns:
         The content of `result.json`; without metrics where there are no labels.
@@ -51,7 +55,8 @@ def evaluate(
     labelled = np.flatnonzero(examples.is_labelled)
     if len(labelled):
         check_scorable(examples.take(labelled), dataset.metrics, str(asked.file or asked.task))
-    predictions = answers_of(predict_outputs(fine_tuned, examples))
+    outputs = predict_outputs(fine_tuned, examples)
+    predictions = answers_of(outputs)
     result = {
         **described,
         "model": str(model),
@@ -60,7 +65,11 @@ def evaluate(
         "gpt1_keras": gpt1_keras.__version__,
     }
     if len(labelled):
-        result["metrics"] = score(examples.take(labelled), predictions[labelled], dataset.metrics)
+        scored = examples.take(labelled)
+        result["metrics"] = score(scored, predictions[labelled], dataset.metrics)
+        if train is not None:
+            result["baselines"] = score_baselines(dataset, train, scored)
+        write_report(folder, fine_tuned, scored, outputs[labelled])
     if dataset.glue_file:
         lines = _glue_lines(dataset, examples, predictions)
         write_text(folder / dataset.glue_file, "".join(f"{line}\n" for line in lines))

@@ -69,6 +69,20 @@ def plot_reliability(report: Mapping[str, Any], path: str | os.PathLike[str]) ->
     save(figure, path)
 
 
+def plot_probabilities(measured: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Plots the diagram of probabilities, as `measure` measured them.
+
+    Args:
+        measured: what `measure` returns.
+        path: of an .svg or .png.
+    """
+    figure, (axes,) = new_figure(5, 5)
+    _plot_bins(axes, measured, "Probabilities as they are given")
+    axes.set_ylabel("share of answers that are right")
+    axes.legend(frameon=False, loc="upper left")
+    save(figure, path)
+
+
 def _plot_bins(axes: Axes, measured: Mapping[str, Any], title: str) -> None:
     counts = np.array(measured["count"])
     confidence, accuracy = measured["confidence"], measured["accuracy"]

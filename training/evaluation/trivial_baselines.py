@@ -1,6 +1,7 @@
 """Trivial baselines of a data set: what a model must beat before it shows anything."""
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import scipy.sparse
@@ -8,7 +9,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from training.datasets.labelled_examples import LabelledExamples
-from training.datasets.paper_datasets import MULTIPLE_CHOICE, TfdsDataset
+from training.datasets.paper_datasets import MULTIPLE_CHOICE
+from training.datasets.user_files import Dataset
 
 MAJORITY, TFIDF, OVERLAP = "majority", "tf-idf + logistic regression", "word overlap"
 _MOST_ITERATIONS = 1000  # of logistic regression
@@ -17,10 +19,10 @@ _WORD = r"\w+"  # scikit-learn's default leaves out words of one character
 _words = TfidfVectorizer(token_pattern=_WORD).build_analyzer()  # lower-cased
 
 
-def baselines_of(dataset: TfdsDataset) -> dict[str, Callable[..., np.ndarray]]:
+def baselines_of(dataset: Dataset) -> dict[str, Callable[..., np.ndarray]]:
     """Returns the baselines of a data set by name; `OVERLAP` only where there are several texts.
 
-    Each takes `(dataset, train, examples)`, a `TfdsDataset` and two `LabelledExamples`, and returns
+    Each takes `(dataset, train, examples)`, a `Dataset` and two `LabelledExamples`, and returns
     predictions as `training.evaluation.predicting.answers_of` does.
 
     - `MAJORITY`: the most frequent label; for scores, their mean.
@@ -35,22 +37,24 @@ def baselines_of(dataset: TfdsDataset) -> dict[str, Callable[..., np.ndarray]]:
     return found | {OVERLAP: _overlap} if len(dataset.fields) > 1 else found
 
 
-def _majority(
-    dataset: TfdsDataset, train: LabelledExamples, examples: LabelledExamples
-) -> np.ndarray:
+def _majority(dataset: Dataset, train: LabelledExamples, examples: LabelledExamples) -> np.ndarray:
     labels = train.labels
     label = labels.mean() if dataset.score_range is not None else np.bincount(labels).argmax()
     return np.full(len(examples), label)
 
 
-def _tfidf(dataset: TfdsDataset, train: LabelledExamples, examples: LabelledExamples) -> np.ndarray:
+def _tfidf(dataset: Dataset, train: LabelledExamples, examples: LabelledExamples) -> np.ndarray:
     vectorizer = TfidfVectorizer(token_pattern=_WORD, dtype=np.float32)
     if dataset.kind == MULTIPLE_CHOICE:
         choices, is_right = _flat_choices(train)
+        if not _can_learn(choices, is_right):
+            return np.zeros(len(examples), np.int32)
         model = _logistic_regression().fit(vectorizer.fit_transform(choices), is_right)
         probabilities = model.predict_proba(vectorizer.transform(_flat_choices(examples)[0]))[:, 1]
         return _best_choices(examples, probabilities)
     texts = [_strings(column) for column in train.texts.values()]
+    if not _can_learn(itertools.chain(*texts), train.labels):
+        return _majority(dataset, train, examples)
     vectorizer.fit(text for column in texts for text in column)
 
     def features(columns: list[list[str]]) -> scipy.sparse.csr_matrix:
@@ -61,17 +65,22 @@ def _tfidf(dataset: TfdsDataset, train: LabelledExamples, examples: LabelledExam
     return model.predict(features([_strings(column) for column in examples.texts.values()]))
 
 
-def _overlap(
-    dataset: TfdsDataset, train: LabelledExamples, examples: LabelledExamples
-) -> np.ndarray:
+def _overlap(dataset: Dataset, train: LabelledExamples, examples: LabelledExamples) -> np.ndarray:
     if dataset.kind == MULTIPLE_CHOICE:
         return _best_choices(examples, np.array(list(_choice_overlaps(examples))))
     found = _pair_overlaps(examples)
     if dataset.score_range is not None:
         low, high = dataset.score_range
         return low + (high - low) * found
+    if np.all(train.labels == train.labels[0]):
+        return _majority(dataset, train, examples)
     model = _logistic_regression().fit(_pair_overlaps(train)[:, None], train.labels)
     return model.predict(found[:, None])
+
+
+def _can_learn(texts: Iterable[str], labels: np.ndarray) -> bool:
+    """Returns whether there are words, and labels that differ: scikit-learn needs both."""
+    return not np.all(labels == labels[0]) and any(map(_words, texts))
 
 
 def _pair_overlaps(examples: LabelledExamples) -> np.ndarray:

@@ -5,6 +5,7 @@ from typing import Any
 
 from gpt1_keras.cli import check_at_least_one, option
 from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
+from gpt1_keras.recipe import FineTuningRecipe
 from training.datasets.paper_datasets import DATASETS, find_dataset
 from training.runs.finetune_options import FinetuneOptions
 
@@ -15,6 +16,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no_pretraining": {"transfer": "none"},
 }
 ALL_LABELS = "all"
+_PAPER = FineTuningRecipe()  # of any preset: the paper's tables are made in the paper's way
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +31,9 @@ class GridOptions:
     preset: str = option(PRESET_HELP, name=PRESET_NAMES)
     output: str = option("folder for runs/, baselines/, the tables and the plot")
     seeds: int = option("how many seeds", 3)
-    epochs: int = option("passes over the training data", FinetuneOptions.epochs)
+    epochs: int = option("passes over the training data", _PAPER.epochs)
     batch_size: int = option("examples in an update", FinetuneOptions.batch_size)
-    learning_rate: float = option("the schedule's peak", FinetuneOptions.learning_rate)
+    learning_rate: float = option("the schedule's peak", _PAPER.learning_rate)
     dropout: float | None = option("of the backbone (default: the model's own)", None)
     dtype: str | None = option("to train in (default: float32)", None)
 

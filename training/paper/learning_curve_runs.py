@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib.ticker
 
 from gpt1_keras.files import write_text
+from gpt1_keras.recipe import FineTuningRecipe
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS, find_dataset
@@ -111,9 +112,9 @@ def make_curve(
     """
     runs: dict[tuple[int, int], dict[str, FinetuneOptions]] = {}
     variants = {name: VARIANTS[name] for name in ("full", "no_pretraining")}
+    recipe = FineTuningRecipe(epochs=shared.epochs, min_updates=min_updates)
     for limit, size in sizes.items():
-        updates = -(-size // shared.batch_size)
-        epochs = max(shared.epochs, -(-min_updates // updates))
+        epochs = recipe.epochs_for(-(-size // shared.batch_size))
         grid = make_grid(shared, [dataset], variants, limit_examples=limit, epochs=epochs)
         for name, options in grid.items():
             path = f"{ALL_LABELS if limit is None else limit}/{name}"

@@ -5,16 +5,20 @@ import math
 
 from gpt1_keras.cli import check_at_least_one, option
 from gpt1_keras.presets import CONFIGURATIONS, PRESET_HELP, PRESET_NAMES, configuration
+from gpt1_keras.recipe import FineTuningRecipe
 from gpt1_keras.tokenization.normalization import check_normalization
 from training.datasets.paper_datasets import DATASETS, find_dataset
 from training.runs.pretrain_options import DTYPES
 
 _START = "what to start from (one of --preset and --config)"  # a group in --help
+_PAPER = FineTuningRecipe()
 
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneOptions:
     """What determines a run; a run resumes only under the same options.
+
+    `training.runs.recipe_options` fills in the epochs and the learning rate where they are None.
 
     Raises:
         ValueError: an unknown data set or configuration, both or none of `task` and files or of
@@ -49,9 +53,17 @@ class FinetuneOptions:
         None,
         group=_START,
     )
-    epochs: int = option("passes over the training data", 3)
+    epochs: int | None = option(
+        f"passes over the training data (default: the preset's, {_PAPER.epochs}, or as many as "
+        f"make {_PAPER.min_updates} updates)",
+        None,
+    )
     batch_size: int = option("examples in an update", 32)
-    learning_rate: float = option("the schedule's peak", 6.25e-5)
+    learning_rate: float | None = option(
+        "the schedule's peak (default: the preset's, 2e-4 for gpt1_tiny_books and for small "
+        f"configurations; otherwise the paper's, {_PAPER.learning_rate:g})",
+        None,
+    )
     lm_coefficient: float = option("lambda, the weight of L1", 0.5)
     layer_decay: float | None = option(
         "factor of the rate for each layer from the head down to the embeddings (default: 1)", None
@@ -86,7 +98,7 @@ class FinetuneOptions:
         check_at_least_one(
             self, "num_merges", "epochs", "batch_size", "limit_examples", "lora", "patience"
         )
-        if not 0 < self.learning_rate < math.inf:
+        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate must be above 0. Received: {self.learning_rate}.")
         if not 0 <= self.lm_coefficient < math.inf:
             raise ValueError(f"lm_coefficient must be at least 0. Received: {self.lm_coefficient}.")

@@ -1,5 +1,6 @@
 """Fine-tunes a model on labelled data, and keeps the weights of the epoch with the best score."""
 
+import dataclasses
 import os
 import pathlib
 import sys
@@ -17,9 +18,10 @@ from gpt1_keras.tasks.task import Task
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.length_batches import batch_order, count_tokens, make_batches
-from training.datasets.paper_datasets import find_dataset
-from training.datasets.user_files import Dataset, find_user_files
+from training.datasets.user_files import Dataset
 from training.evaluation import temperature_scaling
+from training.evaluation.answer_report import write_report
+from training.evaluation.baseline_scores import score_baselines
 from training.evaluation.dataset_metrics import check_scorable, score
 from training.evaluation.predicting import answers_of, predict_outputs, prediction_order
 from training.evaluation.prediction_files import write_predictions
@@ -27,9 +29,11 @@ from training.evaluation.preset_calibration import read_calibration, write_calib
 from training.runs.checkpoint_saver import CheckpointSaver
 from training.runs.finetune_model import build_model
 from training.runs.finetune_options import FinetuneOptions
+from training.runs.recipe_options import as_recorded, with_recipe
 from training.runs.run_card import write_run_card
 from training.runs.run_facts import facts_of
 from training.runs.run_folder import TRIALS, Run, preset_folders
+from training.runs.training_data import find_dataset_of, load_training_examples
 
 
 def finetune(
@@ -62,17 +66,20 @@ def finetune(
             f"{output} holds a search: give --search to go on with it, or choose another --output."
         )
     verbose = (1 if sys.stdout.isatty() else 2) if verbose is None else verbose
+    options = as_recorded(options, output)
     run = Run(output, facts_of(options), keep=1)
     if run.result:
         return run.result
     run.prepare(*preset_folders(options.preset, options.tokenizer))
     licence = None if options.preset is None else licence_of(options.preset)
     dataset = find_dataset_of(options)
-    train = load_examples(dataset, "train", data).labelled()
-    if options.limit_examples is not None:
-        train = train.sample(options.limit_examples, options.seed)
+    train = load_training_examples(options, dataset, data)
     validation = load_examples(dataset, "validation", data).labelled()
     _check_examples(options, dataset, train, validation)
+    options = with_recipe(options, len(train))
+    assert options.epochs is not None and options.learning_rate is not None
+    run.choose(dataclasses.asdict(options))
+    baselines = score_baselines(dataset, train, validation, options.seed)
     keras.utils.set_random_seed(options.seed)
     class_weight = None if options.class_weight is None else train.balanced_class_weights()
     model = build_model(options, dataset, train)
@@ -128,6 +135,7 @@ def finetune(
         "temperature": calibrated and calibrated["temperature"],
         "train_examples": len(train),
         "validation_examples": len(validation),
+        "baselines": baselines,
         "decoder": type(model.backbone).__name__,
         "parameters": model.count_params(),
         "seconds": round(sum(epoch["seconds"] for epoch in run.history), 1),
@@ -137,14 +145,6 @@ def finetune(
     return run.finish(facts)
 
 
-def find_dataset_of(options: FinetuneOptions) -> Dataset:
-    """Returns the data set that a run learns from: what `task` names, or the user's files."""
-    if options.task is not None:
-        return find_dataset(options.task)
-    assert options.train is not None and options.validation is not None
-    return find_user_files(options.train, options.validation)
-
-
 def _check_examples(
     options: FinetuneOptions,
     dataset: Dataset,
@@ -152,8 +152,6 @@ def _check_examples(
     validation: LabelledExamples,
 ) -> None:
     """Raises ValueError for data that would fail after an epoch; warns of labels all alike."""
-    if not len(train):
-        raise ValueError(f"The training data of {options.task or options.train} has no label.")
     what = f"The validation data of {options.task or options.validation}"
     check_scorable(validation, dataset.metrics, what)
     if train.class_names is not None and np.ptp(train.labels) == 0:
@@ -186,6 +184,7 @@ def _finish_epoch(
     metric, value = next(iter(scores.items()))
     if value > max((epoch[metric] for epoch in run.history), default=float("-inf")):
         _calibrate(run, model, outputs, validation)
+        write_report(run.folder, model, validation, outputs)
         write_predictions(run.folder, validation, answers_of(outputs))
         run.save_preset(model, "best")
     epoch = len(run.history)

@@ -13,7 +13,12 @@ from gpt1_keras.presets import build_backbone, load_tokenizer
 from training.runs.pretrain_options import PretrainOptions
 from training.runs.run_folder import changed_options
 
-_FREE_ARGUMENTS = ("name", "dtype", "dropout")  # of a backbone; no weight depends on them
+_FREE_ARGUMENTS = (
+    "name",
+    "dtype",
+    "dropout",
+    "fine_tuning",
+)  # of a backbone; no weight depends on them
 
 
 def build_model(

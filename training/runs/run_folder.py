@@ -21,6 +21,7 @@ from training.runs.checkpoints import Checkpoints
 
 TRIALS = "trials"  # the folder of a search's runs
 
+_OPTIONS = "options.json"
 _FOLDERS = ("best", "checkpoints", "logs", "preset", "snapshots")  # that a run writes
 
 
@@ -54,7 +55,7 @@ class Run:
         self.history: list[dict[str, Any]] = self._read("history.json", list) or []
         self.result: dict[str, Any] | None = self._read("result.json", dict)
         self.checkpoints = Checkpoints(self.folder / "checkpoints", options, keep, keep_step)
-        changed = changed_options(self._read("options.json", dict) or options, options)
+        changed = changed_options(recorded_options(folder) or options, options)
         if changed:
             raise ValueError(
                 f"{folder} holds a run with other options: {changed}. Choose another --output, or "
@@ -77,12 +78,16 @@ class Run:
         for folder in (self.folder, self.checkpoints.folder, self.folder / "snapshots"):
             remove_leftovers(folder)
 
+    def choose(self, options: dict[str, Any]) -> None:
+        """Replaces options by those that were chosen for the data. Call it before `start`."""
+        self.options.update(options)  # in place, as the checkpoints keep them too
+
     def start(self) -> None:
         """Writes the options. Call it when all that they name has been found.
 
         From then on, a run with other options cannot use the folder.
         """
-        write_json(self.folder / "options.json", self.options)
+        write_json(self.folder / _OPTIONS, self.options)
 
     def go_on_after(self, history: list[dict[str, Any]]) -> None:
         """Starts with the history of an earlier run."""
@@ -135,6 +140,12 @@ class Run:
     def _read(self, name: str, kind: type) -> Any:
         path = self.folder / name
         return read_json(path, kind) if path.exists() else None
+
+
+def recorded_options(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns the options of the run that a folder holds; none if it holds no run."""
+    path = pathlib.Path(folder, _OPTIONS)
+    return read_json(path) if path.exists() else {}
 
 
 def preset_folders(*presets: str | None) -> list[str]:

@@ -21,9 +21,11 @@ from training.evaluation.predicting import DivergedError
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.finetune_run import finetune
 from training.runs.memory import memory_freed
+from training.runs.recipe_options import as_recorded, with_recipe
 from training.runs.run_facts import facts_of
 from training.runs.run_folder import TRIALS, Run, preset_folders
 from training.runs.search_report import write_report
+from training.runs.training_data import find_dataset_of, load_training_examples
 
 _RATE_FACTOR = 8.0  # the search goes from the given rate divided by this to the rate times this
 _LEAST_LAYER_DECAY = 0.5
@@ -60,6 +62,10 @@ def search(
         ImportError: Optuna is not installed.
         OSError: the files cannot be written.
     """
+    options = as_recorded(options, output)
+    if options.epochs is None or options.learning_rate is None:
+        train = load_training_examples(options, find_dataset_of(options), data)
+        options = with_recipe(options, len(train))
     run = Run(output, {**facts_of(options), "seeds": seeds})
     run.prepare(*preset_folders(options.preset, options.tokenizer))
     space = _Space(options)
@@ -104,17 +110,19 @@ class _Space:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._optuna = optuna
         self._seed = options.seed
-        rate, distributions = options.learning_rate, optuna.distributions
+        rate, epochs = options.learning_rate, options.epochs
+        assert rate is not None and epochs is not None  # `with_recipe` has filled them in
+        distributions = optuna.distributions
         self._given: dict[str, Any] = {
             "learning_rate": rate,
-            "epochs": options.epochs,
+            "epochs": epochs,
             "lm_coefficient": options.lm_coefficient,
         }
         self._distributions = {
             "learning_rate": distributions.FloatDistribution(
                 rate / _RATE_FACTOR, rate * _RATE_FACTOR, log=True
             ),
-            "epochs": distributions.IntDistribution(1, options.epochs),
+            "epochs": distributions.IntDistribution(1, epochs),
             "lm_coefficient": distributions.FloatDistribution(0, max(1, options.lm_coefficient)),
         }
         if _has_blocks(options):

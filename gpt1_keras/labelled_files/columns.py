@@ -1,0 +1,172 @@
+"""Which columns of a table hold what: as the user says, or as their names say."""
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from gpt1_keras.cli import option
+from gpt1_keras.labelled_files.rows import CHOICES, LABEL, shortened
+
+_OTHER_NAMES = {  # that people give to these columns, as `_plain` makes them
+    "text": (
+        "texts", "sentence", "review", "reviewtext", "comment", "commenttext", "content", "message",
+        "body", "document", "tweet", "feedback", "utterance",
+    ),
+    LABEL: (
+        "labels", "class", "category", "sentiment", "rating", "stars", "score", "target", "intent",
+        "topic",
+    ),
+    "context": ("passage", "article"),
+    CHOICES: ("options", "endings", "answers"),
+}  # fmt: skip
+_CHOICE = re.compile(r"choice([0-9]+)")
+_MAPPING = re.compile(r",(?=\w+=)")  # between two; a column's name may have commas
+_MOST_SHOWN = 20  # names in a message
+
+
+def columns_option() -> Any:
+    """Returns the option `--columns` of a dataclass of options; see `parse_columns`."""
+    return option(
+        "which columns of the file to read, such as text=Comment,label=Sentiment (default: those "
+        "of these names or of similar ones)",
+        None,
+        metavar="NAME=COLUMN,...",
+    )
+
+
+def parse_columns(text: str | None) -> dict[str, str]:
+    """Returns what an argument such as `text=Comment,label=Sentiment` says, as a dict.
+
+    Raises:
+        ValueError: it has another form, or a name or a column occurs twice.
+    """
+    pairs = [pair.partition("=") for pair in _MAPPING.split(text)] if text else []
+    columns = {name.strip(): column.strip() for name, _, column in pairs}
+    is_once = len(columns) == len(set(columns.values())) == len(pairs)
+    if not is_once or not all(columns) or not all(columns.values()):
+        raise ValueError(
+            "columns must be NAME=COLUMN, or several with commas between them and each name and "
+            f"column once. Received: {text}."
+        )
+    return columns
+
+
+def is_choice(name: str) -> bool:
+    """Returns whether a name is `choice1`, `choice2` or so on."""
+    return _CHOICE.fullmatch(name) is not None
+
+
+def choice_order(names: Iterable[str], path: str | os.PathLike[str]) -> list[str]:
+    """Returns those of the names that are `choice1`, `choice2` and so on, in order.
+
+    Raises:
+        ValueError: one of them is missing, or there is also a column `choices`.
+    """
+    names = list(names)
+    found = sorted(filter(is_choice, names), key=lambda name: int(name[6:]))
+    expected = [f"choice{number}" for number in range(1, len(found) + 1)]
+    if found != expected:
+        raise ValueError(
+            f"{path} has the columns {', '.join(found)}; expected {', '.join(expected)}."
+        )
+    if found and CHOICES in names:
+        raise ValueError(f"{path} has both a column {CHOICES} and {', '.join(found)}.")
+    return found
+
+
+def is_known(name: str) -> bool:
+    """Returns whether a column's name is one that this package reads, or a similar one."""
+    plain = _plain(name)
+    return (
+        is_choice(plain)
+        or plain in ("premise", "hypothesis", "text1", "text2", "question", *_OTHER_NAMES)
+        or any(plain in others for others in _OTHER_NAMES.values())
+    )
+
+
+def find_columns(
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    given: Mapping[str, str],
+    wanted: Sequence[Collection[str]],
+) -> dict[str, str]:
+    """Finds the columns of a table that hold what is wanted.
+
+    Args:
+        path: of the table, for messages.
+        columns: its columns' names.
+        given: what the user says: dict from names to columns.
+        wanted: for each kind of data that will do, its fields; none to take all columns as they
+            are. The first whose fields are all there is taken, under these very names; or the only
+            one whose fields are there under similar names.
+
+    Returns:
+        `given`, and what was found besides.
+
+    Raises:
+        ValueError: a given column is missing, or the fields are missing, or the names fit several
+            kinds of data or columns.
+    """
+    missing = sorted(set(given.values()) - set(columns))
+    if missing:
+        raise ValueError(f"{path} has no column {_shown(missing)}; it has {_shown(columns)}.")
+    if not wanted:
+        return dict(given)
+    asked = {CHOICES if is_choice(name) else name for name in given}
+    kinds = [fields for fields in wanted if asked <= {*fields, LABEL}]
+    if not kinds:
+        known = sorted({LABEL, *(field for fields in wanted for field in fields)})
+        raise ValueError(f"{path} has nothing to be named {sorted(asked)}; expected of {known}.")
+    free = [column for column in columns if column not in given.values()]
+    found = []
+    for fields in kinds:
+        similar = _similar(free, [field for field in fields if field not in asked])
+        if similar is not None:
+            if all(name == column for name, column in similar.items()):
+                return dict(given)
+            found.append(similar)
+    largest = [
+        one for one in found if not any({*one.values()} < {*more.values()} for more in found)
+    ]
+    if len(largest) != 1:
+        expected = "; or ".join(", ".join(fields) for fields in kinds)
+        example = ",".join(f"{field}=COLUMN" for field in kinds[0])
+        raise ValueError(
+            f"{path} has the columns {_shown(columns)}; expected {expected}. Say which are meant: "
+            f"--columns {example}."
+        )
+    return {**given, **largest[0]}
+
+
+def _similar(columns: Sequence[str], fields: Collection[str]) -> dict[str, str] | None:
+    """Returns the column of each field, by the same or a similar name; None if one has not one."""
+    found: dict[str, str] = {}
+    for field in fields:
+        if field == CHOICES:
+            numbered = [column for column in columns if is_choice(column)] or [
+                column for column in columns if is_choice(_plain(column))
+            ]
+            found |= {_plain(column): column for column in numbered}
+            if numbered:
+                continue
+        alike = (
+            [column for column in columns if column == field]
+            or [column for column in columns if _plain(column) == _plain(field)]
+            or [column for column in columns if _plain(column) in _OTHER_NAMES.get(field, ())]
+        )
+        if len(alike) != 1:
+            return None
+        found[field] = alike[0]
+    return found
+
+
+def _plain(name: str) -> str:
+    """Returns a name without case, spaces and punctuation."""
+    return re.sub(r"[\W_]+", "", name).casefold()
+
+
+def _shown(names: Sequence[str]) -> str:
+    """Formats names for a message, at most 20 of them."""
+    more = f", and {len(names) - _MOST_SHOWN:,} more" if len(names) > _MOST_SHOWN else ""
+    return f"{[shortened(name) for name in names[:_MOST_SHOWN]]}{more}"

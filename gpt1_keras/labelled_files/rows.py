@@ -1,0 +1,106 @@
+"""Rows of users' tables, their labels, and how bad rows are refused."""
+
+import dataclasses
+import os
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+LABEL = "label"
+CHOICES = "choices"
+_WITHOUT_WIDTH = dict.fromkeys(map(ord, "\u200b\u2060\ufeff"))
+_WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
+_SHOWN = 80  # characters of a damaged value
+_MOST_BAD_ROWS = 10  # that a message names
+
+
+class Row(dict[str, str | list[str]]):
+    """An example: its values by column.
+
+    Attributes:
+        line: the number of its last line in the file, or of its row in a Parquet file or a
+            spreadsheet, from 1.
+    """
+
+    __slots__ = ("line",)  # there may be millions
+
+    def __init__(self, values: dict[str, str | list[str]], line: int) -> None:
+        super().__init__(values)
+        self.line = line
+        label = values.get(LABEL)
+        if isinstance(label, str):
+            self[LABEL] = as_label(label)
+
+
+@dataclasses.dataclass(frozen=True)
+class BadRow:
+    """Stands for the cells of a row that cannot be read, and says why."""
+
+    reason: str
+
+
+class Records(Protocol):
+    """What a file's format says: its columns, and the cells of its rows.
+
+    Attributes:
+        columns: the columns' names, as they stand in the file.
+        notices: how the file was read, in words, where that is not as expected.
+    """
+
+    columns: list[str]
+    notices: list[str]
+
+    def __iter__(self) -> Iterator[tuple[int, list[Any] | BadRow]]:
+        """Yields, for each row, its line and its cells, as many as columns."""
+
+
+class BadRows:
+    """Collects what is wrong with a file's rows, so that all of it is said at once.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = path
+        self._lines: dict[str, list[int]] = {}  # of the first bad rows, by what is wrong
+        self._count = 0
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    def add(self, line: int, reason: str) -> None:
+        """Adds a row."""
+        self._count += 1
+        if self._count <= _MOST_BAD_ROWS:
+            self._lines.setdefault(reason, []).append(line)
+
+    def refuse(self) -> None:
+        """Raises ValueError, with the first ten rows' lines, if there is a bad row."""
+        if not self._count:
+            return
+        reasons = [
+            f"line{'s' if lines[1:] else ''} {', '.join(map(str, lines))}: {reason}"
+            for reason, lines in self._lines.items()
+        ]
+        if self._count > _MOST_BAD_ROWS:
+            reasons.append(f"and {self._count - _MOST_BAD_ROWS:,} more such lines")
+        raise ValueError(f"{self._path}, {'; '.join(reasons)}.")
+
+
+def as_label(text: str) -> str:
+    """Returns a label as it is compared, so that those that look alike are one class.
+
+    White space around and between words, characters without a width, and the form of Unicode do not
+    tell labels apart, nor does a whole number's ".0", which pandas adds in a column with gaps.
+    """
+    text = unicodedata.normalize("NFC", text.translate(_WITHOUT_WIDTH))
+    text = " ".join(text.split())
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
+
+
+def shortened(text: str) -> str:
+    """Returns a value as messages show it: cut, so that the rest of a message can be seen."""
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -1,0 +1,257 @@
+"""Tables of texts: rows of users' files, whatever their format."""
+
+import collections
+import datetime
+import decimal
+import json
+import math
+import os
+import pathlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from gpt1_keras.labelled_files.arrow_files import DatasetRecords, ParquetRecords
+from gpt1_keras.labelled_files.columns import choice_order, find_columns, is_choice, is_known
+from gpt1_keras.labelled_files.delimited import DelimitedRecords
+from gpt1_keras.labelled_files.json_lines import JsonRecords
+from gpt1_keras.labelled_files.rows import CHOICES, BadRow, BadRows, Records, Row, shortened
+from gpt1_keras.labelled_files.spreadsheet import SpreadsheetRecords
+from gpt1_keras.labelled_files.text_files import COMPRESSED, find_text
+
+SUFFIXES = ".csv, .tsv, .jsonl, .parquet or .xlsx"
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_JSON_LINES = ".jsonl"
+_COLUMNAR: dict[str, Callable[[pathlib.Path], Records]] = {
+    ".parquet": ParquetRecords,
+    ".xlsx": SpreadsheetRecords,
+}
+_SCALARS = (int, float, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
+
+
+class Table:
+    """The rows of a file. Each iteration reads the file anew, in bounded memory.
+
+    Iterating raises ValueError for a file without examples, and for bad rows: after the first of
+    them, no more rows are yielded, but all are read, and the message tells the lines of ten.
+
+    Args:
+        path: of the file.
+        records: its rows, as its format has them.
+        given, wanted, nulls_are_blank: as for `open_table`.
+
+    Attributes:
+        path: of the file.
+        columns: the keys of each row, in the file's order.
+        file_columns: the names of the file's own columns; `"column 3"` for one without a name.
+        sources: dict from those keys to the names of the columns in the file, where they differ.
+        notices: how the file was read, in words, where that is not as expected; how many blank rows
+            it has comes last, after an iteration.
+    """
+
+    def __init__(
+        self,
+        path: pathlib.Path,
+        records: Records,
+        given: Mapping[str, str],
+        wanted: Sequence[Collection[str]],
+        nulls_are_blank: bool = False,
+    ) -> None:
+        self.path = path
+        self._records = records
+        self._nulls_are_blank = nulls_are_blank
+        names = [name.strip() for name in records.columns]
+        self.file_columns = [name or f"column {number}" for number, name in enumerate(names, 1)]
+        counts = collections.Counter(names)
+        twice = sorted(name for name, count in counts.items() if name and count > 1)
+        if twice:
+            raise ValueError(f"{path} names several columns {', '.join(map(repr, twice))}.")
+        if wanted and not names:
+            raise _no_examples(path)
+        found = find_columns(path, names, given, wanted)
+        key_of = {column: name for name, column in found.items()}
+        self._keys = [
+            key_of.get(name)
+            or (f"{name} (unread)" if name in found else name)
+            or f"column {number}"
+            for number, name in enumerate(names, 1)
+        ]
+        self._choices = choice_order(self._keys, path)
+        self.columns = [key for key in self._keys if not is_choice(key)]
+        if self._choices:
+            self.columns.insert(self._keys.index(self._choices[0]), CHOICES)
+        self.sources = {
+            key: column for key, column in zip(self._keys, records.columns) if key != column
+        }
+        fields = {field for fields in wanted for field in fields} | set(self._choices)
+        self._strict = [not wanted or key in fields for key in self._keys]
+        self.notices = [f"{path} {notice}." for notice in records.notices]
+        said = {name: column for name, column in found.items() if given.get(name) != column}
+        if any(name != column for name, column in said.items()):
+            pairs = ", ".join(f"{name} from {column!r}" for name, column in said.items())
+            self.notices.append(f"{path}: takes {pairs}. --columns can say otherwise.")
+        self._opened = len(self.notices)
+
+    def __iter__(self) -> Iterator[Row]:
+        return (row for row, _ in self.with_cells())
+
+    def with_cells(self) -> Iterator[tuple[Row, list[Any]]]:
+        """Iterates like the table itself, with each row's values in all columns of the file."""
+        bad = BadRows(self.path)
+        blank = good = 0
+        for line, cells in self._records:
+            if isinstance(cells, BadRow):
+                bad.add(line, cells.reason)
+            elif all(map(_is_blank, cells)):
+                blank += 1
+            else:
+                row = self._row(line, cells)
+                if isinstance(row, BadRow):
+                    bad.add(line, row.reason)
+                elif not bad:
+                    good += 1
+                    yield row, cells
+        bad.refuse()
+        if not good:
+            raise _no_examples(self.path)
+        del self.notices[self._opened :]
+        if blank:
+            rows = "row is" if blank == 1 else "rows are"
+            self.notices.append(f"{self.path}: {blank:,} blank {rows} skipped.")
+
+    def _row(self, line: int, cells: list[Any]) -> Row | BadRow:
+        values: dict[str, str | list[str]] = {}
+        for key, cell, is_strict in zip(self._keys, cells, self._strict):
+            value = cell if isinstance(cell, str) else _text(cell)
+            if value is None and not is_strict:
+                value = "" if cell is None else json.dumps(cell, default=str)
+            if value is None:
+                if cell is None and (is_choice(key) or self._nulls_are_blank):
+                    value = ""
+                else:
+                    name = self.sources.get(key, key)
+                    received = shortened(json.dumps(cell, default=str))
+                    return BadRow(
+                        f"{name!r} must be a text or a number, or a list of them. Received: "
+                        f"{received}"
+                    )
+            for text in [value] if isinstance(value, str) else value:
+                try:
+                    text.encode()
+                except UnicodeEncodeError:
+                    return BadRow(f"{key!r} holds half of a surrogate pair, which is no text")
+            values[key] = value
+        if self._choices:
+            texts = [str(values.pop(name)) for name in self._choices]
+            count = max((number for number, text in enumerate(texts, 1) if text), default=0)
+            if "" in texts[:count]:
+                empty, last = self._choices[texts.index("")], self._choices[count - 1]
+                return BadRow(
+                    f"{empty} is empty, and {last} is not. Only the last choices may be empty"
+                )
+            values[CHOICES] = texts[:count]
+        return Row(values, line)
+
+
+def open_table(
+    path: str | os.PathLike[str],
+    columns: Mapping[str, str] | None = None,
+    wanted: Sequence[Collection[str]] = (),
+    nulls_are_blank: bool = False,
+) -> Table:
+    """Opens a file of texts, labelled or not.
+
+    Args:
+        path: a `.csv` or `.tsv` file with columns separated by `,`, `;`, tabs or `|`; a `.jsonl`
+            file; such a file compressed, as `.csv.gz`; a `.parquet` or `.xlsx` file; or a folder
+            that Hugging Face's `Dataset.save_to_disk` wrote. Text is in UTF-8, in UTF-16 with its
+            mark, or in Windows-1252. Of a workbook, the first sheet that is shown is read. The
+            first row that is not blank names the columns. The columns `choice1`, `choice2`, ..., in
+            any order, become `choices`, and an example may leave the last of them empty.
+        columns: dict from names to the file's columns, such as `{"text": "Comment"}`; a column of
+            its own with such a name is then called `"text (unread)"`.
+        wanted: for each kind of data that will do, the names of its columns; if they are not there,
+            similar names are taken, if they leave no doubt. By default, all columns are taken as
+            they are, and each value must be a text, a number, true or false, or a list of these;
+            otherwise, only those of the wanted columns must.
+        nulls_are_blank: whether null is an empty text where a text must be; otherwise it is a fault
+            of its row.
+
+    Returns:
+        A table. Its rows are dicts from column to str, or to a list of str, such as `choices`. A
+        `label` is as `as_label` makes it.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ImportError: a package that reads it is not installed.
+        ValueError: the file has another suffix or encoding, is damaged, or lacks a column.
+    """
+    path, given = pathlib.Path(path), columns or {}
+    settings = given, wanted, nulls_are_blank
+    if path.is_dir():
+        return Table(path, DatasetRecords(path), *settings)
+    if not path.is_file():
+        what = "is not a file" if path.exists() else "does not exist"
+        raise FileNotFoundError(f"The file {path} {what}.")
+    suffix = path.suffix.lower()
+    if suffix in _COLUMNAR:
+        return Table(path, _COLUMNAR[suffix](path), *settings)
+    if suffix == COMPRESSED:
+        suffix = path.with_suffix("").suffix.lower()
+    records: Records
+    if suffix == _JSON_LINES:
+        records = JsonRecords(find_text(path))
+    elif suffix in _SEPARATORS:
+        meant = {*given.values(), *(field for fields in wanted for field in fields)}
+        records = DelimitedRecords(
+            find_text(path),
+            _SEPARATORS[suffix],
+            lambda name: name.strip() in meant or is_known(name),
+        )
+    else:
+        raise ValueError(
+            f"A file of examples ends in {SUFFIXES}, or in one of the first three and .gz. "
+            f"Received: {path}."
+        )
+    return Table(path, records, *settings)
+
+
+def read_rows(
+    path: str | os.PathLike[str],
+    columns: Mapping[str, str] | None = None,
+    wanted: Sequence[Collection[str]] = (),
+    tell: Callable[[str], None] = lambda notice: None,
+) -> list[Row]:
+    """Reads all rows of a file.
+
+    Args:
+        path, columns, wanted: as for `open_table`.
+        tell: is called with each of the table's notices.
+
+    Raises:
+        FileNotFoundError, ImportError, ValueError: as `open_table` and iterating raise them.
+    """
+    table = open_table(path, columns, wanted)
+    rows = list(table)
+    for notice in table.notices:
+        tell(notice)
+    return rows
+
+
+def _no_examples(path: pathlib.Path) -> ValueError:
+    return ValueError(f"{path} has no examples.")
+
+
+def _is_blank(cell: Any) -> bool:
+    return isinstance(cell, str) and not cell.strip()
+
+
+def _text(cell: Any) -> str | list[str] | None:
+    """Returns a value, or a list of values, as text; None for others, such as null."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, list):
+        texts = [None if isinstance(each, list) else _text(each) for each in cell]
+        return [str(text) for text in texts] if None not in texts else None
+    if isinstance(cell, _SCALARS) and not (isinstance(cell, float) and not math.isfinite(cell)):
+        return str(cell)
+    return None

@@ -1,0 +1,127 @@
+"""Files of text: their encoding, told from their bytes, and compression."""
+
+import codecs
+import dataclasses
+import gzip
+import io
+import pathlib
+import re
+import zlib
+from typing import BinaryIO, TextIO, cast
+
+from gpt1_keras.labelled_files.rows import shortened
+
+COMPRESSED = ".gz"
+_MOST_EXPANSION = 100  # the most times that a file may grow; texts grow 3 to 20 times
+_SPARE_BYTES = 2**20  # that any file may have besides
+_MARKS = {  # in this order, as one starts with another
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_UTF_8 = "utf-8-sig"  # a spreadsheet's byte-order mark is not part of the first column's name
+_WINDOWS = "cp1252"
+_NOT_UTF_8 = re.compile("[\udc80-\udcff]")  # what `surrogateescape` makes of such bytes
+
+
+def most_bytes(path: pathlib.Path) -> int:
+    """Returns how many bytes a compressed file may hold: more than any text's, but bounded."""
+    return _MOST_EXPANSION * path.stat().st_size + _SPARE_BYTES
+
+
+def too_large(path: pathlib.Path) -> ValueError:
+    """Returns the error for a file that holds more than that."""
+    return ValueError(
+        f"{path} has more than {most_bytes(path):,} bytes of text, which is too many for it."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class TextFile:
+    """A file of text whose encoding is known. It may be compressed.
+
+    Attributes:
+        path: of the file.
+        encoding: its encoding in Python.
+        notices: a line if the encoding is not one of Unicode.
+    """
+
+    path: pathlib.Path
+    encoding: str
+    notices: list[str]
+
+    def open(self, errors: str = "strict") -> TextIO:
+        """Opens the text, with its line ends as they are."""
+        is_compressed = self.path.suffix.lower() == COMPRESSED
+        data = _Decompressed(self.path) if is_compressed else open(self.path, "rb")
+        return io.TextIOWrapper(cast(BinaryIO, data), self.encoding, errors, newline="")
+
+
+class _Decompressed(gzip.GzipFile):
+    """The content of a .gz file. Reading raises ValueError if it is larger than a text's."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        super().__init__(path)
+        self._path, self._most = path, most_bytes(path)
+
+    def read1(self, size: int = -1) -> bytes:
+        data = super().read1(size)
+        if self.tell() > self._most:
+            raise too_large(self._path)
+        return data
+
+
+def find_text(path: pathlib.Path) -> TextFile:
+    """Reads a file once to tell its encoding; all of it can then be read.
+
+    Returns:
+        The file: in UTF-8, with or without a byte-order mark; in UTF-16 or UTF-32 with one; or in
+        Windows-1252, if it is not UTF-8, and has fewer characters that would be than would not.
+
+    Raises:
+        ValueError: it is in another encoding, is damaged, or grows more than a hundredfold.
+    """
+    try:
+        with TextFile(path, "latin-1", []).open() as file:
+            start = file.read(4).encode("latin-1")
+        encoding = next((_MARKS[mark] for mark in _MARKS if start.startswith(mark)), None)
+        if encoding is None and b"\x00" in start[:2]:
+            raise ValueError(
+                f"{path} is not UTF-8, and has no byte-order mark that says what it is. Save it as "
+                "UTF-8."
+            )
+        if encoding in (None, _UTF_8):
+            return _utf_8_or_windows(path)
+        found = TextFile(path, str(encoding), [])
+        with found.open() as file:
+            for _ in file:
+                pass
+        return found
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is damaged, or not UTF-8: {error}.") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None
+
+
+def _utf_8_or_windows(path: pathlib.Path) -> TextFile:
+    good = bad = first = 0  # characters beyond ASCII; bytes that are none; the line of the first
+    with TextFile(path, _UTF_8, []).open("surrogateescape") as file:
+        for number, line in enumerate(file, 1):
+            if not line.isascii():
+                escaped = len(_NOT_UTF_8.findall(line))
+                bad += escaped
+                good += sum(character > "\x7f" for character in line) - escaped
+                first = first or (number if escaped else 0)
+    if not bad:
+        return TextFile(path, _UTF_8, [])
+    if good >= bad:
+        raise ValueError(f"{path} is not UTF-8: line {first} is damaged.")
+    found = TextFile(path, _WINDOWS, [])
+    with found.open() as file:
+        for number, line in enumerate(file, 1):
+            if number == first:
+                shown = shortened(line.strip())
+                found.notices.append(f"is not UTF-8, but Windows-1252: line {first} is {shown!r}")
+    return found

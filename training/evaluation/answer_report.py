@@ -1,0 +1,157 @@
+"""Reports on a model's answers: figures by class, a confusion matrix, and what it got wrong."""
+
+import csv
+import io
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import sklearn.metrics
+
+from gpt1_keras.files import write_json, write_text
+from gpt1_keras.tasks.task import Task
+from training.datasets.labelled_examples import LabelledExamples
+from training.evaluation.answer_plots import plot_confusion, plot_scores
+from training.evaluation.predicting import answers_of
+from training.evaluation.reliability import measure, plot_probabilities
+
+REPORT = "report.txt"  # in the folder of a run, beside report.json
+ERRORS = "errors.csv"
+CONFUSION, RELIABILITY, SCATTER = "confusion.svg", "reliability.svg", "scores.svg"
+
+_MOST_LINES = 40  # of a report that programs print
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the start of a formula
+
+
+def write_report(
+    folder: str | os.PathLike[str], model: Task, examples: LabelledExamples, outputs: np.ndarray
+) -> str:
+    """Writes report.txt, report.json, errors.csv and the plots.
+
+    - Classes: scikit-learn's report by class, and the confusion matrix, confusion.svg.
+    - Classes and choices: the reliability diagram, reliability.svg, of the probabilities as the
+      model is calibrated.
+    - Scores: the mean and the largest errors, and the scores against the labels, scores.svg.
+
+    errors.csv has the examples that are wrong, the most confident first; of scores, all of them,
+    the largest errors first. It begins with the mark by which spreadsheets know UTF-8, and a text
+    that a spreadsheet would compute as a formula gets an apostrophe before it.
+
+    Args:
+        folder: path; earlier files of these names are replaced.
+        model: fine-tuned.
+        examples: all labelled.
+        outputs: of the model, from `predict_outputs`.
+
+    Returns:
+        The content of report.txt.
+
+    Raises:
+        OSError: the files cannot be written.
+    """
+    folder, labels, answers = pathlib.Path(folder), examples.labels, answers_of(outputs)
+    if model.calibration is None:
+        content = _measure_scores(labels, answers)
+        text = "".join(
+            f"{name.replace('_', ' ')}: {value:.4f}\n" for name, value in content.items()
+        )
+        plot_scores(labels, answers, folder / SCATTER)
+        wrong = np.argsort(-np.abs(answers - labels), kind="stable")
+        columns = {"error": [f"{answers[each] - labels[each]:.4f}" for each in wrong]}
+    else:
+        probabilities = np.asarray(model.probabilities(outputs))
+        confidence = probabilities.max(axis=1)
+        plot_probabilities(measure(probabilities, labels), folder / RELIABILITY)
+        wrong = np.flatnonzero(answers != labels)
+        wrong = wrong[np.argsort(-confidence[wrong], kind="stable")]
+        columns = {"score": [f"{confidence[each]:.4f}" for each in wrong]}
+        right = len(labels) - len(wrong)
+        content, text = {"accuracy": right / len(labels)}, f"{right} of {len(labels)} are right\n"
+        if examples.class_names is not None:
+            text, content = _measure_classes(labels, answers, examples.class_names)
+            matrix = np.array(content["confusion_matrix"])
+            plot_confusion(matrix, examples.class_names, folder / CONFUSION)
+    _write_errors(folder / ERRORS, examples, answers, wrong, columns)
+    write_json(folder / "report.json", content)
+    write_text(folder / REPORT, text)
+    return text
+
+
+def read_report(folder: str | os.PathLike[str]) -> str:
+    """Returns the content of report.txt, or where it is if it is long."""
+    path = pathlib.Path(folder, REPORT)
+    text = path.read_text(encoding="utf-8")
+    return text if text.count("\n") <= _MOST_LINES else f"{path} has the report by class."
+
+
+def _measure_classes(
+    labels: np.ndarray, answers: np.ndarray, names: list[str]
+) -> tuple[str, dict[str, Any]]:
+    """Returns scikit-learn's report as text, and as a dict with the confusion matrix."""
+    numbers = np.arange(len(names))
+    arguments: dict[str, Any] = {
+        "labels": numbers,
+        "target_names": names,
+        "digits": 3,
+        "zero_division": 0,
+    }
+    text = sklearn.metrics.classification_report(labels, answers, **arguments)
+    content = sklearn.metrics.classification_report(labels, answers, output_dict=True, **arguments)
+    matrix = sklearn.metrics.confusion_matrix(labels, answers, labels=numbers)
+    return text, {**content, "class_names": names, "confusion_matrix": matrix.tolist()}
+
+
+def _measure_scores(labels: np.ndarray, answers: np.ndarray) -> dict[str, float]:
+    return {
+        "mean_absolute_error": float(sklearn.metrics.mean_absolute_error(labels, answers)),
+        "root_mean_squared_error": float(sklearn.metrics.root_mean_squared_error(labels, answers)),
+        "largest_error": float(sklearn.metrics.max_error(labels, answers)),
+    }
+
+
+def _write_errors(
+    path: pathlib.Path,
+    examples: LabelledExamples,
+    answers: np.ndarray,
+    wrong: np.ndarray,
+    columns: dict[str, list[str]],
+) -> None:
+    """Writes some examples, at the positions `wrong`, with their labels, answers and `columns`."""
+    fields = list(examples.texts)
+    texts = [_strings(examples.texts[field][wrong]) for field in fields]
+    named = [_named(examples, values, wrong) for values in (examples.labels, answers)]
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["number", *fields, "label", "prediction", *columns])
+    rows = zip(examples.indices[wrong], *texts, *named, *columns.values(), strict=True)
+    writer.writerows(rows)
+    write_text(path, "\N{ZERO WIDTH NO-BREAK SPACE}" + file.getvalue())
+
+
+def _strings(column: np.ndarray) -> Iterator[str]:
+    """Yields texts; choices are joined."""
+    for text in column:
+        yield _cell(text) if isinstance(text, bytes) else " | ".join(map(_cell, text))
+
+
+def _named(examples: LabelledExamples, values: np.ndarray, wrong: np.ndarray) -> Iterator[str]:
+    """Yields labels or answers as people read them: names, the texts of choices, or scores."""
+    names, choices = examples.class_names, examples.texts.get("choices")
+    for each in wrong:
+        if names is not None:
+            yield _safe(names[values[each]])
+        elif choices is not None:
+            yield _cell(choices[each][values[each]])
+        else:
+            yield f"{values[each]:g}"
+
+
+def _cell(text: bytes) -> str:
+    return _safe(text.decode("utf-8", "replace"))
+
+
+def _safe(text: str) -> str:
+    """Returns a text that a spreadsheet shows instead of computing it."""
+    return f"'{text}" if text.startswith(_FORMULA) else text

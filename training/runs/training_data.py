@@ -1,0 +1,61 @@
+"""What a fine-tuning learns from: a data set or users' files, and the examples of its run."""
+
+import dataclasses
+import os
+import pathlib
+
+from gpt1_keras.cli import warn
+from gpt1_keras.files import read_json
+from training.datasets.data_options import DataOptions
+from training.datasets.labelled_examples import LabelledExamples, load_examples
+from training.datasets.paper_datasets import find_dataset
+from training.datasets.user_files import Dataset, find_user_files
+from training.runs.finetune_options import FinetuneOptions
+
+
+def find_dataset_of(options: FinetuneOptions) -> Dataset:
+    """Returns the data set that a run learns from: what `task` names, or the user's files."""
+    if options.task is not None:
+        return find_dataset(options.task)
+    assert options.train is not None and options.validation is not None
+    return find_user_files(options.train, options.validation)
+
+
+def load_training_examples(
+    options: FinetuneOptions, dataset: Dataset, data: DataOptions
+) -> LabelledExamples:
+    """Loads the labelled examples that a run learns from.
+
+    Raises:
+        FileNotFoundError: the data set or the file does not exist.
+        ValueError: it cannot be read, or has no label.
+    """
+    train = load_examples(dataset, "train", data).labelled()
+    if options.limit_examples is not None:
+        train = train.sample(options.limit_examples, options.seed)
+    if not len(train):
+        raise ValueError(f"The training data of {options.task or options.train} has no label.")
+    return train
+
+
+def training_examples_of(
+    preset: str | os.PathLike[str], data: DataOptions
+) -> LabelledExamples | None:
+    """Loads what a fine-tuned preset has learned from, as result.json beside it says.
+
+    Args:
+        preset: path of RUN/best.
+        data: where the data sets are.
+
+    Returns:
+        The examples; None, with a warning that says why, where they cannot be found.
+    """
+    path = pathlib.Path(preset).absolute().parent / "result.json"
+    try:
+        result = read_json(path)
+        names = {field.name for field in dataclasses.fields(FinetuneOptions)} & result.keys()
+        options = FinetuneOptions(**{name: result[name] for name in names})
+        return load_training_examples(options, find_dataset_of(options), data)
+    except (OSError, ValueError, TypeError) as error:
+        warn(f"No baselines, as what the model has learned from was not found: {error}")
+        return None
