@@ -9,8 +9,9 @@ import importlib.util
 import os
 import runpy
 import sys
+from collections.abc import Iterator, Mapping
 
-from gpt1_keras.cli import Program
+from gpt1_keras.cli import Program, exit_status
 from gpt1_keras.version import __version__
 
 # From headings of the list to programs, and from these to what `python -m` runs.
@@ -66,12 +67,7 @@ def run(command: str, package: str = "") -> None:
     programs = {name: module for group in groups.values() for name, module in group.items()}
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        print(f"Usage: {command} PROGRAM [OPTIONS], see {command} PROGRAM --help")
-        for heading, group in groups.items():
-            print(f"\n{heading}:")
-            for each, module in group.items():
-                print(f"  {each:{max(map(len, programs))}}  {_summary(module)}")
-        return
+        sys.exit(exit_status(lambda: print("\n".join(_list(command, groups)))))
     if name == "--version":
         print(__version__)
         return
@@ -90,6 +86,15 @@ def main() -> None:
     # As this command, the processes that it starts import nothing from the folder at hand.
     os.environ["PYTHONSAFEPATH"] = "1"
     run("gpt1")
+
+
+def _list(command: str, groups: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Yields the lines that list the programs under their headings."""
+    width = max(len(name) for group in groups.values() for name in group)
+    yield f"Usage: {command} PROGRAM [OPTIONS], see {command} PROGRAM --help"
+    for heading, group in groups.items():
+        yield f"\n{heading}:"
+        yield from (f"  {name:{width}}  {_summary(module)}" for name, module in group.items())
 
 
 def _summary(module: str) -> str:

@@ -2,6 +2,9 @@
 
     python -m training.corpus --input DIR --num-merges 40000 --output DIR
 
+Where the input has no split for validation, a twentieth of its documents is held back for it, or of
+the lines of a single document: `training.pretrain` validates on them.
+
 With `--runner`, options that are not listed go to Apache Beam. Its workers must reach the input and
 the output's parent folder under the same paths as this machine.
 """

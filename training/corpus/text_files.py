@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from gpt1_keras.cli import warn
+from gpt1_keras.files import contents_of
 from training.corpus.validation_split import count_to_hold_back, share_to_hold_back
 
 # From the names of folders, in any case, to the names of splits.
@@ -123,7 +124,7 @@ def find_groups(
     elif source.is_dir():
         files, left_out = _find_documents(source)
     else:
-        raise FileNotFoundError(f"The input {source} does not exist.")
+        raise FileNotFoundError(f"The input {source} does not exist. {contents_of(source)}")
     if not files:
         raise ValueError(f"The folder {source} {_NO_DOCUMENT}.")
     folders = _split_folders(source) if source.is_dir() else []

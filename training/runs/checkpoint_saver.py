@@ -56,12 +56,16 @@ class CheckpointSaver(keras.callbacks.Callback):
         if threading.current_thread() is not threading.main_thread():
             yield  # other threads get no signals
             return
-        before = [signal.signal(number, self._take) for number in _SIGNALS]
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        # One that is ignored, as Ctrl-C in the background, stays so; None is not Python's.
+        handled = [each for each in _SIGNALS if before[each] not in (signal.SIG_IGN, None)]
         try:
+            for number in handled:
+                signal.signal(number, self._take)
             yield
         finally:
-            for number, handler in zip(_SIGNALS, before):
-                signal.signal(number, handler)
+            for number in handled:
+                signal.signal(number, before[number])
 
     def saved(self) -> None:
         """Takes note that the run has saved a checkpoint.
@@ -99,5 +103,6 @@ class CheckpointSaver(keras.callbacks.Callback):
         """Takes the first signal. It leaves the second to the system, which waits for nothing."""
         self._signal = number
         for each in _SIGNALS:
-            signal.signal(each, signal.SIG_DFL)
+            if signal.getsignal(each) == self._take:
+                signal.signal(each, signal.SIG_DFL)
         print("\nSaving after this update. Ctrl-C again ends at once.", flush=True)

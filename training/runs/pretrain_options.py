@@ -139,7 +139,12 @@ class CheckpointSchedule:
         ValueError: a number below 1, or snapshots at steps without a checkpoint.
     """
 
-    checkpoint_every: int = option("updates between checkpoints", 500, group=_SCHEDULE)
+    checkpoint_every: int = option(
+        "updates between validations, each with a line, an entry of the history and a checkpoint; "
+        "there are other checkpoints at least every two minutes",
+        500,
+        group=_SCHEDULE,
+    )
     keep: int = option("checkpoints to keep", 3, group=_SCHEDULE)
     snapshot_every: int | None = option(
         "updates between weights that are kept for good (default: none)", None, group=_SCHEDULE

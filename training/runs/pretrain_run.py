@@ -5,7 +5,6 @@ import dataclasses
 import importlib.util
 import math
 import os
-import pathlib
 import sys
 import time
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from gpt1_keras.cli import warn
-from gpt1_keras.files import read_json
 from gpt1_keras.presets.card import licence_of
 from training.corpus.batches import training_batches
 from training.corpus.corpus_format import Corpus
@@ -36,7 +34,7 @@ from training.runs.pretrain_options import (
 from training.runs.pretrain_validation import Validation, plot_context_use
 from training.runs.run_card import write_pretraining_card
 from training.runs.run_facts import facts_of
-from training.runs.run_folder import Run, preset_folders
+from training.runs.run_folder import Run, preset_folders, recorded_options
 from training.runs.strategies import find_strategy
 
 _SECONDS_PER_PLOT = 60.0
@@ -219,9 +217,9 @@ def _with_warmup(
             )
         return options
     for folder in (output, resume_from):
-        path = None if folder is None else pathlib.Path(folder, "options.json")
-        if path is not None and path.is_file():
-            return dataclasses.replace(options, warmup_steps=read_json(path).get("warmup_steps"))
+        recorded = {} if folder is None else recorded_options(folder)
+        if recorded:
+            return dataclasses.replace(options, warmup_steps=recorded.get("warmup_steps"))
     if options.warmup < PAPER_WARMUP:
         print(
             f"The warm-up is shortened to a tenth of the run, {options.warmup:,} of "

@@ -86,3 +86,14 @@ def test_a_model_that_has_diverged_is_not_saved(saver, saved):
         os.kill(os.getpid(), signal.SIGTERM)
         saver.on_train_batch_end(4, {"loss": float("nan")})
     assert saved == []
+
+
+def test_an_ignored_signal_stays_ignored(saver):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with saver.during_fit(10):
+            os.kill(os.getpid(), signal.SIGINT)
+            saver.on_train_batch_end(4, LOGS)
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
