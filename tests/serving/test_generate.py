@@ -14,8 +14,8 @@ from gpt1_keras.presets import load_task
 from serving import generate
 from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
-from serving.generation.options import GenerationOptions
-from serving.generation.text_stream import TextStream
+from serving.export.language_model.generation_options import GenerationOptions
+from serving.export.language_model.text_stream import TextStream
 from tests.helpers.eager import eagerly
 
 PROMPTS = ["a good film, and", "the"]

@@ -14,13 +14,13 @@ from serving.export.decoder.cached_decoder import CachedDecoder
 from serving.export.decoder.packed_decoder import computes_by_blocks
 from serving.export.export_spec import ExportSpec
 from serving.export.input_checks import asserted
+from serving.export.language_model.generation_options import GenerationOptions
 from serving.export.language_model.output_text import before_stops, joined, joined_continuations
 from serving.export.language_model.prompt_continuation import continuations
 from serving.export.language_model.text_scoring import log_probabilities
 from serving.export.signature import Signature, Signatures, Tensors, full_stops, text_specs
 from serving.export.token_offsets import ENDS, STARTS
 from serving.export_names import DEFAULT_SIGNATURE, GENERATE, SCORE, TOKENIZE
-from serving.generation.options import GenerationOptions
 
 _TEXT = text_specs("text")
 _OPTIONS = {

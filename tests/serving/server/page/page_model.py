@@ -100,12 +100,11 @@ def _answer(text):
 def save(path):
     """Writes the model's SavedModel."""
     model = PageModel()
-    mixed = model.mixed.get_concrete_function(MIXED)
     signatures = {
         "serving_default": model.default,
         "classify": model.classify,
         "explain": model.explain,
-        "mixed": mixed,
+        "mixed": model.mixed,
         "only": model.only,
         "pick": model.pick,
         "refuse": model.refuse,

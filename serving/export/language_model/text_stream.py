@@ -9,10 +9,10 @@ from gpt1_keras import GPT1CausalLM
 from serving.export.decoder.cached_decoder import Cache
 from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
+from serving.export.language_model.generation_options import GenerationOptions
 from serving.export.language_model.language_model_signatures import LanguageModelGraph
 from serving.export.language_model.output_text import joined, joined_continuations
 from serving.export.language_model.sampling import sample_tokens, uniform_numbers
-from serving.generation.options import GenerationOptions
 
 _GOES_ON = "'"  # a word that the next one may be joined to, as in "don ' t"
 

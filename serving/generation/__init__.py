@@ -1,1 +1,0 @@
-"""Generates texts with a language model: its options, and texts in pieces."""
