@@ -73,7 +73,7 @@ def test_choices(name, write):
     [
         ("a.csv", "prose,label\na,b\n",
          r"has the columns \['prose', 'label'\]; expected text, label; or premise, hyp"),
-        ("a.csv", "text,verdict\na,b\n", r"has the columns \['text', 'verdict'\]; expected text, l"),
+        ("a.csv", "text,verdict\na,b\n", r"has the columns \['text', 'verdict'\]; expected tex"),
         ("a.csv", "context,choice1,choice2,label\na,b,c,2\n",
          "label '2'; expected the index of one of the 2 choices, from 0"),
         ("a.csv", "context,choice1,choice2,label\na,b,c,right\n", "label 'right'; expected the i"),
@@ -89,7 +89,7 @@ def test_what_the_validation_file_must_have(write):
     train = write("a.csv", "text,label\na,yes\nb,no\n")
     for content, message in (
         ("text,label\na,perhaps\n", r"the labels \['perhaps'\]; expected \['no', 'yes'\]"),
-        ("prose,label\na,yes\n", r"has the columns \['prose', 'label'\]; expected text, label. Say"),
+        ("prose,label\na,yes\n", r"has the columns \['prose', 'label'\]; expected text, label. S"),
     ):
         dataset = find_user_files(train, write("b.csv", content))
         with pytest.raises(ValueError, match=message):
