@@ -13,6 +13,7 @@ import yaml
 from gpt1_keras.files import atomic_path, read_json
 from gpt1_keras.handles import CARD_FILE, is_transformers_config
 from gpt1_keras.presets.pretrained import find_preset
+from gpt1_keras.recipe import FineTuningRecipe
 
 # The hub's names for what tasks do.
 _PIPELINES = {
@@ -159,7 +160,8 @@ def _model_facts(folder: pathlib.Path, task: Mapping[str, Any]) -> dict[str, Any
     tokenizer = (preprocessor.get("tokenizer") or {}).get("config", {})
     facts |= {name: config.get(name) for name in ("class_names", "score_range")}
     facts |= {name: preprocessor.get(name) for name in ("fields", "sequence_length")}
-    return facts | {"normalization": tokenizer.get("normalization")}
+    recipe = FineTuningRecipe.of(backbone["config"].get("fine_tuning"))
+    return facts | {"normalization": tokenizer.get("normalization"), "fine_tuning": recipe}
 
 
 def _scores(facts: RunFacts) -> list[str]:
