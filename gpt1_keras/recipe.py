@@ -66,12 +66,6 @@ class FineTuningRecipe:
         own = dataclasses.asdict(self)
         return {name: value for name, value in own.items() if value != paper[name]}
 
-    def __str__(self) -> str:
-        return (
-            f"learning rate {self.learning_rate:g}, {self.epochs} epochs or as many as make "
-            f"{self.min_updates} updates"
-        )
-
     def epochs_for(self, updates: int) -> int:
         """Returns how many epochs to train on data that make `updates` updates in one."""
         return max(self.epochs, -(-self.min_updates // updates))
