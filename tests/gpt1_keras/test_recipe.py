@@ -10,7 +10,7 @@ import gpt1_keras
 from gpt1_keras.recipe import FineTuningRecipe
 from tests.helpers.eager import eagerly
 
-OWN = {"learning_rate": 3e-4, "min_updates": 10}
+OWN = {"learning_rate": 3e-4, "epochs": 1, "min_updates": 4}
 TEXTS, LABELS = ["a good film", "a bad film", "a film"], ["good", "bad", "good"]
 
 
@@ -71,7 +71,7 @@ def test_presets_and_files_keep_it(classifier, tmp_path):
         gpt1_keras.GPT1TextSimilarity.from_preset(str(tmp_path / "preset"), num_classes=3),
         keras.saving.load_model(str(tmp_path / "model.keras")),
     ):
-        assert loaded.backbone.recipe == FineTuningRecipe(3e-4, 3, 10)
+        assert loaded.backbone.recipe == FineTuningRecipe(3e-4, 1, 4)
         loaded.compile()
         assert peak(loaded) == 3e-4
     loaded.compile(gpt1_keras.optimizer.finetuning_optimizer(1e-3))
@@ -92,12 +92,11 @@ def test_the_model_that_ships():
 
 def test_epochs_of_the_recipe(classifier):
     with eagerly():
-        classifier.compile(run_eagerly=True)
         history = classifier.fit(TEXTS, LABELS, batch_size=2, epochs="auto", verbose=0)
-        assert len(history.epoch) == 5  # of two updates
-        assert classifier.optimizer.learning_rate.total_steps == 10
+        assert history.epoch == [0, 1]  # of two updates
+        assert int(classifier.optimizer.iterations) == 4
         history = classifier.fit(TEXTS, LABELS, epochs="auto", initial_epoch=2, verbose=0)
-        assert history.epoch == [*range(2, 12)]
+        assert history.epoch == [2, 3, 4, 5]
 
 
 def test_epochs_that_are_none(classifier):

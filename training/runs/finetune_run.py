@@ -82,11 +82,11 @@ def finetune(
     keras.utils.set_random_seed(options.seed)
     class_weight = None if options.class_weight is None else train.balanced_class_weights()
     model = build_model(options, dataset, train)
+    baselines = score_baselines(dataset, train, validation, options.seed)
 
     started = time.monotonic()
     lengths = count_tokens(train, model.preprocessor)
     validation_order = prediction_order(model, validation)  # before training, because it may fail
-    baselines = score_baselines(dataset, train, validation, options.seed)
     steps = -(-len(train) // options.batch_size)
     model.compile(
         finetuning_optimizer(

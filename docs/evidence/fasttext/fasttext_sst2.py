@@ -4,8 +4,9 @@
     python docs/evidence/fasttext/fasttext_sst2.py DATA_DIR
 
 It prints the medians of three seeds, and writes all scores into scores.json beside it. DATA_DIR
-holds SST-2 as TensorFlow Datasets prepares it. fastText has word bigrams, and is otherwise as it
-comes, with one thread, so that the same seed gives the same model.
+holds SST-2 as TensorFlow Datasets prepares it. fastText has the settings of its own tutorial: word
+bigrams, 25 epochs and a rate of 1. It has one thread, so that the same seed gives the same model.
+Seconds are those of the processor.
 """
 
 import json
@@ -44,11 +45,11 @@ def main(data_dir):
             for seed in SEEDS:
                 known = train if count is None else train.sample(count, seed)
                 path = write(folder / "train", known)
-                started = time.monotonic()
+                started = time.process_time()
                 model = fasttext.train_supervised(
-                    path, wordNgrams=2, seed=seed, thread=1, verbose=0
+                    path, wordNgrams=2, epoch=25, lr=1.0, seed=seed, thread=1, verbose=0
                 )
-                seconds = time.monotonic() - started
+                seconds = time.process_time() - started
                 if seed == SEEDS[0]:  # hundreds of megabytes
                     model.save_model(str(folder / "model"))
                     megabytes = (folder / "model").stat().st_size / 1e6
