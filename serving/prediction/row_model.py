@@ -1,6 +1,5 @@
 """RowModel: a model that answers rows of texts, an export or a preset."""
 
-import json
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from grpc import StatusCode
 
+from gpt1_keras.files import read_json
 from gpt1_keras.tasks.answers import column_names
 from gpt1_keras.tasks.data import errors_in_words
 from serving.export.example_tensors import as_tensors
@@ -78,7 +78,7 @@ class RowModel:
             rows: each has a text for each of `fields`, or a list of texts.
 
         Raises:
-            ServingError, tf.errors.OpError, OSError: the runtime failed.
+            OSError, tf.errors.OpError: the runtime failed.
         """
         answers = [RowAnswer({}, self._problem_of(row)) for row in rows]
         asked = [number for number, answer in enumerate(answers) if not answer.problem]
@@ -165,7 +165,7 @@ def _open_export(folder: Path, explain: bool) -> RowModel:
             f"{folder} is not an export of serving.export: it has no {METADATA_FILE}, which names "
             "its texts and classes."
         )
-    metadata = json.loads((folder / METADATA_FILE).read_text(encoding="utf-8"))
+    metadata = read_json(folder / METADATA_FILE)
     try:
         servable = Servable("export", 1, folder)
     except ServingError as error:
@@ -187,7 +187,7 @@ def _open_export(folder: Path, explain: bool) -> RowModel:
                     if error.code is StatusCode.INVALID_ARGUMENT:
                         raise ValueError(error.message) from error
                     if error.code is not StatusCode.UNAVAILABLE:
-                        raise
+                        raise OSError(f"{folder} has failed: {error.message}") from error
                     time.sleep(_SECONDS_BETWEEN_TRIES)
         raise OSError(f"{folder} has answered no request for a minute: its queue is full.")
 
