@@ -17,7 +17,6 @@ import sys
 import time
 
 from gpt1_keras.cli import option, program, warn
-from gpt1_keras.files import check_writable
 from gpt1_keras.labelled_files import columns_option, parse_columns
 from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 
@@ -51,20 +50,19 @@ class _PredictOptions:
     )
 
 
-@program("serving.predict", interrupted="Interrupted; there is no output.", takes_more=True)
+@program("serving.predict", interrupted="Interrupted; nothing was written.", takes_more=True)
 def main(options: _PredictOptions, beam_flags: list[str]) -> None:
     """Answer every row of a table by an export or a preset: its columns, and the label, its score
     and those of all classes.
     """
     if beam_flags and options.runner is None:
         raise main.unknown(beam_flags)
-    from serving.prediction.answers_file import Layout, check_suffix, prefix_for
+    from serving.prediction.answers_file import Layout, check_output, prefix_for
     from serving.prediction.input_files import InputFiles, find_files
     from serving.prediction.row_model import open_model
 
     output = pathlib.Path(options.output)
-    check_suffix(output)
-    check_writable(output.parent)
+    check_output(output, is_folder=options.runner is not None)
     paths = find_files(options.input)
     if any(path.exists() and output.exists() and path.samefile(output) for path in paths):
         raise ValueError(f"The output must be another file than the input. Received: {output}.")

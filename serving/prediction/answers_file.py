@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gpt1_keras.files import check_writable
 from serving.prediction.rows import Line, RowAnswer
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 PREFIX = "predicted_"
 _DIALECTS: dict[str, type[csv.Dialect]] = {".csv": csv.excel, ".tsv": csv.excel_tab}
 _JSON_LINES, _PARQUET = ".jsonl", ".parquet"
+_KINDS = {True: "a folder", False: "a file"}
 SUFFIXES = (*_DIALECTS, _JSON_LINES, _PARQUET)
 
 
@@ -63,10 +65,23 @@ def prefix_for(inputs: Collection[str], answers: Collection[str]) -> str:
     )
 
 
-def check_suffix(path: pathlib.Path) -> None:
-    """Raises ValueError unless files of this name can be written."""
+def check_output(path: pathlib.Path, is_folder: bool) -> None:
+    """Refuses an output before the work, as what is there would be lost, or could not be written.
+
+    Args:
+        path: of the output.
+        is_folder: whether it will be a folder, which must be new or empty. A file is replaced.
+
+    Raises:
+        ValueError: its suffix is unknown, or something else is there.
+        OSError: it cannot be written.
+    """
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"The output must end in {', '.join(SUFFIXES)}. Received: {path}.")
+    is_other = path.is_dir() and any(path.iterdir()) if is_folder else path.is_dir()
+    if is_other or is_folder and path.is_file():
+        raise ValueError(f"The output {path} exists already, and is {_KINDS[path.is_dir()]}.")
+    check_writable(path.parent)
 
 
 class AnswersFile(Protocol):

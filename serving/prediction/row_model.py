@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,9 @@ class RowModel:
         outputs: the names of the outputs.
         run: from tensors of strings by field to the outputs. ValueError, if it refuses some.
 
+    Raises:
+        ValueError: the outputs are not those of classes, choices or scores.
+
     Attributes:
         fields: the names of the texts.
         columns: the names of an answer's values.
@@ -48,9 +51,15 @@ class RowModel:
         self,
         fields: Sequence[str],
         class_names: Sequence[str] | None,
-        outputs: Iterable[str],
+        outputs: Collection[str],
         run: Callable[[Mapping[str, tf.Tensor]], _Outputs],
     ) -> None:
+        is_known = class_names is not None or "choice" in outputs
+        if "score" not in outputs and not ("scores" in outputs and is_known):
+            raise ValueError(
+                "A table is answered with classes, choices or scores. Received: a model that "
+                f"returns {', '.join(sorted(outputs))}."
+            )
         self.fields = list(fields)
         self.columns = column_names(class_names, "choice" in outputs, "is_sure" in outputs)
         left_out = () if len(self.fields) > 1 else ("word_fields",)
