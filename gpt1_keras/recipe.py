@@ -11,7 +11,7 @@ from typing import Any, Self
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningRecipe:
-    """What a backbone's weights are fine-tuned with; by default, what the paper's are (section 4.1).
+    """What weights are fine-tuned with; by default, what the paper's are (section 4.1).
 
     The paper's data sets make 200 updates or more in three epochs. Fewer hardly teach a model
     anything, so smaller data sets are read more often.

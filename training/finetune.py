@@ -51,14 +51,17 @@ def main(
     options: FinetuneOptions, run: _OutputOptions, data: DataOptions, trials: _SearchOptions
 ) -> None:
     """Fine-tune a model on one of the paper's data sets, or on your own."""
+    from training.evaluation.baseline_scores import describe_beside
+
     if trials.search is not None:
         from training.runs.search import search
 
         found = search(options, run.output, trials.search, trials.seeds, data)
+        if found.get("baselines"):
+            print(f"\n{describe_beside(found['median'], found['baselines'])}\n")
         print(f"Best: trial {found['best_trial']}, median {found['median']:.4f}")
         return
     from training.evaluation.answer_report import read_report
-    from training.evaluation.baseline_scores import describe_beside
     from training.runs.finetune_run import finetune
 
     result = finetune(options, run.output, data)

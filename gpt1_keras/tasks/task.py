@@ -312,8 +312,8 @@ class Task(FunctionalModel, TaskHooks):
             shuffle: whether to reshuffle strings and arrays.
             class_weight: the weight of each class, by its name or number as labels have it; 1 where
                 it is not given.
-            epochs: as in `keras.Model.fit`; or `"auto"` for those of the backbone's `recipe`: three,
-                or more where the data are so few that they would not make 200 updates.
+            epochs: as in `keras.Model.fit`; or `"auto"` for those of the backbone's `recipe`:
+                three, or more where the data are so few that they would not make 200 updates.
             **kwargs: see `keras.Model.fit`.
 
         Raises:

@@ -10,6 +10,7 @@ import sys
 
 from gpt1_keras.cli import UsageError, option, program
 from gpt1_keras.files import check_writable
+from gpt1_keras.labelled_files import columns_option, parse_columns
 from gpt1_keras.presets import PRESET_HELP
 from serving.export.export_options import (
     GROUP,
@@ -37,16 +38,18 @@ class _ExportOptions:
         "only store matrices in 8 bits: a quarter of the size, and runs everywhere", False
     )
     calibration: str | None = option(
-        "texts like those to come (.jsonl, .csv or .tsv), which show --int8 the ranges of "
+        "a table of texts like those to come, which shows --int8 the ranges of "
         "activations (default: those of --validation, or made-up ones)",
         None,
         metavar="FILE",
     )
     validation: str | None = option(
-        "labelled examples (.jsonl, .csv or .tsv) to measure on what the options cost",
+        "a table of labelled examples, as training.finetune takes, to measure on what the options "
+        "cost",
         None,
         metavar="FILE",
     )
+    columns: str | None = columns_option()
     embed: str | None = option(
         "add the signature embed, texts to hidden states: their mean, that of the last token, or "
         "those of all tokens",
@@ -96,6 +99,7 @@ def main(options: _ExportOptions, batching: Batching) -> None:
         int8_storage=options.int8_storage,
         calibration=options.calibration,
         validation=options.validation,
+        columns=parse_columns(options.columns),
         embed=Embedding(options.embed, options.embed_normalize) if options.embed else None,
     )
     print(path)

@@ -9,11 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from gpt1_keras.cli import note
 from gpt1_keras.files import atomic_path, write_json
-from gpt1_keras.labelled_files import read_rows
+from gpt1_keras.labelled_files import LABEL, read_rows
 from gpt1_keras.tasks.task import Task
 from serving.export.decoder.int8_support import REQUIREMENT
-from serving.export.export_metadata import metadata_of
+from serving.export.export_metadata import fields_of, metadata_of
 from serving.export.export_options import Batching, Embedding, Explanation
 from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
@@ -47,6 +48,7 @@ def export(
     int8_storage: bool = False,
     calibration: Examples | None = None,
     validation: Examples | None = None,
+    columns: Mapping[str, str] | None = None,
     embed: Embedding | str | None = None,
 ) -> str:
     """Writes the next version of a model, a SavedModel that takes texts; see docs/exports.md.
@@ -78,6 +80,7 @@ def export(
         validation: labelled examples: dicts of a task's fields and `label`, or the path of a file
             of them (docs/data_files.md). The model and the export answer them, and the metadata has
             both results.
+        columns: dict from names to the columns of these files, such as `{"text": "Comment"}`.
         embed: what the signature `embed` returns: an `Embedding`, or its pooling, `"mean"`,
             `"last"` or `"tokens"`; None for an export without it.
 
@@ -92,7 +95,10 @@ def export(
     batching = Batching() if batching is True else batching or None
     explanation = Explanation(explain) if isinstance(explain, str) else explain
     embedding = Embedding(embed) if isinstance(embed, str) else embed
-    calibration, validation = _rows(calibration), _rows(validation)
+    fields = fields_of(model)
+    labelled = [*fields, LABEL] if hasattr(model.preprocessor, "fields") else fields
+    calibration = _rows(calibration, columns, fields)
+    validation = _rows(validation, columns, labelled)  # a language model's have no label
     if calibration is not None and not int8:
         raise ValueError("`calibration` is for `int8`. Received: int8=False.")
     if int8 and int8_storage:
@@ -145,9 +151,13 @@ def export(
     return str(output / str(version))
 
 
-def _rows(examples: Examples | None) -> Sequence[Mapping[str, Any]] | None:
+def _rows(
+    examples: Examples | None, columns: Mapping[str, str] | None, wanted: Sequence[str]
+) -> Sequence[Mapping[str, Any]] | None:
     """Returns examples, which a file may hold."""
-    return read_rows(examples) if isinstance(examples, (str, os.PathLike)) else examples
+    if isinstance(examples, (str, os.PathLike)):
+        return read_rows(examples, columns, [wanted], note)
+    return examples
 
 
 def _check_finite(signatures: Signatures) -> None:

@@ -49,6 +49,7 @@ PROGRAMS = [
     "serving.check",
     "serving.export",
     "serving.generate",
+    "serving.predict",
     "serving.query",
     "serving.server",
     "serving.tflite",

@@ -1,8 +1,12 @@
 """Fine-tuned models on whole splits and on users' files: scores, predictions, GLUE's files."""
 
 import json
+import re
+import shutil
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 import sklearn.metrics
@@ -124,6 +128,34 @@ def test_glue_s_file_and_its_metrics(mrpc, tmp_path):
     labels = [row["label"] for row in rows[::-1]]
     assert result["metrics"]["accuracy"] == sklearn.metrics.accuracy_score(labels, answers)
     assert result["metrics"]["f1"] == sklearn.metrics.f1_score(labels, answers)
+
+
+def test_the_program_prints_what_a_score_is_worth(pairs, choices, tmp_path, capsys):
+    for (path, best, trained), last in ((pairs, "largest error: "), (choices, " are right")):
+        assert main(["--model", best, "--file", str(path), "--output", str(tmp_path)]) == 0
+        printed = capsys.readouterr().out
+        metric = trained["metric"]
+        assert f"\n{metric}: {trained['score']:.4f}\n" in printed
+        assert re.search(rf"^{metric}  this model +{trained['score']:.4f}$", printed, re.MULTILINE)
+        assert re.search(rf"^{metric}  word overlap +\d\.\d{{4}}$", printed, re.MULTILINE)
+        assert last in printed.splitlines()[-1 if "right" in last else -2]
+        # The same examples as those that the run was validated on.
+        result = json.loads((tmp_path / "result.json").read_text())
+        assert result["baselines"] == trained["baselines"]
+        ours, theirs = (
+            pd.read_csv(folder / "errors.csv").number for folder in (tmp_path, Path(best).parent)
+        )
+        assert set(ours) == set(theirs)
+
+
+def test_training_data_that_are_gone(pairs, tmp_path, capsys):
+    path, best, _ = pairs
+    shutil.copytree(best, tmp_path / "best")
+    output = str(tmp_path / "out")
+    assert main(["--model", f"{tmp_path}/best", "--file", str(path), "--output", output]) == 0
+    printed = capsys.readouterr()
+    assert "warning: No baselines, as what the model has learned from was not found" in printed.err
+    assert "pearson: " in printed.out and "this model" not in printed.out
 
 
 def test_a_split_without_labels(mrpc, tmp_path):

@@ -1,6 +1,8 @@
 """The fine-tuning program on real data, its interruptions and its errors."""
 
+import dataclasses
 import json
+import pathlib
 import re
 import resource
 
@@ -23,7 +25,9 @@ from training.runs import run_folder as run_module
 from training.runs.finetune_model import build_model
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.finetune_run import finetune
+from training.runs.recipe_options import as_recorded, with_recipe
 from training.runs.run_facts import facts_of
+from training.runs.training_data import find_dataset_of
 
 SMALL = {"config": "gpt1_micro", "num_merges": 200, "learning_rate": 1e-3, "limit_examples": 256}
 
@@ -249,7 +253,7 @@ def test_lora_is_merged_into_what_is_saved(preset, write_file, tmp_path):
     }
     adapted = [f"block_{block}/attention/qkv" for block in (0, 1)]
     assert changed == {f"{layer}/{name}" for layer in adapted for name in ("kernel", "bias")}
-    validation = load_examples(finetune_run.find_dataset_of(options), "validation")
+    validation = load_examples(find_dataset_of(options), "validation")
     texts = [text.decode() for text in validation.texts["text"]]
     found = np.mean(tuned.predict(texts, verbose=0).argmax(-1) == validation.labels)
     assert found == pytest.approx(result["score"], abs=1e-6)
@@ -321,8 +325,9 @@ def run_main(capsys, *arguments):
         (["--task", "sst2", "--config", "gpt1_micro", "--epochs", "0"],
          "error: epochs must be at least 1. Received: 0."),
         (["--task", "sst2"], "error: Give either --preset, to fine-tune, or --config"),
-        (["--config", "gpt1_micro"], "error: Give either --task, or both --train and --validation"),
-        (["--train", "a.csv", "--config", "gpt1_micro"], "error: Give either --task, or both"),
+        (["--config", "gpt1_micro"], "error: Give either --task or --train"),
+        (["--task", "rte", "--columns", "text=a"], "error: validation and columns are for --train"),
+        (["--task", "rte", "--validation-share", "0.1"], "error: validation_share is of --train"),
         (["--train", "a.csv", "--validation", "b.csv", "--config", "gpt1_micro"],
          "error: The file a.csv does not exist."),
         (["--task", "sst2", "--config", "gpt1_micro", "--transfer", "some"],
@@ -398,6 +403,34 @@ def test_a_run_goes_on_when_there_is_room_again(write_file, tmp_path, monkeypatc
         monkeypatch.setattr(run_module.Run, "save_preset", save_preset)
         assert run_main(capsys, *arguments) == (0, "")
         assert weights(folder / "run" / "best")
+
+
+def test_options_that_are_not_given(preset, tmp_path):
+    """They are those of the run so far, whatever the defaults were then, or else the recipe's."""
+    options = FinetuneOptions("rte", preset=preset)
+    chosen = with_recipe(options, train_examples=240)
+    assert (chosen.learning_rate, chosen.epochs) == (6.25e-5, 25)
+    small = with_recipe(FinetuneOptions("rte", config="gpt1_micro", epochs=2), train_examples=240)
+    assert (small.learning_rate, small.epochs) == (2e-4, 2)
+    ships = FinetuneOptions("rte", preset="gpt1_tiny_books", batch_size=16)
+    chosen = with_recipe(ships, train_examples=10_000)
+    assert (chosen.learning_rate, chosen.epochs) == (2e-4, 3)
+
+    assert as_recorded(ships, tmp_path) == ships
+    earlier = dataclasses.replace(ships, learning_rate=6.25e-5, epochs=3)
+    run_module.Run(tmp_path, facts_of(earlier)).start()
+    assert as_recorded(ships, tmp_path) == earlier
+    given = dataclasses.replace(ships, epochs=4)
+    assert as_recorded(given, tmp_path) == dataclasses.replace(earlier, epochs=4)
+
+
+def test_a_recipe_that_is_damaged(preset, tmp_path):
+    path = pathlib.Path(preset, "config.json")
+    config = json.loads(path.read_text())
+    config["config"]["fine_tuning"] = {"learning_rate": "high"}
+    path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="config.json is damaged: learning_rate must be a number"):
+        with_recipe(FinetuneOptions("rte", preset=preset), train_examples=240)
 
 
 def test_a_run_with_other_options_is_refused(tmp_path, capsys):

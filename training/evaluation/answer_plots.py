@@ -8,7 +8,7 @@ import numpy as np
 from training.evaluation.plots import BLUE, new_figure, save
 
 _MOST_CLASSES = 30  # more could not be read
-_MOST_CHARACTERS = 20  # of a name
+_MOST_CHARACTERS = 30  # of a name
 
 
 def plot_confusion(
@@ -37,7 +37,7 @@ def plot_confusion(
         if count:
             color = "white" if shares[row, column] > 0.5 else "black"
             axes.text(column, row, f"{count}", ha="center", va="center", color=color, fontsize=9)
-    axes.set_xticks(range(len(names)), names, rotation=90 if len(names) > 3 else 0)
+    axes.set_xticks(range(len(names)), names, rotation=90)
     axes.set_yticks(range(len(names)), names)
     axes.set(xlabel="answer", ylabel="label")
     if len(class_names) > len(names):

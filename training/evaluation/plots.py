@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import warnings
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -48,6 +49,9 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     with (
         matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "gpt1_keras"}),
         atomic_path(path) as temporary,
+        warnings.catch_warnings(),
     ):
+        # Of names in scripts that matplotlib's font lacks: who shows an .svg has other fonts.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         metadata = {"Date": None} if pathlib.Path(path).suffix == ".svg" else None
         figure.savefig(temporary, dpi=150, metadata=metadata)

@@ -40,8 +40,10 @@ def write_run_card(
         source = f"{', '.join(find_dataset(name).tfds_names)} of TensorFlow Datasets"
     else:
         # Names alone: a card must not show the folders of a user's machine.
-        train, validation = (pathlib.Path(path).name for path in _files(options))
-        name, source = pathlib.Path(train).stem, f"{train}, validated on {validation}"
+        assert options.train is not None  # see `FinetuneOptions`
+        train = pathlib.Path(options.train)
+        validation = pathlib.Path(options.validation).name if options.validation else "a share"
+        name, source = train.stem, f"{train.name}, validated on {validation}"
     data = {
         "source": source,
         "train_examples": facts["train_examples"],
@@ -116,8 +118,3 @@ def _base(preset: str | None) -> str | None:
     if preset is None or is_handle(preset) or preset in PRETRAINED:
         return preset
     return pathlib.Path(preset).absolute().name
-
-
-def _files(options: FinetuneOptions) -> tuple[str, str]:
-    assert options.train is not None and options.validation is not None
-    return options.train, options.validation

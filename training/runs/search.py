@@ -12,7 +12,7 @@ import statistics
 import time
 from typing import Any
 
-from gpt1_keras.files import atomic_path
+from gpt1_keras.files import atomic_path, read_json
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.presets import backbone_class, find_preset
@@ -179,7 +179,10 @@ def _finish(run: Run, options: FinetuneOptions, seeds: int) -> dict[str, Any]:
         source = _folder(run, best) / f"seed_{seed}"
         with atomic_path(run.folder / "best") as temporary:
             shutil.copytree(source / "best", temporary)
-        return run.finish({"best_trial": best + 1, "best_seed": seed, **entry})
+        baselines = read_json(source / "result.json").get("baselines")  # None in earlier versions
+        return run.finish(
+            {"best_trial": best + 1, "best_seed": seed, "baselines": baselines, **entry}
+        )
     return run.result
 
 
