@@ -1,10 +1,11 @@
 """Continues texts with a language model.
 
-    python -m serving.generate --model runs/books/preset "the road was long and" --max-length 60
-    python -m serving.generate --model runs/books/preset --sampler beam < prompts.txt
+    python -m serving.generate --model runs/books/preset "the road was long and" --length 60
+    python -m serving.generate --model runs/books/preset --temperature 0 < prompts.txt
 
-Prompts are arguments or lines of the standard input. For each prompt it prints a line: the prompt
-and its continuation, together up to `--max-length` tokens.
+Prompts are arguments or lines of the standard input. Each text is printed while it is generated:
+the prompt and its continuation, in one line. The options are those of the signature `generate` of
+the model's export, which returns the same texts for them.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ import sys
 
 from gpt1_keras.cli import option, program
 from gpt1_keras.presets import PRESET_HELP
-from serving.generation.samplers import SamplerOptions
+from serving.export.language_model.generation_options import GenerationOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,26 +23,23 @@ class _GenerateOptions:
     texts: tuple[str, ...] = option(
         "prompt (default: lines of the standard input)", (), name="text"
     )
-    max_length: int | None = option(
-        "tokens of prompt and continuation (default: the preset's sequence length)",
-        None,
-        metavar="N",
-    )
 
 
 @program("serving.generate")
-def main(options: _GenerateOptions, sampler: SamplerOptions) -> None:
+def main(options: _GenerateOptions, generation: GenerationOptions) -> None:
     """Continue texts with a language model."""
     from gpt1_keras import GPT1CausalLM
     from gpt1_keras.presets import load_task
-    from serving.generation.continuations import continuations
+    from serving.export.language_model.text_stream import TextStream
 
     # The bytes as they were typed: the tokenizer replaces those that are not valid UTF-8.
     prompts = [os.fsencode(text) for text in options.texts] or sys.stdin.buffer.read().splitlines()
-    made = sampler.make()
-    lm = load_task(options.model, GPT1CausalLM)
-    for text in continuations(lm, prompts, made, options.max_length):
-        print(text, flush=True)
+    stream = TextStream(load_task(options.model, GPT1CausalLM), generation)
+    stream.check_prompts(prompts)
+    for prompt in prompts:
+        for piece in stream.pieces(prompt):
+            print(piece, end="", flush=True)
+        print(flush=True)
 
 
 if __name__ == "__main__":

@@ -3,35 +3,45 @@
     python -m serving.query --model sst2 "a joy to watch" "a waste of time"
     python -m serving.query --model sst2 --target http://localhost:8501 < reviews.txt
     python -m serving.query --model mnli --input premise="It rains." --input hypothesis="It is wet."
-    python -m serving.query --model mnli --file pairs.jsonl --json
-    python -m serving.query --model sst2 --explain "a joy to watch"
+    python -m serving.query --model mnli --file pairs.csv --json
+    python -m serving.query --model race --file questions.xlsx --input question="Who was it?"
+    python -m serving.query --model sst2 --label canary --explain "a joy to watch"
 
-Texts are arguments, or the lines of a file or of the standard input; for a model that takes several
-texts, each line is a JSON object with a value for each of them. For each line it prints the label,
-its score and the text; with --json, all outputs; with --explain, the words that led to the answer.
-A target that begins with http:// or https:// is asked over REST, any other over gRPC.
+Texts are arguments, the rows of a table (.csv, .tsv, .jsonl, .parquet or .xlsx, labelled or not),
+or the lines of another file or of the standard input; for a model that takes several texts, each
+line is a JSON object with a value for each of them. What is the same for all is given once, by
+--input. It prints the names of its columns and then, for each text, the label, its score, whether
+the model is sure where it says so, and the text; with --json, all outputs; with --explain, the
+words that led to the answer. A target that begins with http:// or https:// is asked over REST, any
+other over gRPC.
 """
 
 import contextlib
 import dataclasses
 import json
 import os
+import pathlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpt1_keras.cli import UsageError, option, program
+from gpt1_keras.cli import UsageError, option, program, warn
+from gpt1_keras.labelled_files import columns_option, open_table, parse_columns
 from serving.client.connection import connect
-from serving.client.protocol import QueryError
+from serving.client.protocol import Input, Model, QueryError
 from serving.client.questions import (
     BATCH_SIZE,
     Row,
     answers,
+    missing_inputs,
     rows_of_arguments,
     rows_of_lines,
+    rows_of_table,
     rows_of_texts,
 )
 from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN
+
+_TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,22 +53,28 @@ class _QueryOptions:
         "localhost:8500",
         metavar="HOST:PORT",
     )
+    version: int | None = option("version of the model (default: the newest)", None, metavar="N")
+    label: str | None = option(
+        "label of the version, such as stable or canary, that the server gives it", None
+    )
     signature: str | None = option(
         f"default: {DEFAULT_SIGNATURE}, or with --explain {EXPLAIN}", None, metavar="NAME"
     )
     input: tuple[str, ...] = option(
         "value for the input NAME: a text, or JSON where it takes a list or a number; once for "
-        "each input that differs between questions, and again for each further question",
+        "what all questions share, and again for each further question",
         (),
         metavar="NAME=VALUE",
         consume_multiple=False,
     )
     file: str | None = option(
-        "a text in each line, or for a model of several inputs a JSON object (default, without "
-        "texts: the standard input)",
+        "a table with a column for each input (.csv, .tsv, .jsonl, .parquet or .xlsx); any other "
+        "file has a text in each line, or for a model of several inputs a JSON object (default, "
+        "without texts: the standard input)",
         None,
         metavar="PATH",
     )
+    columns: str | None = columns_option()
     json: bool = option("print all outputs, as a JSON object for each text", False)
     explain: bool = option(
         "colour words by their share in the answer; where that cannot be, list them (for exports "
@@ -74,11 +90,21 @@ def main(options: _QueryOptions) -> None:
         raise UsageError("expected either texts or --file")
     if options.explain and options.signature:
         raise UsageError("expected either --explain or --signature")
+    if options.version is not None and options.label is not None:
+        raise UsageError("expected either --version or --label")
+    if options.columns and not (options.file and _is_table(options.file)):
+        raise UsageError("--columns is for a --file that is a table")
     _query(options, [_named_value(argument) for argument in options.input])
 
 
 def ask(
-    target: str, model: str, texts: Sequence[str], signature: str = DEFAULT_SIGNATURE
+    target: str,
+    model: str,
+    texts: Sequence[str],
+    signature: str = DEFAULT_SIGNATURE,
+    *,
+    version: int | None = None,
+    label: str | None = None,
 ) -> list[dict[str, Any]]:
     """Asks a model about texts, each by itself.
 
@@ -87,6 +113,8 @@ def ask(
         model: the model's name.
         texts: the texts.
         signature: the signature's name.
+        version, label: one of the model's versions, by its number or its label; by default, the
+            newest.
 
     Returns:
         Each text's outputs, by name.
@@ -94,9 +122,10 @@ def ask(
     Raises:
         QueryError: the model does not take one text, or the server did not answer.
     """
-    with connect(target, model, signature) as client:
-        rows = rows_of_texts(map(os.fsencode, texts), client.signature().inputs)
-        return [answer for _, answer in answers(client, rows, {})]
+    with connect(target, Model(model, version, label), signature) as client:
+        inputs = client.signature().inputs
+        rows = rows_of_texts(map(os.fsencode, texts), missing_inputs(inputs, {}))
+        return [answer for _, answer in answers(client, rows, {}, inputs)]
 
 
 def _named_value(argument: str) -> tuple[str, str]:
@@ -111,24 +140,45 @@ def _query(options: _QueryOptions, named_values: Sequence[tuple[str, str]]) -> N
     """Asks the questions in the options, and prints the answers."""
     signature = options.signature or (EXPLAIN if options.explain else DEFAULT_SIGNATURE)
     with contextlib.ExitStack() as stack:
-        client = stack.enter_context(connect(options.target, options.model, signature))
+        model = Model(options.model, options.version, options.label)
+        client = stack.enter_context(connect(options.target, model, signature))
         inputs = client.signature().inputs
         named, shared = rows_of_arguments(named_values, inputs)
-        if options.texts:
-            rows = rows_of_texts(map(os.fsencode, options.texts), inputs)
-        elif named:
-            rows = iter(named)
-        elif options.file:
-            rows = rows_of_lines(stack.enter_context(open(options.file, "rb")), inputs)
-        else:
-            rows = rows_of_lines(sys.stdin.buffer, inputs)
+        if named and (options.texts or options.file):
+            raise QueryError("Expected --input for what all questions share, received all inputs")
+        rows = iter(named) if named else _rows(options, inputs, shared, stack)
         # A request to explain may be as much work as a few long texts.
-        asked = answers(client, rows, shared, 1 if signature == EXPLAIN else BATCH_SIZE)
-        if options.explain and not options.json:
+        batch_size = 1 if signature == EXPLAIN else BATCH_SIZE
+        asked = answers(client, rows, shared, inputs, batch_size)
+        if options.json:
+            for _, answer in asked:
+                print(json.dumps(answer, ensure_ascii=False))
+        elif options.explain:
             _show_explained(asked)
-            return
-        for row, answer in asked:
-            print(json.dumps(answer, ensure_ascii=False) if options.json else _line(row, answer))
+        else:
+            for number, (row, answer) in enumerate(asked):
+                if not number:
+                    print(_header(row, answer))
+                print(_line(row, answer))
+
+
+def _rows(
+    options: _QueryOptions, inputs: Mapping[str, Input], shared: Row, stack: contextlib.ExitStack
+) -> Iterator[Row]:
+    """Returns the rows of the texts, of a file or of the standard input."""
+    missing = missing_inputs(inputs, shared)
+    if options.texts:
+        return rows_of_texts(map(os.fsencode, options.texts), missing)
+    if options.file and _is_table(options.file):
+        table = open_table(options.file, parse_columns(options.columns), [missing])
+        return rows_of_table(table, inputs, shared, warn)
+    file = stack.enter_context(open(options.file, "rb")) if options.file else sys.stdin.buffer
+    return rows_of_lines(file, inputs, shared, warn)
+
+
+def _is_table(path: str) -> bool:
+    """Returns whether a file is read as a table, by its name, or a folder as a data set."""
+    return path.lower().removesuffix(".gz").endswith(_TABLES) or pathlib.Path(path).is_dir()
 
 
 def _show_explained(explained: Iterable[tuple[Row, Mapping[str, Any]]]) -> None:
@@ -140,7 +190,9 @@ def _show_explained(explained: Iterable[tuple[Row, Mapping[str, Any]]]) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     if not has_colours(console):
-        for row, answer in explained:
+        for number, (row, answer) in enumerate(explained):
+            if not number:
+                print(_header(row, answer))
             print(_line(row, answer), *table(answer), sep="\n")
         return
     console.print(LEGEND)
@@ -150,24 +202,37 @@ def _show_explained(explained: Iterable[tuple[Row, Mapping[str, Any]]]) -> None:
             console.print(text)
 
 
+def _header(row: Row, answer: Mapping[str, Any]) -> str:
+    """Returns the names of what `_line` shows."""
+    return "  ".join([*_shown(answer), *sorted(row)])
+
+
 def _line(row: Row, answer: Mapping[str, Any]) -> str:
-    """Returns the best label and its score, or otherwise all outputs; and the question."""
+    """Returns an answer in short, and the question."""
+    cells = [*_shown(answer).values(), *(row[name] for name in sorted(row))]
+    return "  ".join(map(_cell, cells))
+
+
+def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the best label and its score, and whether it is sure; or otherwise all outputs."""
     if "label" in answer and "scores" in answer:
-        cells = [answer["label"], max(answer["scores"])]
+        shown = {"label": answer["label"], "score": max(answer["scores"])}
     elif "score" in answer:
-        cells = [answer["score"]]
+        shown = {"score": answer["score"]}
     else:
-        cells = list(answer.values())
-    return "  ".join([*map(_cell, cells), *(_cell(row[name]) for name in sorted(row))])
+        return dict(answer)
+    return shown | {name: answer[name] for name in ("is_sure",) if name in answer}
 
 
 def _cell(value: Any) -> str:
-    """Returns a value as a line shows it."""
+    """Returns a value as a line shows it, in which a text's own lines are one."""
     if isinstance(value, float):
         return f"{value:.4f}"
     if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        value = value.decode(errors="replace")
+    if isinstance(value, str):
+        return " ".join(value.splitlines())
+    return json.dumps(value, ensure_ascii=False)
 
 
 if __name__ == "__main__":

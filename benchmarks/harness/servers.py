@@ -24,10 +24,11 @@ def serve_export(path, *flags, log=None):
     command += [f"--model_base_path={path}", f"--rest_api_port={rest_port}", *flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
-        ready = process.stdout.readline()  # "Serving ... at localhost:PORT (gRPC) and ..."
+        # The last of the lines that say where it serves: "  gRPC: localhost:PORT".
+        ready = [line for line in iter(process.stdout.readline, "") if "gRPC: " in line][:1]
         if not ready:
             raise SystemExit(f"The server of {path} did not start.")
-        yield process.pid, int(ready.partition(" (gRPC)")[0].rpartition(":")[2]), rest_port
+        yield process.pid, int(ready[0].rpartition(":")[2]), rest_port
     finally:
         process.kill()
         process.communicate()

@@ -1,6 +1,7 @@
 """Asks a classifier over gRPC. It needs only: pip install tensorflow-serving-api
 
 python ask_grpc.py localhost:8500 sst2 "a joy to watch" "a waste of time"
+python ask_grpc.py localhost:8500 sst2/labels/canary "a joy to watch"    # or sst2/versions/2
 """
 
 import sys
@@ -12,7 +13,11 @@ from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServic
 
 target, model, *texts = sys.argv[1:]
 request = PredictRequest()
-request.model_spec.name = model
+request.model_spec.name, kind, choice = f"{model}//".split("/")[:3]
+if kind == "versions":
+    request.model_spec.version.value = int(choice)
+elif kind == "labels":
+    request.model_spec.version_label = choice
 request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts, tf.string))
 
 with grpc.insecure_channel(target) as channel:

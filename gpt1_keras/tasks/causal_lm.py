@@ -69,6 +69,7 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         *,
         metrics: Any = None,
         weighted_metrics: Any = "auto",
+        sampler: Any = "auto",
         **kwargs: Any,
     ) -> None:
         """Configures training and generation, like `keras_hub.models.CausalLM.compile`.
@@ -79,6 +80,8 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
                 without all logits in memory. `fit` and `evaluate` then report its perplexity too.
             metrics: by default none, as metrics need all logits in memory.
             weighted_metrics: `"auto"` for none.
+            sampler: how `generate` chooses tokens, as KerasHub's `compile` takes it; `"auto"` to
+                sample from the 40 likeliest tokens at a temperature of 0.8, as exports do.
             **kwargs: see `keras_hub.models.CausalLM.compile`, and `Task.compile` for
                 `accumulation_steps`.
 
@@ -96,8 +99,14 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
             loss=loss,
             metrics=metrics,
             weighted_metrics=weighted_metrics,
+            sampler=self._default_sampler() if sampler == "auto" else sampler,
             **kwargs,
         )
+
+    def _default_sampler(self) -> keras_hub.samplers.Sampler:
+        """Returns what chooses tokens like `serving.generate` and the signature of exports."""
+        k = min(40, self.backbone.vocabulary_size)
+        return keras_hub.samplers.TopKSampler(k=k, temperature=0.8)
 
     def forward_loss(
         self, x: dict[str, Tensor], y: Tensor, sample_weight: Tensor | None, training: bool
@@ -221,6 +230,7 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         max_length: int | None = None,
         stop_token_ids: Any = "auto",
         strip_prompt: bool = False,
+        **sampling: Any,
     ) -> Any:
         """Continues prompts, like `keras_hub.models.CausalLM.generate`.
 
@@ -230,12 +240,20 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
             max_length, strip_prompt: as in KerasHub's `generate`.
             stop_token_ids: one or several ids that end a text. With `"auto"` or None there are
                 none, as GPT-1 has no end token: texts reach `max_length` tokens.
+            **sampling: refused, as `compile` takes the sampler.
 
         Raises:
+            TypeError: there are further arguments, such as `temperature`.
             ValueError: the backbone is not a `GPT1Backbone`, or one of its blocks overrides `call`;
                 a prompt has no token, or padding on its left; `max_length` is longer than the
                 context; or `stop_token_ids` are not ids of the model.
         """
+        if sampling:
+            raise TypeError(
+                "`generate` takes no sampler: call compile(sampler=...) before, such as compile("
+                "sampler=keras_hub.samplers.TopKSampler(k=40, temperature=0.8)). Received: "
+                f"{', '.join(sampling)}."
+            )
         if not isinstance(self.backbone, GPT1Backbone):
             raise ValueError(
                 f"Generation needs a GPT1Backbone. Received: {type(self.backbone).__name__}."

@@ -2,16 +2,16 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
-from serving.client.protocol import Client
+from serving.client.protocol import Client, Model
 from serving.client.rest_client import RestClient
 
 
-def connect(target: str, model: str, signature: str) -> AbstractContextManager[Client]:
+def connect(target: str, model: Model, signature: str) -> AbstractContextManager[Client]:
     """Returns a client as a context manager.
 
     Args:
         target: `http://host:port` for REST; `host:port`, or another name that gRPC takes, for gRPC.
-        model: the model's name.
+        model: the model.
         signature: the signature's name.
 
     Returns:

@@ -14,12 +14,12 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
-from serving.client.protocol import TIMEOUT_SECONDS, Input, QueryError, Signature
+from serving.client.protocol import TIMEOUT_SECONDS, Input, Model, QueryError, Signature
 from serving.plain_values import plain
 
 
 @contextmanager
-def open_client(target: str, model: str, signature: str) -> Iterator["_GrpcClient"]:
+def open_client(target: str, model: Model, signature: str) -> Iterator["_GrpcClient"]:
     """Opens a channel; see `serving.client.connection.connect`."""
     with grpc.insecure_channel(target) as channel:
         yield _GrpcClient(PredictionServiceStub(channel), model, signature)
@@ -28,18 +28,19 @@ def open_client(target: str, model: str, signature: str) -> Iterator["_GrpcClien
 class _GrpcClient:
     """See `serving.client.protocol.Client`."""
 
-    def __init__(self, stub: PredictionServiceStub, model: str, signature: str) -> None:
+    def __init__(self, stub: PredictionServiceStub, model: Model, signature: str) -> None:
         self._stub = stub
-        self._spec = ModelSpec(name=model, signature_name=signature)
+        self._spec = ModelSpec(name=model.name, version_label=model.label)
+        if model.version is not None:
+            self._spec.version.value = model.version
+        self._signature_name = signature
         self._inputs: Mapping[str, Any] = {}
 
     def signature(self) -> Signature:
-        request = GetModelMetadataRequest(
-            model_spec=ModelSpec(name=self._spec.name), metadata_field=["signature_def"]
-        )
+        request = GetModelMetadataRequest(model_spec=self._spec, metadata_field=["signature_def"])
         signatures = SignatureDefMap()
         _answer(self._stub.GetModelMetadata, request).metadata["signature_def"].Unpack(signatures)
-        name = self._spec.signature_name
+        name = self._signature_name
         if name not in signatures.signature_def:
             known = sorted(signatures.signature_def)
             raise QueryError(f"The model has no signature {name}, only {known}")
@@ -49,6 +50,7 @@ class _GrpcClient:
             name: Input(
                 DataType.Name(info.dtype),
                 None if info.tensor_shape.unknown_rank else len(info.tensor_shape.dim),
+                name in found.defaults,
             )
             for name, info in found.inputs.items()
         }
@@ -56,6 +58,7 @@ class _GrpcClient:
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         request = PredictRequest(model_spec=self._spec)
+        request.model_spec.signature_name = self._signature_name
         for name, value in inputs.items():
             try:
                 proto = tf.make_tensor_proto(value, self._inputs[name].dtype)

@@ -11,11 +11,26 @@ class QueryError(Exception):
     """The question does not fit the model, or the server did not answer."""
 
 
+class Model(NamedTuple):
+    """A model by its name, and one of its versions by its number or its label; else the newest."""
+
+    name: str
+    version: int | None = None
+    label: str | None = None
+
+
 class Input(NamedTuple):
-    """An input of a signature: the name of its DataType, and its number of dimensions if known."""
+    """An input of a signature.
+
+    Attributes:
+        dtype: the name of its DataType.
+        rank: its number of dimensions, if known.
+        has_default: whether a request may leave it out.
+    """
 
     dtype: str
     rank: int | None
+    has_default: bool = False
 
 
 @dataclass(frozen=True)

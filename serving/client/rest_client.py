@@ -9,14 +9,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from serving.client.protocol import TIMEOUT_SECONDS, Input, QueryError, Signature
+from serving.client.protocol import TIMEOUT_SECONDS, Input, Model, QueryError, Signature
 
 
 class RestClient:
     """See `serving.client.protocol.Client`."""
 
-    def __init__(self, target: str, model: str, signature: str) -> None:
-        self._url = f"{target.rstrip('/')}/v1/models/{quote(model, safe='')}"
+    def __init__(self, target: str, model: Model, signature: str) -> None:
+        self._url = f"{target.rstrip('/')}/v1/models/{quote(model.name, safe='')}"
+        if model.version is not None:
+            self._url += f"/versions/{model.version}"
+        elif model.label is not None:
+            self._url += f"/labels/{quote(model.label, safe='')}"
         self._name = signature
         self._outputs: Sequence[str] = []
 
@@ -27,10 +31,12 @@ class RestClient:
             raise QueryError(f"The model has no signature {self._name}, only {sorted(signatures)}")
         found = signatures[self._name]
         self._outputs = sorted(found["outputs"])
-        return Signature(
-            {name: Input(info["dtype"], _rank(info)) for name, info in found["inputs"].items()},
-            self._outputs,
-        )
+        defaults = found.get("defaults", {})
+        inputs = {
+            name: Input(info["dtype"], _rank(info), name in defaults)
+            for name, info in found["inputs"].items()
+        }
+        return Signature(inputs, self._outputs)
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         document = {"signature_name": self._name, "inputs": _json_value(inputs)}

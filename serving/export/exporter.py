@@ -124,7 +124,7 @@ def export(
     name = model_name or output.name
     version = 1 + max(_versions(output), default=0)
     with atomic_path(output / str(version)) as temporary:
-        functions = {key: each.compiled for key, each in signatures.by_name.items()}
+        functions = {key: each.saved for key, each in signatures.by_name.items()}
         tf.saved_model.save(weights, temporary, signatures=functions)
         metadata = {
             **metadata_of(changed),

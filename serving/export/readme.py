@@ -1,10 +1,14 @@
 """Writes the README of an export: its model, its inputs and outputs, and how to serve it."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
 from serving.export.signature import Signature, Signatures
-from serving.export_names import DEFAULT_SIGNATURE
+from serving.export_names import DEFAULT_SIGNATURE, GENERATE
 
 _TEMPLATE = """\
 # {name}
@@ -24,10 +28,17 @@ A `{task}` of gpt1_keras {gpt1_keras}, exported by TensorFlow {tensorflow}. It t
 ## Serve
 
 The folder above this one is named by a number, the version; the folder above that is the base path.
+Either command serves it:
 
 ```
 docker run -p 8501:8501 -v "BASE_PATH:/models/{name}" -e MODEL_NAME={name} tensorflow/serving
-curl -d '{{"instances": [{instance}]}}' localhost:8501/v1/models/{name}:predict
+python -m serving.server --model_name {name} --model_base_path BASE_PATH
+```
+
+Then ask it:
+
+```
+{questions}
 ```
 
 ## What was changed
@@ -44,15 +55,36 @@ def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> st
         metadata: the metadata that `serving.export` writes.
         signatures: the export's signatures.
     """
-    instance = ", ".join(f'"{field}": ...' for field in signatures.by_name[DEFAULT_SIGNATURE].specs)
+    names = [each for each in (DEFAULT_SIGNATURE, GENERATE) if each in signatures.by_name]
     return _TEMPLATE.format(
         **metadata,
         name=name,
         answers="\n".join([_answers(metadata), *_more_answers(metadata)]),
         signatures="\n".join(_signature(*item) for item in signatures.by_name.items()),
-        instance=f"{{{instance}}}",
+        questions="\n".join(_curl(name, each, signatures.by_name[each]) for each in names),
         changes="\n".join(f"- {change}" for change in _changes(metadata)),
     )
+
+
+def _curl(model: str, name: str, signature: Signature) -> str:
+    """Returns a command that asks a signature over REST, with a value for each input."""
+    example = signature.inputs_of_example(min(signature.lengths))
+    row: dict[str, Any] = {}
+    for field, spec in signature.specs.items():
+        if field in signature.defaults or spec.dtype != tf.string:
+            row[field] = _plain(signature.defaults.get(field, example[field])[0])
+        else:
+            row[field] = f"A {field}." if spec.shape.rank == 1 else ["One of these.", "Another."]
+    document = json.dumps({"signature_name": name, "instances": [row]})
+    return f"curl -d '{document}' localhost:8501/v1/models/{model}:predict"
+
+
+def _plain(tensor: tf.Tensor) -> Any:
+    """Returns a tensor as JSON has it: floats in the fewest digits, strings as text."""
+    array = tensor.numpy()
+    if tensor.dtype == tf.string:
+        return np.vectorize(bytes.decode, otypes=[object])(array).tolist()
+    return array.astype(str).astype(float).tolist() if tensor.dtype.is_floating else array.tolist()
 
 
 def _answers(metadata: Mapping[str, Any]) -> str:

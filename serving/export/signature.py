@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -23,6 +24,7 @@ class Signature:
             tensors that it returns are left out.
         lengths: the lengths, in tokens, of the examples for warm-up.
         description: a sentence for the export's README.
+        defaults: the values of inputs that a request may leave out, by name.
     """
 
     function: Callable[..., Mapping[str, tf.Tensor]]
@@ -30,11 +32,30 @@ class Signature:
     example: Callable[[int], Mapping[str, tf.Tensor]]
     lengths: Sequence[int]
     description: str = ""
+    defaults: Mapping[str, tf.Tensor] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def compiled(self) -> ConcreteFunction:
-        """The signature as TensorFlow saves it."""
+        """The signature as it is called in Python, with all its inputs."""
         return compiled(self.function, self.specs)
+
+    @functools.cached_property
+    def saved(self) -> Any:
+        """The signature as `tf.saved_model.save` takes it, which asks a function for defaults."""
+        if not self.defaults:
+            return self.compiled
+
+        def call(*inputs: tf.Tensor) -> Mapping[str, tf.Tensor]:
+            return self.compiled(**dict(zip(self.specs, inputs)))
+
+        kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+        call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                inspect.Parameter(name, kind, default=self.defaults.get(name, empty))
+                for name in self.specs
+            ]
+        )
+        return tf.function(call, autograph=False, input_signature=list(self.specs.values()))
 
     def inputs_of_example(self, length: int) -> dict[str, tf.Tensor]:
         """Returns the inputs of one example of about `length` tokens, by name."""

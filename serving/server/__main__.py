@@ -1,6 +1,6 @@
 """Serves models over gRPC and REST, as TensorFlow Serving does.
 
-python -m serving.server --model_name sst2 --model_base_path exports/sst2 --rest_api_port 8501
+python -m serving.server --model_name sst2 --model_base_path exports/sst2
 """
 
 import contextlib
@@ -13,11 +13,16 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from gpt1_keras.cli import UsageError, program
 from gpt1_keras.version import __version__
 from serving.server.ignored_flags import IgnoredFlags, ProcessFlags
 from serving.server.options import Options
+
+if TYPE_CHECKING:
+    from serving.server.server import Server
 
 
 @program("serving.server", underscores=True)
@@ -41,7 +46,6 @@ def _serve(options: Options, xla: bool) -> None:
     """Serves until SIGINT or SIGTERM."""
     from serving.server.errors import ServingError
     from serving.server.server import Server
-    from serving.server.transport import listening
 
     stopping = threading.Event()
     _allow_descriptors()
@@ -52,15 +56,24 @@ def _serve(options: Options, xla: bool) -> None:
             gc.freeze()
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: stopping.set())
-            models = ", ".join(f"{each.name} version {each.version}" for each in server.models)
-            where = f"{listening.with_port(options.host, server.port)} (gRPC)"
-            if options.rest_api_port:
-                rest = listening.with_port(options.host, options.rest_api_port)
-                where += f" and {rest} (REST)"
-            print(f"Serving {models} at {where}", flush=True)
+            print(_description(options, server), flush=True)
             stopping.wait()
     except ServingError as error:
         raise ValueError(str(error)) from error
+
+
+def _description(options: Options, server: "Server") -> str:
+    """Returns what is served and where, line by line; the lines of links begin with their kind."""
+    from serving.server.transport import listening
+
+    served = list(server.models)
+    lines = [f"Serving {', '.join(f'{each.name} version {each.version}' for each in served)}"]
+    if options.rest_api_port:
+        rest = f"http://{listening.with_port(options.host, options.rest_api_port)}"
+        lines += [f"  page: {rest}/"] * options.rest_api_page
+        names = dict.fromkeys(each.name for each in served)
+        lines += [f"  REST: {rest}/v1/models/{quote(name)}" for name in names]
+    return "\n".join([*lines, f"  gRPC: {listening.with_port(options.host, server.port)}"])
 
 
 def _allow_descriptors() -> None:

@@ -45,6 +45,8 @@ def _number(kind: type, least: int, most: int, text: str) -> Any:
 class Options:
     """A server's options, by the names of TensorFlow Serving's flags and with their defaults.
 
+    Only REST has its official image's default, port 8501: the program itself has none.
+
     Seconds may be fractions where a server is made from Python.
     """
 
@@ -101,7 +103,7 @@ class Options:
     use_alts_credentials: bool = _flag(False, "authenticate gRPC's clients with Google's ALTS")
 
     # REST.
-    rest_api_port: int = _flag(0, "REST port, usually 8501; 0 for no REST", 0, 65535)
+    rest_api_port: int = _flag(8501, "REST port; 0 for no REST", 0, 65535)
     rest_api_timeout_in_ms: int = _flag(
         30_000, "milliseconds that the model may take to answer over REST; 0 for no limit"
     )

@@ -52,7 +52,7 @@ class Server:
         ServingError: a model cannot be loaded.
         ConfigError: a configuration file does not hold what is expected there.
         ValueError: options contradict each other.
-        OSError: a file cannot be read.
+        OSError: a file cannot be read, or a port is in use.
     """
 
     def __init__(
@@ -94,6 +94,9 @@ class Server:
             if file
             else _single_model(options.model_name, options.model_base_path)
         )
+        # Before the models, as loading them may take minutes.
+        listening.check_free("gRPC", "port", options.host, options.port)
+        listening.check_free("REST", "rest_api_port", options.host, options.rest_api_port)
         self.models.configure(self._config)
 
     @property

@@ -23,11 +23,12 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
+from serving import query
+from serving.server import Server
 from serving.server.__main__ import main
 from serving.server.config_files import read_metrics_path, read_models
 from serving.server.errors import ServingError
 from serving.server.models.model_manager import ModelManager
-from serving.server.options import Options
 
 DEPLOY = pathlib.Path(__file__).parents[2] / "serving" / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "docker-compose.yaml").read_text())
@@ -177,21 +178,34 @@ def test_text_protos(tmp_path):
     assert read_batching_parameters(data["batching.config"]).max_batch_size.value == 32
 
 
-def test_the_labels_that_a_comment_advises(model_base_path, tmp_path):
-    """As the comment says, a server that starts with them needs a flag."""
-    text = (DEPLOY / "models.config").read_text()
-    advised = "".join(re.findall(r"#   (.*\n)", text))
-    assert "version_labels" in advised
-    text = text.replace("model_version_policy { latest { num_versions: 1 } }", advised)
-    text = text.replace("/models/sst2", str(model_base_path)).replace("value: 1", "value: 3")
-    file = tmp_path / "models.config"
-    file.write_text(text.replace("versions: 1 versions: 2", "versions: 3"))
-    [flag] = set(re.findall("--(allow_version_labels[a-z_]*)=true", text))
+def test_two_models_with_labels(model_base_path, tmp_path, free_port, capsys):
+    """The file runs, under other folders; clients choose by label and by version."""
+    for path in ("sst2/1", "sst2/2", "mnli/1"):
+        shutil.copytree(model_base_path / "3", tmp_path / path)
+    text = (DEPLOY / "labels.config").read_text()
+    file = tmp_path / "labels.config"
+    file.write_text(text.replace("/models/", f"{tmp_path}/"))
+    [flag] = re.findall("--(allow_version_labels[a-z_]*)=true", text)
     with pytest.raises(ServingError, match="not currently available for inference"):
         ModelManager().configure(read_models(str(file)))
-    models = ModelManager(Options(**{flag: True}))
-    models.configure(read_models(str(file)))
-    assert models.find(ModelSpec(name="sst2", version_label="stable")).version == 3
+    ports = {"port": 0, "rest_api_port": free_port()}
+    with Server(model_config_file=str(file), **ports, **{flag: True}) as server:
+        labels = {"stable": 1, "canary": 2}
+        for label, version in labels.items():
+            spec = ModelSpec(name="sst2", version_label=label)
+            assert server.models.find(spec).version == version
+        for target in (f"localhost:{server.port}", f"http://localhost:{ports['rest_api_port']}"):
+            for model, *choice in (
+                *(["sst2", f"--label={label}"] for label in labels),
+                *(["sst2", f"--version={version}"] for version in labels.values()),
+                ["sst2"],
+                ["mnli"],
+            ):
+                assert query.main([f"--target={target}", f"--model={model}", *choice, "ab"]) == 0
+                assert capsys.readouterr().out.splitlines()[1] == "negative  0.8000  ab"
+            for choice in ("--label=old", "--version=3"):
+                assert query.main([f"--target={target}", "--model=sst2", choice, "ab"]) == 1
+                assert choice.partition("=")[2] in capsys.readouterr().err
 
 
 # --- metrics ---

@@ -1,22 +1,26 @@
-"""The program that continues texts: each sampler, both forms of prompts, and its errors."""
+"""The program that continues texts: the signature's texts, in pieces, and its errors."""
 
 import io
 import sys
 
 import keras
-import keras_hub
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import gpt1_keras
 from gpt1_keras import presets
 from gpt1_keras.presets import load_task
 from serving import generate
-from serving.generation.samplers import SamplerOptions
+from serving.export.export_spec import ExportSpec
+from serving.export.exported_tasks import signatures_of
+from serving.export.language_model.generation_options import GenerationOptions
+from serving.export.language_model.text_stream import TextStream
+from tests.helpers.eager import eagerly
 
 PROMPTS = ["a good film, and", "the"]
+CONTEXT = 24
 LENGTH = 12
-CONTEXT = 16
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +38,24 @@ def lm(tiny_tokenizer):
     random = np.random.default_rng(5)
     for variable in backbone.weights:
         variable.assign(variable + random.normal(0.0, 0.6, variable.shape))
-    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, sequence_length=LENGTH)
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, sequence_length=CONTEXT)
     return gpt1_keras.GPT1CausalLM(backbone, preprocessor)
+
+
+@pytest.fixture(scope="module")
+def signature(lm):
+    """A function that returns what the export's `generate` makes of a prompt."""
+    call = signatures_of(ExportSpec(lm)).by_name["generate"].compiled
+
+    def run(prompt, **options):
+        values = {**vars(GenerationOptions()), "length": LENGTH, "stop": [""], **options}
+        tensors = {
+            name: tf.constant([value], call.structured_input_signature[1][name].dtype)
+            for name, value in values.items()
+        }
+        return call(text=tf.constant([prompt]), **tensors)["text"].numpy()[0].decode()
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +70,7 @@ def run(preset, capsys):
     """A function that runs the program and returns its exit status, output and error output."""
 
     def run(*arguments, model=preset):
-        status = generate.main([f"--model={model}", *arguments])
+        status = generate.main([f"--model={model}", f"--length={LENGTH}", *arguments])
         captured = capsys.readouterr()
         return status, captured.out, captured.err
 
@@ -59,66 +79,56 @@ def run(preset, capsys):
 
 @pytest.fixture
 def loaded(lm, monkeypatch):
-    """Spares the program the loading of its model, which takes longer than its texts."""
+    """Spares the program the loading and tracing of its model, which take longer than its texts."""
     monkeypatch.setattr(presets, "load_task", lambda preset, *classes: lm)
+    with eagerly():
+        yield
 
 
-def expect(lm, prompts, sampler, **arguments):
-    """What the program must print; computed without a graph, and so without tracing one."""
-    lm.compile(sampler=sampler, run_eagerly=True)
-    return "".join(lm.generate([prompt], **arguments)[0] + "\n" for prompt in prompts)
-
-
-@pytest.fixture(scope="module")
-def greedy(lm):
-    """What the program must print for `PROMPTS` with the greedy sampler."""
-    return expect(lm, PROMPTS, "greedy")
-
-
-def test_greedy(run, greedy):
-    assert run("--sampler=greedy", *PROMPTS) == (0, greedy, "")
-    assert [line[:3] for line in greedy.splitlines()] == [prompt[:3] for prompt in PROMPTS]
+def test_the_defaults_are_the_signatures(run, signature):
+    expected = "".join(signature(prompt) + "\n" for prompt in PROMPTS)
+    assert run(*PROMPTS) == (0, expected, "")
 
 
 @pytest.mark.usefixtures("loaded")
-def test_lines_of_the_standard_input_and_a_max_length(run, lm, monkeypatch):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": 0.0},
+        {"temperature": 2.0, "top_k": 0, "top_p": 0.95, "seed": 3},
+        {"temperature": 2.0, "top_k": 7, "seed": -2, "stop": ["a"]},
+        {"temperature": 2.0, "top_k": 0, "seed": 4, "stop": ["no such words", "THE", "."]},
+        {"length": 1},
+    ],
+)
+def test_options_are_the_signatures(run, signature, options):
+    arguments = [
+        f"--{name.replace('_', '-')}={each}"
+        for name, value in options.items()
+        for each in (value if name == "stop" else [value])
+    ]
+    expected = "".join(signature(prompt, **options) + "\n" for prompt in PROMPTS)
+    assert run(*arguments, *PROMPTS) == (0, expected, "")
+
+
+@pytest.mark.usefixtures("loaded")
+def test_lines_of_the_standard_input(run, signature, monkeypatch):
     text = "\r\n".join([*PROMPTS, "k\xefnd"]).encode() + b" \xff\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-    prompts = [*PROMPTS, "k\xefnd \ufffd"]
-    expected = expect(lm, prompts, "greedy", max_length=CONTEXT)
-    assert run("--sampler=greedy", f"--max-length={CONTEXT}") == (0, expected, "")
+    expected = "".join(signature(prompt) + "\n" for prompt in [*PROMPTS, "k\xefnd \ufffd"])
+    assert run() == (0, expected, "")
 
 
 @pytest.mark.usefixtures("loaded")
-def test_beams(run, lm, greedy):
-    sampler = keras_hub.samplers.BeamSampler(num_beams=3)
-    expected = expect(lm, PROMPTS, sampler)
-    assert run("--sampler=beam", "--beams=3", *PROMPTS) == (0, expected, "")
-    assert expected != greedy
-
-
-@pytest.mark.usefixtures("loaded")
-def test_a_seed_gives_the_same_texts_and_another_seed_others(run, lm):
-    options = ("--sampler=top_p", "--p=0.99", "--temperature=2", *PROMPTS)
-    sampler = keras_hub.samplers.TopPSampler(p=0.99, temperature=2, seed=3)
-    expected = expect(lm, PROMPTS, sampler)
-    assert run(*options, "--seed=3") == (0, expected, "")
-    assert run(*options, "--seed=4")[1] != expected
-
-
-@pytest.mark.usefixtures("loaded")
-def test_cold_or_narrow_sampling_is_greedy(run, greedy):
-    first, _ = greedy.splitlines()
-    for options in (("--k=1",), ("--sampler=random", "--temperature=1e-4")):
-        assert run(*options, PROMPTS[0]) == (0, f"{first}\n", "")
-
-
-def test_samplers_have_the_options_that_they_are_given():
-    sampler = SamplerOptions(k=7, temperature=0.5, seed=1).make()
-    assert isinstance(sampler, keras_hub.samplers.TopKSampler)
-    assert (sampler.k, sampler.temperature, sampler.seed) == (7, 0.5, 1)
-    assert SamplerOptions("top_p", p=0.3).make().p == 0.3
-    assert SamplerOptions("beam", beams=2).make().num_beams == 2
+def test_a_text_comes_in_pieces_that_nothing_changes_later(lm, signature):
+    """No piece is taken back when words are joined, or before a stop text."""
+    for seed in range(4):
+        options = {"length": 15, "temperature": 3.0, "top_k": 0, "seed": seed}
+        options["stop"] = ["good"] if seed % 2 else [""]
+        stream = TextStream(lm, GenerationOptions(**{**options, "stop": ("good",) * (seed % 2)}))
+        pieces = list(stream.pieces(b"it didn't"))
+        assert "".join(pieces) == signature("it didn't", **options)
+        assert seed % 2 or len(pieces) > 2
 
 
 @pytest.mark.usefixtures("loaded")
@@ -127,18 +137,17 @@ def test_samplers_have_the_options_that_they_are_given():
     [
         (["a", ""], "Prompt 2 is empty; a text goes on from at least one token."),
         ([" \n"], "Prompt 1 is empty; "),
-        (["the", "a" * 90], "Prompt 2 has 90 tokens, and max_length is 12: there is no room to go"),
-        (["a", "--max-length=17"], "max_length must be from 1 to 16, the model's context. Receiv"),
-        (["a", "--max-length=0"], "max_length must be from 1 to 16, the model's context. Received"),
-        (["a", "--k=99"], "k must be at most 77, the model's tokens. Received: 99."),
-        (["a", "--k=0"], "k must be at least 1. Received: 0."),
-        (["a", "--sampler=top_p", "--p=1.1"], "p must be above 0 and at most 1. Received: 1.1."),
-        (["a", "--sampler=beam", "--beams=0"], "beams must be at least 1. Received: 0."),
-        (["a", "--temperature=0"], "temperature must be above 0. Received: 0.0."),
-        (["a", "--temperature=nan"], "temperature must be above 0. Received: nan."),
-        (["a", "--p=0.5"], "The sampler 'top_k' takes no p. Received: 0.5."),
-        (["a", "--sampler=greedy", "--seed=0"], "The sampler 'greedy' takes no seed. Received: 0."),
-        (["a", "--sampler=best"], "Unknown sampler 'best'; expected one of ['greedy', 'random', "),
+        (
+            ["the", "a" * 90],
+            "Prompt 2 has 90 tokens, and the length is 12: together they must be at most 24, the",
+        ),
+        (["a", "--length=24"], "length must be from 1 to 23. Received: 24."),
+        (["a", "--length=0"], "length must be from 1 to 23. Received: 0."),
+        (["a", "--top-k=-1"], "top_k must be at least 0. Received: -1."),
+        (["a", "--top-p=1.1"], "top_p must be above 0 and at most 1. Received: 1.1."),
+        (["a", "--temperature=-1"], "temperature must be at least 0. Received: -1.0."),
+        (["a", "--temperature=nan"], "temperature must be at least 0. Received: nan."),
+        (["a", "--stop=\n"], "A stop text needs at least one token. Received: '\\n'."),
     ],
 )
 def test_errors_are_one_line(run, arguments, error):
@@ -173,5 +182,6 @@ def test_presets_that_are_not_language_models(run, lm, tiny_tokenizer, tmp_path)
 
 def test_a_language_model_without_a_preprocessor(run, lm, tmp_path):
     gpt1_keras.GPT1CausalLM(lm.backbone).save_to_preset(str(tmp_path / "bare"))
-    error = "error: The model has no preprocessor, and so no tokenizer for prompts.\n"
-    assert run("a", model=str(tmp_path / "bare")) == (1, "", error)
+    error = "error: A model needs its preprocessor to take raw text. Received: a GPT1CausalLM "
+    status, out, err = run("a", model=str(tmp_path / "bare"))
+    assert (status, out) == (1, "") and err.startswith(error)

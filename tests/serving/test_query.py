@@ -15,6 +15,8 @@ from serving.server import Server
 STRINGS = tf.TensorSpec([None], tf.string)
 CHOICES = tf.TensorSpec([None, None], tf.string)
 TIMES = tf.TensorSpec([], tf.int32)
+COUNTS = tf.TensorSpec([None], tf.int32)
+TWO = tf.constant([2])
 
 
 class Odd(tf.Module):
@@ -40,26 +42,63 @@ class Odd(tf.Module):
         """Takes a number that all texts share."""
         return {"text": tf.strings.reduce_join(tf.repeat([prompt], times, axis=0), axis=0)}
 
+    @tf.function(input_signature=[STRINGS, COUNTS])
+    def several(self, prompt, count=TWO):
+        """Takes a number for each text, or has one for all."""
+        count = tf.broadcast_to(count, tf.shape(prompt))
+        texts = tf.map_fn(
+            lambda each: tf.strings.reduce_join(tf.repeat(each[0], each[1])),
+            (prompt, count),
+            fn_output_signature=tf.string,
+        )
+        return {"text": texts}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def sure(self, text):
+        scores = tf.repeat([[0.9, 0.1]], tf.size(text), axis=0)
+        is_sure = tf.strings.length(text) > 2
+        return {"label": tf.fill(tf.shape(text), "x"), "scores": scores, "is_sure": is_sure}
+
+
+CONFIG = """
+model_config_list {{
+  config {{ name: "odd" base_path: "{odd}" model_platform: "tensorflow" }}
+  config {{
+    name: "labelled" base_path: "{tiny}" model_platform: "tensorflow"
+    version_labels {{ key: "stable" value: 3 }}
+  }}
+}}
+"""
+
 
 @pytest.fixture(scope="module")
-def odd_ports(tmp_path_factory, free_port):
-    """The ports of a server of `odd`."""
+def odd_ports(tmp_path_factory, free_port, model_base_path):
+    """The ports of a server of `odd`, and of `labelled`, whose version 3 has a label."""
     path = tmp_path_factory.mktemp("odd")
     model = Odd()
-    signatures = {"serving_default": model.more, "longest": model.longest, "repeat": model.repeat}
+    names = ("longest", "repeat", "several", "sure")
+    signatures = {"serving_default": model.more, **{name: getattr(model, name) for name in names}}
     tf.saved_model.save(model, str(path / "1"), signatures=signatures)
+    config = path / "models.config"
+    config.write_text(CONFIG.format(odd=path, tiny=model_base_path))
     rest_api_port = free_port()
-    with Server("odd", str(path), port=0, rest_api_port=rest_api_port) as server:
+    with Server(
+        model_config_file=str(config),
+        allow_version_labels_for_unavailable_models=True,
+        port=0,
+        rest_api_port=rest_api_port,
+    ) as server:
         yield server.port, rest_api_port
 
 
 @pytest.fixture(params=["gRPC", "REST"])
 def ask(request, client, odd_ports, capsys, monkeypatch):
     """A function that runs the program and returns its exit status, output and error output."""
-    targets = {
-        "gRPC": {"tiny": client.target, "odd": f"127.0.0.1:{odd_ports[0]}"},
-        "REST": {"tiny": client.rest_url, "odd": f"http://127.0.0.1:{odd_ports[1]}"},
+    tiny, odd = {
+        "gRPC": (client.target, f"127.0.0.1:{odd_ports[0]}"),
+        "REST": (client.rest_url, f"http://127.0.0.1:{odd_ports[1]}"),
     }[request.param]
+    targets = {"tiny": tiny, "odd": odd, "labelled": odd}
 
     def run(model, *arguments, stdin=None):
         if stdin is not None:
@@ -71,7 +110,7 @@ def ask(request, client, odd_ports, capsys, monkeypatch):
     return run
 
 
-TABLE = "negative  0.8000  ab\npositive  0.7000  abcdefg\n"
+TABLE = "label  score  text\nnegative  0.8000  ab\npositive  0.7000  abcdefg\n"
 
 
 def test_prints_label_score_and_text(ask):
@@ -87,7 +126,7 @@ def test_prints_all_outputs_as_json(ask):
     ]
 
 
-EXPLAINED = "negative  0.7000  abc\n +1.0000  a\n +0.2500  b\n -0.5000  c\n"
+EXPLAINED = "label  score  text\nnegative  0.7000  abc\n +1.0000  a\n +0.2500  b\n -0.5000  c\n"
 
 
 def test_explains_in_a_table(ask):
@@ -136,10 +175,13 @@ def test_texts_from_the_standard_input(ask):
 
 def test_named_input(ask):
     status, out, _ = ask("tiny", "--input=text=a=b", "--input=text=abcdefg")
-    assert (status, out) == (0, "negative  0.7000  a=b\npositive  0.7000  abcdefg\n")
+    assert (status, out) == (
+        0,
+        "label  score  text\nnegative  0.7000  a=b\npositive  0.7000  abcdefg\n",
+    )
 
 
-PAIRS = "2.0000  a  abc\n0.0000  b  a\n"  # hypothesis before premise
+PAIRS = "score  hypothesis  premise\n2.0000  a  abc\n0.0000  b  a\n"
 
 
 def test_pairs(ask):
@@ -161,30 +203,116 @@ def test_choices_whose_number_differs(ask):
     labels = [json.loads(line)["label"] for line in out.splitlines()]
     assert labels == ["abc", "abcd", "abc"]
     choices = ["--input=context=c", '--input=choices=["a", "ab"]']
-    assert ask("odd", "--signature=longest", *choices)[1] == 'ab  2.0000  ["a", "ab"]  c\n'
+    assert ask("odd", "--signature=longest", *choices)[1] == (
+        'label  score  choices  context\nab  2.0000  ["a", "ab"]  c\n'
+    )
 
 
 def test_a_number_that_all_texts_share(ask):
     arguments = ["--signature=repeat", "--input=times=3", "ab", "c"]
-    assert ask("odd", *arguments) == (0, "ababab  ab\nccc  c\n", "")
+    assert ask("odd", *arguments) == (0, "text  prompt\nababab  ab\nccc  c\n", "")
+
+
+def test_a_text_that_all_questions_share(ask, tmp_path, monkeypatch):
+    """Given once beside rows of any kind: arguments, a table, lines."""
+    expected = (0, "score  hypothesis\n2.0000  a\n1.0000  ab\n", "")
+    shared = "--input=premise=abc"
+    assert ask("odd", shared, "--input=hypothesis=a", "--input=hypothesis=ab") == expected
+    assert ask("odd", shared, "a", "ab") == expected
+    assert ask("odd", shared, stdin=b"a\nab\n") == expected
+    file = tmp_path / "some.csv"
+    file.write_text("hypothesis\na\nab\n")
+    assert ask("odd", shared, f"--file={file}") == expected
+
+
+def test_labelled_tables_as_they_are(ask, tmp_path):
+    """Any separator, other columns and similar names; what is left out is said."""
+    file = tmp_path / "some.csv"
+    file.write_text('id;Comment;label\n1;ab;x\n;;\n2;"abc\ndefg";y\n', encoding="utf-8-sig")
+    status, out, err = ask("tiny", f"--file={file}")
+    assert (status, out) == (
+        0,
+        "label  score  text\nnegative  0.8000  ab\npositive  0.8000  abc defg\n",
+    )
+    assert f"{file}: left out, as the model does not ask for it: id, label\n" in err
+    assert "takes text from 'Comment'" in err and "1 blank row is skipped" in err
+    assert ask("tiny", f"--file={file}", "--columns=text=Comment")[:2] == (status, out)
+
+
+def test_tables_of_pairs_and_choices(ask, tmp_path):
+    rows = [{"premise": "abc", "hypothesis": "a", "label": 1}, {"hypothesis": "b", "premise": "a"}]
+    stdin = "\n".join(map(json.dumps, rows)).encode()
+    assert ask("odd", stdin=stdin) == (
+        0,
+        PAIRS,
+        "warning: left out, as the model does not ask for it: label\n",
+    )
+    file = tmp_path / "some.jsonl"
+    rows[1]["label"] = 0
+    file.write_text("\n".join(map(json.dumps, rows)))
+    assert ask("odd", f"--file={file}")[:2] == (0, PAIRS)
+    file = tmp_path / "some.tsv"
+    file.write_text("choice1\tchoice2\tchoice3\na\tabc\t\nabcd\tab\tc\n")
+    status, out, _ = ask("odd", "--signature=longest", "--input=context=c", f"--file={file}")
+    assert (status, [line.split()[0] for line in out.splitlines()]) == (0, ["label", "abc", "abcd"])
+
+
+def test_numbers_in_tables_and_options_that_may_be_left_out(ask, tmp_path):
+    file = tmp_path / "some.csv"
+    file.write_text("prompt,count\nab,2\nc,3\n")
+    arguments = ["--signature=several", f"--file={file}"]
+    assert ask("odd", *arguments)[:2] == (0, "text  count  prompt\nabab  2  ab\nccc  3  c\n")
+    file.write_text("prompt\nab\nc\n")
+    assert ask("odd", *arguments)[:2] == (0, "text  prompt\nabab  ab\ncc  c\n")
+    assert ask("odd", *arguments, "--input=count=1")[:2] == (0, "text  prompt\nab  ab\nc  c\n")
+    file.write_text("prompt,count\nab,two\n")
+    error = f"error: {file}, line 2: expected numbers, received 'two'\n"
+    assert ask("odd", *arguments)[::2] == (1, error)
+
+
+def test_whether_the_model_is_sure(ask):
+    assert ask("odd", "--signature=sure", "ab", "abc") == (
+        0,
+        "label  score  is_sure  text\nx  0.9000  false  ab\nx  0.9000  true  abc\n",
+        "",
+    )
+
+
+def test_a_version_and_a_label(ask):
+    expected = "label  score  text\nnegative  0.8000  ab\n"
+    for choice in ("--version=3", "--label=stable"):
+        assert ask("labelled", choice, "ab") == (0, expected, "")
+    assert "Specific(labelled, 2)" in ask("labelled", "--version=2", "ab")[2]
+    assert (
+        "Unrecognized servable version label: canary" in ask("labelled", "--label=canary", "ab")[2]
+    )
 
 
 def test_invalid_utf8_reaches_the_model(ask):
-    assert ask("tiny", "\udcff\udcfe")[:2] == (0, "negative  0.8000  \ufffd\ufffd\n")
+    expected = "label  score  text\nnegative  0.8000  \ufffd\ufffd\n"
+    assert ask("tiny", "\udcff\udcfe")[:2] == (0, expected)
 
 
-EXPECTED = "Expected as many --input hypothesis=TEXT as --input premise=TEXT, received "
+EXPECTED = (
+    "Expected as many --input hypothesis=TEXT as --input premise=TEXT, or one for all questions, "
+    "received "
+)
 
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
         (["a"], "Expected a value for each of ['hypothesis', 'premise'], received a text without"),
-        (["--input=premise=a"], EXPECTED + "{'premise': 1}"),
+        (["--input=premise=a", "--input=premise=b"], EXPECTED + "{'premise': 2}"),
         (
-            ["--input=premise=a", "--input=hypothesis=a", "--input=premise=b"],
-            EXPECTED + "{'premise': 2, ",
+            [*["--input=premise=a"] * 3, *["--input=hypothesis=a"] * 2],
+            EXPECTED + "{'premise': 3, ",
         ),
+        (
+            ["--input=premise=a", "--input=hypothesis=a", "b"],
+            "Expected --input for what all questions share, received all inputs",
+        ),
+        (["--file=nowhere.csv"], "The file nowhere.csv does not exist."),
         (["--input=text=a"], "The signature has no input text, only ['hypothesis', 'premise']"),
         (["--signature=no"], "The model has no signature no, only ["),
         (
@@ -246,6 +374,8 @@ def test_a_missing_file(ask):
     [
         (["a", "--file=b"], "expected either texts or --file"),
         (["--input", "a"], "expected NAME=VALUE, received 'a'"),
+        (["a", "--version=1", "--label=b"], "expected either --version or --label"),
+        (["a", "--columns=text=b"], "--columns is for a --file that is a table"),
     ],
 )
 def test_usage_errors(ask, capsys, arguments, error):

@@ -44,7 +44,8 @@ class Windows:
             raise ValueError(f"`seed` must be in [0, 2^64). Received: {seed}.")
         if not 0 <= repeat_share <= 1:
             raise ValueError(f"`repeat_share` must be from 0 to 1. Received: {repeat_share}.")
-        if not 0 <= pair_share <= 1 - repeat_share:
+        # 0.9 and 0.1 sum to 1, though 1 - 0.9 is below 0.1.
+        if not (0 <= pair_share and repeat_share + pair_share <= 1 + 1e-9):
             raise ValueError(
                 f"`pair_share` must be from 0 to 1 - repeat_share. Received: {pair_share} with "
                 f"repeat_share={repeat_share}."

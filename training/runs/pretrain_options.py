@@ -85,8 +85,8 @@ class PretrainOptions:
             ("repeat_share", 0 <= self.repeat_share <= 1, "from 0 to 1"),
             (
                 "pair_share",
-                0 <= self.pair_share <= 1 - self.repeat_share,
-                f"from 0 to 1 - repeat_share={1 - self.repeat_share}",
+                0 <= self.pair_share and self.repeat_share + self.pair_share <= 1 + 1e-9,
+                f"from 0 to 1 - repeat_share={1 - self.repeat_share:g}",
             ),
             (
                 "dropout",

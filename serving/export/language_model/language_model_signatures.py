@@ -1,7 +1,8 @@
 """The signatures of a language model's export: log-probabilities, and text generation."""
 
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -13,6 +14,8 @@ from serving.export.decoder.cached_decoder import CachedDecoder
 from serving.export.decoder.packed_decoder import computes_by_blocks
 from serving.export.export_spec import ExportSpec
 from serving.export.input_checks import asserted
+from serving.export.language_model.generation_options import GenerationOptions
+from serving.export.language_model.output_text import before_stops, joined, joined_continuations
 from serving.export.language_model.prompt_continuation import continuations
 from serving.export.language_model.text_scoring import log_probabilities
 from serving.export.signature import Signature, Signatures, Tensors, full_stops, text_specs
@@ -26,9 +29,11 @@ _OPTIONS = {
         ("length", tf.int32),
         ("temperature", tf.float32),
         ("top_k", tf.int32),
+        ("top_p", tf.float32),
         ("seed", tf.int32),
     )
 }
+_STOP = {"stop": tf.TensorSpec([None, None], tf.string, "stop")}
 
 
 def language_model_signatures(spec: ExportSpec) -> Signatures:
@@ -38,12 +43,15 @@ def language_model_signatures(spec: ExportSpec) -> Signatures:
       length]`; `log_probabilities`, float `[batch, length]`, of each token given those before it,
       in nats, and 0 for the first token and for padding; and `score`, float `[batch]`, the mean
       over all tokens but the first, which is minus infinity for a text of one token or none.
-    - `generate`: takes `text`, and for each text: `length`, int32 `[batch]`, the number of tokens
-      to add; `temperature`, float `[batch]`, 0 to always take the likeliest token; `top_k`, int32
-      `[batch]`, the number of likeliest tokens to choose from, 0 for all; and `seed`, int32
-      `[batch]`. It returns `text`, string `[batch]`, the normalised prompt with its continuation,
-      and `continuation`, string `[batch]`. If prompt and continuation are longer than the context,
-      the prompt loses its first tokens.
+    - `generate`: takes `text`, and for each text, or once for all: `length`, int32 `[batch]`, the
+      number of tokens to add; `temperature`, float `[batch]`, 0 to always take the likeliest token;
+      `top_k`, int32 `[batch]`, the number of likeliest tokens to choose from, 0 for all; `top_p`,
+      float `[batch]`, to choose from the likeliest that together have this probability, 1 for all;
+      `seed`, int32 `[batch]`; and `stop`, string `[batch, n]`, texts before which the continuation
+      ends, an empty string being none. Those that are left out have the defaults of
+      `GenerationOptions`. It returns `text`, string `[batch]`, the normalised prompt with its
+      continuation, and `continuation`, string `[batch]`, both with the spaces that people write.
+      If prompt and continuation are longer than the context, the prompt loses its first tokens.
     - `tokenize`: maps `text` to `token_ids` and `padding_mask`, int32 `[batch, length]`; and to
       `starts` and `ends` of this shape, the range of bytes that each token came from, -1 for
       padding.
@@ -71,19 +79,26 @@ def language_model_signatures(spec: ExportSpec) -> Signatures:
             f"A {type(spec.model).__name__}'s answers cannot be explained. Expected a fine-tuned "
             "task: classes, scores or multiple choice."
         )
-    graph = _LanguageModelGraph(spec)
+    graph = LanguageModelGraph(spec)
     return Signatures(graph.sequence_length, graph.signatures())
 
 
-class _LanguageModelGraph:
-    """The functions of a language model's signatures."""
+class LanguageModelGraph:
+    """The functions of a language model's signatures.
+
+    Args:
+        spec: see `language_model_signatures`.
+
+    Attributes:
+        sequence_length: the context, which may be longer than the preprocessor's sequences.
+        decoder: computes hidden states, of whole texts or of one more token of each.
+    """
 
     def __init__(self, spec: ExportSpec) -> None:
         backbone = spec.model.backbone
-        # The context, which may be longer than the preprocessor's sequences.
         self.sequence_length = backbone.max_sequence_length
         self._buckets = bucket_lengths(self.sequence_length)
-        self._decoder = CachedDecoder(backbone, self._buckets, spec.blocks)
+        self.decoder = CachedDecoder(backbone, self._buckets, spec.blocks)
         self._token_embedding = backbone.token_embedding
         self._batching = spec.batching
         self._tokenizer = spec.model.preprocessor.tokenizer
@@ -103,11 +118,13 @@ class _LanguageModelGraph:
             score_texts = merged(score_texts, ["text"], self._batching)
             go_on = batched(go_on, [*prompts, *_OPTIONS.values()], self._batching)
         score = self._signature(functools.partial(self._score, score_texts), _TEXT)
-        generate = functools.partial(self._generate, go_on)
+        generate = self._signature(
+            functools.partial(self._generate, go_on), {**_TEXT, **_OPTIONS, **_STOP}
+        )
         return {
             DEFAULT_SIGNATURE: score,
             SCORE: score,
-            GENERATE: self._signature(generate, {**_TEXT, **_OPTIONS}),
+            GENERATE: dataclasses.replace(generate, defaults=self._defaults()),
             TOKENIZE: Signature(self._tokenize_with_offsets, _TEXT, self._example, self._buckets),
         }
 
@@ -123,26 +140,43 @@ class _LanguageModelGraph:
             "length": [min(2, self.sequence_length - 1)],
             "temperature": [1.0],
             "top_k": [0],
+            "top_p": [1.0],
             "seed": [0],
+            "stop": [[""]],
         }
         return {"text": tf.constant([full_stops(length)])} | {
             name: tf.constant(value) for name, value in values.items()
         }
 
+    def _defaults(self) -> Mapping[str, tf.Tensor]:
+        """Returns the values that stand for what a request to `generate` leaves out."""
+        options = GenerationOptions()
+        length = min(options.length, self.sequence_length - 1)
+        values = {**vars(options), "length": length, "stop": [""]}
+        specs = {**_OPTIONS, **_STOP}
+        return {name: tf.constant([values[name]], specs[name].dtype) for name in specs}
+
     def _for_any_batch(self, function: Callable[..., Tensors]) -> Callable[..., Tensors]:
-        """Makes a function take empty batches: it computes a made-up text, and returns nothing."""
+        """Makes a function take options that are the same for all texts, and empty batches.
+
+        Of an empty batch, it computes a made-up text, and returns nothing.
+        """
         made_up = self._example(1)
 
         def run(**inputs: tf.Tensor) -> Tensors:
             size = tf.size(inputs["text"])
+            sizes = {name: tf.shape(tensor)[0] for name, tensor in inputs.items()}
             conditions = [
-                (tf.size(tensor) == size, f"Expected a {name} for every text.", tf.size(tensor))
-                for name, tensor in inputs.items()
+                (
+                    (count == size) | (count == 1),
+                    f"Expected a {name} for every text, or one for all.",
+                    count,
+                )
+                for name, count in sizes.items()
             ]
-            missing = tf.maximum(1 - size, 0)
             outputs = function(
                 **{
-                    name: tf.concat([tensor, made_up[name][:missing]], axis=0)
+                    name: _with_rows(tensor, made_up[name], tf.maximum(size, 1))
                     for name, tensor in asserted(inputs, *conditions).items()
                 }
             )
@@ -177,7 +211,7 @@ class _LanguageModelGraph:
         ids = self._tokenizer.tokenize(text)
         token_ids = ids.to_tensor(self._tokenizer.pad_token_id, shape=[None, self.sequence_length])
         num_tokens = tf.minimum(tf.cast(ids.row_lengths(), tf.int32), self.sequence_length)
-        found = log_probabilities(self._decoder, self._logits, token_ids, num_tokens)
+        found = log_probabilities(self.decoder, self._logits, token_ids, num_tokens)
         count = tf.cast(num_tokens - 1, tf.float32)
         # Without a token to predict, a text must not rank before the others.
         mean = tf.where(count > 0, tf.reduce_sum(found, axis=-1) / count, float("-inf"))
@@ -196,10 +230,14 @@ class _LanguageModelGraph:
         length: tf.Tensor,
         temperature: tf.Tensor,
         top_k: tf.Tensor,
+        top_p: tf.Tensor,
         seed: tf.Tensor,
+        stop: tf.Tensor,
     ) -> Tensors:
         """Computes the signature `generate` by a function like `_continue`."""
-        with tf.control_dependencies(self._checks(length, temperature, top_k)):
+        stop, has_tokens = self._normalized_stops(stop)
+        checks = self._checks(length, temperature, top_k, top_p, has_tokens)
+        with tf.control_dependencies(checks):
             ids = self._tokenizer.tokenize(text)
         before = tf.cast(ids.row_lengths(), tf.int32)
         check = tf.debugging.Assert(
@@ -216,17 +254,42 @@ class _LanguageModelGraph:
             length=length,
             temperature=temperature,
             top_k=top_k,
+            top_p=top_p,
             seed=seed,
         )["added"]
         added = tf.RaggedTensor.from_tensor(added, tf.cast(length, tf.int64))
+        texts = joined(self._tokenizer.detokenize(tf.concat([prompts, added], axis=1)))
+        whole = joined_continuations(self._tokenizer.detokenize(added))
+        continuations = before_stops(whole, stop)
+        left_out = tf.strings.length(whole) - tf.strings.length(continuations)
+        texts = tf.strings.substr(
+            texts, tf.zeros_like(left_out), tf.strings.length(texts) - left_out
+        )
         return {
-            "text": self._tokenizer.detokenize(tf.concat([prompts, added], axis=1)),
-            "continuation": self._tokenizer.detokenize(added),
+            "text": tf.strings.strip(texts),
+            "continuation": tf.strings.strip(continuations),
             "num_tokens": kept + length,
             "truncated": before > kept,
         }
 
-    def _checks(self, length: tf.Tensor, temperature: tf.Tensor, top_k: tf.Tensor) -> list[Any]:
+    def _normalized_stops(self, stop: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns stop texts as texts have them, and which of them consist of tokens, or are none.
+
+        A stop text without a token, such as a line break for `bert`, would never be found.
+        """
+        ids = self._tokenizer.tokenize(tf.reshape(stop, [-1]))
+        normalized = joined(self._tokenizer.detokenize(ids))
+        is_found = (ids.row_lengths() > 0) | (tf.reshape(stop, [-1]) == "")
+        return tf.reshape(normalized, tf.shape(stop)), is_found
+
+    def _checks(
+        self,
+        length: tf.Tensor,
+        temperature: tf.Tensor,
+        top_k: tf.Tensor,
+        top_p: tf.Tensor,
+        stop_is_found: tf.Tensor,
+    ) -> list[Any]:
         return [
             tf.debugging.Assert(
                 tf.reduce_all((length >= 1) & (length < self.sequence_length)),
@@ -239,6 +302,14 @@ class _LanguageModelGraph:
             tf.debugging.Assert(
                 tf.reduce_all(top_k >= 0), ["top_k must be at least 0. Received:", top_k]
             ),
+            tf.debugging.Assert(
+                tf.reduce_all((top_p > 0.0) & (top_p <= 1.0)),
+                ["top_p must be above 0 and at most 1. Received:", top_p],
+            ),
+            tf.debugging.Assert(
+                tf.reduce_all(stop_is_found),
+                ["Every stop text needs a token, or is empty for none. Has one:", stop_is_found],
+            ),
         ]
 
     def _continue(
@@ -248,17 +319,28 @@ class _LanguageModelGraph:
         length: tf.Tensor,
         temperature: tf.Tensor,
         top_k: tf.Tensor,
+        top_p: tf.Tensor,
         seed: tf.Tensor,
     ) -> Tensors:
         """Returns the continuations of prompts as `added`; see `continuations`."""
-        arguments = prompts, kept, length, temperature, top_k, seed
-        return {"added": continuations(self._decoder, self._word_logits, *arguments)}
+        arguments = prompts, kept, length, temperature, top_k, top_p, seed
+        return {"added": continuations(self.decoder, self.word_logits, *arguments)}
 
-    def _word_logits(self, states: tf.Tensor) -> tf.Tensor:
+    def word_logits(self, states: tf.Tensor) -> tf.Tensor:
+        """Returns logits of float `[n, hidden_dim]`, minus infinity for what is no word."""
         return self._logits(states) + self._never
 
     def _logits(self, states: tf.Tensor) -> tf.Tensor:
         return tf.cast(self._token_embedding(states, reverse=True), tf.float32)
+
+
+def _with_rows(tensor: tf.Tensor, made_up: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Repeats a tensor's only row, or the made-up one if it has none, for all `rows`."""
+    shape = tf.shape(tensor)
+    missing = tf.maximum(1 - shape[0], 0)
+    made_up = tf.broadcast_to(made_up[:missing], tf.concat([[missing], shape[1:]], axis=0))
+    tensor = tf.concat([tensor, made_up], axis=0)
+    return tf.gather(tensor, tf.minimum(tf.range(rows), tf.shape(tensor)[0] - 1))
 
 
 def _slices(values: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.RaggedTensor:

@@ -21,6 +21,7 @@ def continuations(
     length: tf.Tensor,
     temperature: tf.Tensor,
     top_k: tf.Tensor,
+    top_p: tf.Tensor,
     seed: tf.Tensor,
 ) -> tf.Tensor:
     """Continues prompts token by token.
@@ -35,7 +36,7 @@ def continuations(
         kept: int32 `[batch]`, the prompts' numbers of tokens, at least 1.
         length: int32 `[batch]`, the numbers of tokens to add, at least 1. Prompt and continuation
             together must fit into the context.
-        temperature, top_k: as in `sample_tokens`.
+        temperature, top_k, top_p: as in `sample_tokens`.
         seed: int32 `[batch]`, as in `uniform_numbers`.
 
     Returns:
@@ -44,15 +45,15 @@ def continuations(
     context = tf.shape(prompts)[1]
     # From long to short, so that the remaining texts are always the first rows.
     order = tf.argsort(length, direction="DESCENDING", stable=True)
-    prompts, kept, length, temperature, top_k, seed = (
-        tf.gather(each, order) for each in (prompts, kept, length, temperature, top_k, seed)
+    prompts, kept, length, temperature, top_k, top_p, seed = (
+        tf.gather(each, order) for each in (prompts, kept, length, temperature, top_k, top_p, seed)
     )
     uniform = uniform_numbers(seed, prompts.shape[1])
 
     def sample(states: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         """Samples the token of this number in each continuation, int32 `[n, 1]`."""
         rows = tf.shape(states)[0]
-        options = temperature[:rows], top_k[:rows]
+        options = temperature[:rows], top_k[:rows], top_p[:rows]
         return sample_tokens(logits(states), uniform[:rows, number], *options)[:, tf.newaxis]
 
     def segment(tokens: tf.Tensor, starts: tf.Tensor, cache: Cache, window: Cache) -> Any:

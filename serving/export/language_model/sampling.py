@@ -24,7 +24,11 @@ def uniform_numbers(seeds: tf.Tensor, count: int) -> tf.Tensor:
 
 
 def sample_tokens(
-    logits: tf.Tensor, uniform: tf.Tensor, temperature: tf.Tensor, top_k: tf.Tensor
+    logits: tf.Tensor,
+    uniform: tf.Tensor,
+    temperature: tf.Tensor,
+    top_k: tf.Tensor,
+    top_p: tf.Tensor,
 ) -> tf.Tensor:
     """Samples a token for each text by the inverse of the tokens' distribution function.
 
@@ -33,17 +37,25 @@ def sample_tokens(
         uniform: float32 `[batch]`, numbers in [0, 1).
         temperature: float32 `[batch]`, 0 for the likeliest token.
         top_k: int32 `[batch]`, the number of likeliest tokens to choose from, 0 for all.
+        top_p: float32 `[batch]`: of these, only the likeliest that together have this probability,
+            at least one; 1 for all.
 
     Returns:
         int32 `[batch]`, ids.
     """
-    is_greedy = temperature < _TINY
-    from_all = ~is_greedy & ((top_k == 0) | (top_k >= tf.shape(logits)[1]))
-    # Only as many tokens are sorted as a text with `top_k` needs; other texts add none.
-    count = tf.where(is_greedy | from_all, 1, top_k)
+    vocabulary_size = tf.shape(logits)[1]
+    is_greedy, is_nucleus = temperature < _TINY, top_p < 1.0
+    has_all = (top_k == 0) | (top_k >= vocabulary_size)
+    from_all = ~is_greedy & ~is_nucleus & has_all
+    # Only as many tokens are sorted as a text needs; texts that choose from all need none.
+    count = tf.where(has_all, vocabulary_size, top_k)
+    count = tf.where(is_greedy | from_all, 1, count)
     values, ids = tf.math.top_k(logits, tf.reduce_max(tf.concat([count, [1]], axis=0)))
     is_kept = tf.range(tf.shape(values)[1]) < count[:, tf.newaxis]
     divisor = tf.where(is_greedy, 1.0, temperature)
+    values = tf.where(is_kept, values, float("-inf"))
+    likelier = tf.cumsum(tf.nn.softmax(values / divisor[:, tf.newaxis]), axis=-1, exclusive=True)
+    is_kept = ~is_nucleus[:, tf.newaxis] | (likelier < top_p[:, tf.newaxis])
     values = tf.where(is_kept, values, float("-inf"))
     tokens = tf.gather(ids, _sample(values, uniform, divisor), batch_dims=1)
     rows = tf.where(from_all)

@@ -1,7 +1,9 @@
 """Reads requests of the REST interface: from JSON documents to tensors and tf.Examples.
 
 A request to predict has its inputs in rows, `{"instances": [...]}`, or in columns,
-`{"inputs": ...}`. The input's name may be left out where there is only one. A request to classify
+`{"inputs": ...}`. The input's name may be left out where there is only one, and so may inputs with
+a default; in the versions of TensorFlow Serving that we could read, they may over gRPC alone. A
+request to classify
 or to regress has `{"examples": [...]}`, objects of features by name, and optionally a
 `"context"` of features that all of them share.
 """
@@ -33,24 +35,29 @@ _FEATURES = {  # a JSON value's type: its field in a tf.train.Feature and its ty
 
 
 def read_inputs(document: Mapping[str, Any], signature: SignatureDef) -> dict[str, TensorProto]:
-    """Returns a tensor for each input of `signature`.
+    """Returns a tensor for each input of `signature` that the document has, by name.
 
     Raises:
-        ServingError: the document does not give each input as an array of its dtype.
+        ServingError: the document does not give each input without a default, or one is not an
+            array of its dtype.
     """
     if "instances" in document and "inputs" in document:
         raise invalid_argument(
             f"JSON Value: {shown(document)} Not formatted correctly expecting only one of "
             "'inputs' or 'instances' keys to exist"
         )
-    names = sorted(signature.inputs)
+    names, needed = sorted(signature.inputs), sorted(set(signature.inputs) - {*signature.defaults})
     if "instances" in document:
-        columns = _columns_of_rows(document["instances"], names)
+        columns = _columns_of_rows(document["instances"], names, needed)
     elif "inputs" in document:
-        columns = _columns(document["inputs"], names)
+        columns = _columns(document["inputs"], names, needed)
     else:
         raise invalid_argument("Missing 'inputs' or 'instances' key")
-    return {name: _tensor(name, columns[name], signature.inputs[name].dtype) for name in names}
+    return {
+        name: _tensor(name, columns[name], signature.inputs[name].dtype)
+        for name in names
+        if name in columns
+    }
 
 
 def read_examples(document: Mapping[str, Any], budget: Budget = UNLIMITED) -> Input:
@@ -91,7 +98,7 @@ def _example(features: Any) -> tf.train.Example:
     return example
 
 
-def _columns_of_rows(rows: Any, names: list[str]) -> dict[str, list[Any]]:
+def _columns_of_rows(rows: Any, names: list[str], needed: list[str]) -> dict[str, list[Any]]:
     """Returns each input's values in all rows; a row is an object, or the only input's value."""
     if not isinstance(rows, list) or not rows:
         raise invalid_argument(
@@ -99,22 +106,25 @@ def _columns_of_rows(rows: Any, names: list[str]) -> dict[str, list[Any]]:
         )
     if len(names) == 1 and not any(_is_object(row) for row in rows):
         return {names[0]: rows}
+    expected = set(names)
+    if _is_object(rows[0]) and set(needed) <= set(rows[0]) <= expected:
+        expected = set(rows[0])
     for index, row in enumerate(rows):
-        if not _is_object(row) or set(row) != set(names):
+        if not _is_object(row) or set(row) != expected:
             raise invalid_argument(
-                f"Expected all 'instances' to be objects with the keys {set_of(names)}; "
+                f"Expected all 'instances' to be objects with the keys {set_of(expected)}; "
                 f"at {index} received {shown(row)}"
             )
-    return {name: [row[name] for row in rows] for name in names}
+    return {name: [row[name] for row in rows] for name in expected}
 
 
-def _columns(inputs: Any, names: list[str]) -> dict[str, Any]:
+def _columns(inputs: Any, names: list[str], needed: list[str]) -> dict[str, Any]:
     """Returns each input's value; `inputs` is an object, or the only input's value."""
     if len(names) == 1 and not _is_object(inputs):
         return {names[0]: inputs}
-    if not _is_object(inputs) or not set(names) <= set(inputs):
+    if not _is_object(inputs) or not set(needed) <= set(inputs):
         raise invalid_argument(
-            f"Expected 'inputs' to be an object with the keys {set_of(names)}; "
+            f"Expected 'inputs' to be an object with the keys {set_of(needed)}; "
             f"received {shown(inputs)}"
         )
     return inputs

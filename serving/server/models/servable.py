@@ -86,7 +86,7 @@ class Servable:
 
         Args:
             signature_name: the signature to run.
-            inputs: a tensor for each of its inputs, by name.
+            inputs: a tensor for each of its inputs, by name; those with a default may be missing.
             output_filter: names of the outputs to return; all if empty.
             budget: what the request may use.
 
@@ -103,6 +103,7 @@ class Servable:
                 f'Serving signature key "{signature_name}" not found.',
             )
         _check_inputs(signature, inputs)
+        inputs = {**signature.defaults, **inputs}
         budget.check_inputs(inputs)
         _check_output_filter(signature, output_filter)
         outputs = output_filter or sorted(signature.outputs)
@@ -172,21 +173,29 @@ class Servable:
 
 
 def _check_inputs(signature: SignatureDef, inputs: Mapping[str, TensorProto]) -> None:
-    """Refuses inputs whose names are not the signature's."""
-    sent, wanted = set(inputs), set(signature.inputs)
-    if len(sent) != len(wanted):
+    """Refuses inputs whose names are not the signature's, or that have no default and are missing.
+
+    As in TensorFlow Serving, whose message speaks of sizes where no input has a default.
+    """
+    sent, wanted, defaults = set(inputs), set(signature.inputs), signature.defaults
+    if len(sent) > len(wanted) or (len(sent) < len(wanted) and not defaults):
         raise invalid_argument(
             f"input size does not match signature: {len(sent)}!={len(wanted)} "
             f"len({set_of(sent)}) != len({set_of(wanted)}). Sent extra: {set_of(sent - wanted)}. "
             f"Missing but required: {set_of(wanted - sent)}."
         )
     for alias in sorted(wanted):
-        if alias not in sent:
+        if alias not in sent and alias not in defaults:
             raise invalid_argument(
                 f"Signature input alias: {alias}(feed name: {signature.inputs[alias].name}) not "
                 "found in request and no default value provided. Inputs expected to be in the "
-                f"request {set_of(sent)}, or default input alias set: "
+                f"request {set_of(sent)}, or default input alias set: {','.join(sorted(defaults))}"
             )
+    if not sent <= wanted:
+        raise invalid_argument(
+            f"Inputs contains invalid name. Used request inputs: {','.join(sorted(sent & wanted))}"
+            f", request input: {','.join(sorted(sent))}"
+        )
 
 
 def _check_output_filter(signature: SignatureDef, output_filter: Sequence[str]) -> None:

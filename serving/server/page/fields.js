@@ -1,9 +1,6 @@
 
 // Makes a form field for each input of a signature.
 
-// Initial values for a language model's `generate`; signatures have no defaults.
-const FIRST_VALUES = { length: 40, temperature: 0.8, top_k: 40, seed: 0 };
-
 // Signatures that take serialized tf.Examples, which people cannot type.
 const OF_EXAMPLES = ["classify", "regress"];
 
@@ -18,8 +15,9 @@ function element(tag, attributes, ...children) {
 }
 
 // Returns the field of an input: `element`, for the page; `control`, for typing; and
-// `value()`, which returns the input's value for one example, and throws if there is none.
-function makeField(name, { dtype, tensor_shape: shape }, index) {
+// `value()`, which returns the input's value for one example, and throws if there is none. Numbers
+// are at first the signature's default, a tensor.
+function makeField(name, { dtype, tensor_shape: shape }, index, initial) {
   const rank = shape.unknown_rank ? null : shape.dim.length;
   const batched = (value) => (rank === 0 || rank === null ? value : [value]);
   const isList = rank === null || rank > 1;
@@ -46,7 +44,7 @@ function makeField(name, { dtype, tensor_shape: shape }, index) {
     // JavaScript's integers are exact up to these bounds; the server checks each dtype's own.
     const bounds = isWhole ? { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER } : { step: "any" };
     control = element("input", { ...make, ...bounds, type: "number", required: "" });
-    control.value = FIRST_VALUES[name] ?? 0;
+    control.value = firstNumber(initial);
     hint = isWhole ? "whole number" : "number";
     value = () => {
       if (!control.checkValidity()) throw new Error(`Expected a ${hint}.`);
@@ -57,6 +55,12 @@ function makeField(name, { dtype, tensor_shape: shape }, index) {
   const note = element("span", { id: `${id}-hint`, class: "note" }, hint);
   const field = element("div", { class: "field" }, element("div", {}, label, note), control);
   return { name, control, element: field, value: () => batched(value()) };
+}
+
+// Returns the first number of a tensor, which has its values in the field of its dtype.
+function firstNumber(tensor = {}) {
+  const values = Object.entries(tensor).find(([field, each]) => field.endsWith("_val") && each.length);
+  return values ? values[1][0] : 0;
 }
 
 // Returns the names: those in `first` in its order, and then the others in alphabetical order.

@@ -87,8 +87,9 @@ function clearFields(error) {
 function chooseSignature() {
   startRound();
   const typed = Object.fromEntries(fields.map(({ name, control }) => [name, control]));
-  const inputs = signatures[signature.value]?.inputs ?? {};
-  fields = sorted(Object.keys(inputs), ORDER).map((name, index) => makeField(name, inputs[name], index));
+  const { inputs = {}, defaults = {} } = signatures[signature.value] ?? {};
+  const names = sorted(Object.keys(inputs), ORDER);
+  fields = names.map((name, index) => makeField(name, inputs[name], index, defaults[name]));
   for (const { name, control } of fields) {
     if (typed[name]?.type === control.type) {
       control.value = typed[name].value;

@@ -18,6 +18,29 @@ def with_port(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
+def check_free(protocol: str, flag: str, host: str, port: int) -> None:
+    """Raises OSError if a port is in use or the host is not an address of this machine.
+
+    Args:
+        protocol: what the port is for, for the message.
+        flag: the flag that chooses it.
+        host: where to listen, as `addresses` takes it.
+        port: the port; 0 is not checked.
+    """
+    for address in addresses(host) if port else []:
+        try:
+            family, *_, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                # A connection that was closed a moment ago does not keep a server from listening.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(place)
+        except OSError as error:
+            raise OSError(
+                f"Cannot listen for {protocol} on {with_port(address, port)}: {error.strerror}. "
+                f"Choose by --{flag} and --host."
+            ) from error
+
+
 def channel_arguments(text: str) -> dict[str, int | str]:
     """Parses the flag `--grpc_channel_arguments`: `NAME=VALUE,NAME=VALUE`.
 

@@ -12,6 +12,7 @@ from keras import ops
 import gpt1_keras
 from gpt1_keras.models.transformer_block import TransformerBlock
 from serving.export.exporter import export
+from serving.export.language_model.output_text import joined
 from serving.tflite.converter import convert
 from tests.helpers.eager import eagerly
 
@@ -133,11 +134,13 @@ def test_an_exported_language_model(lm, tmp_path):
         length=tf.constant([5, 4]),
         temperature=tf.zeros([2]),
         top_k=tf.zeros([2], tf.int32),
+        top_p=tf.ones([2]),
         seed=tf.zeros([2], tf.int32),
+        stop=tf.constant([[""]]),
     )["text"]
     for prompt, length, text in zip(prompts, [5, 4], texts.numpy()):
         num_tokens = len(lm.preprocessor.tokenizer(prompt)) + length
-        assert text.decode() == lm.generate(prompt, max_length=num_tokens)
+        assert text == joined(lm.generate(prompt, max_length=num_tokens))
 
 
 def test_branches_have_the_positions_of_their_own_sequences(backbone):

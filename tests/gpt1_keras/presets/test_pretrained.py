@@ -163,7 +163,7 @@ classifier = gpt1_keras.GPT1TextClassifier.from_preset(
 optimizer = gpt1_keras.optimizer.finetuning_optimizer(1e-3)
 classifier.compile(optimizer, jit_compile=False)  # as compiling takes longer than these steps
 classifier.fit(texts, labels, batch_size=8, epochs=10, verbose=0)
-with Server("days", export(classifier, "days") and "days", port=0) as server:
+with Server("days", export(classifier, "days") and "days", port=0, rest_api_port=0) as server:
     answers = ask(f"localhost:{server.port}", "days", texts[:4])
 print(gpt1_keras.__file__, [answer["label"] for answer in answers])
 """

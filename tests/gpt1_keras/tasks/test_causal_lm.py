@@ -1,6 +1,7 @@
 """The language model: next tokens and generation equal Hugging Face's torch model's."""
 
 import keras
+import keras_hub
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,6 +9,7 @@ import torch
 from transformers import OpenAIGPTLMHeadModel
 
 import gpt1_keras
+from serving.export.language_model.generation_options import GenerationOptions
 
 PROMPTS = ["a good film, and", "the"]
 LENGTH = 20
@@ -174,6 +176,23 @@ def test_kerashubs_samplers(lm, compiled_anew, sampler):
     for generated, prompt in zip(ids, lm.preprocessor.tokenizer(PROMPTS).to_list()):
         assert generated[: len(prompt)] == prompt
         assert len(set(generated[len(prompt) :])) > 2
+
+
+def test_the_default_sampler_is_that_of_exports(lm, compiled_anew):
+    compiled_anew()
+    options = GenerationOptions()
+    assert isinstance(lm.sampler, keras_hub.samplers.TopKSampler)
+    assert (lm.sampler.k, lm.sampler.temperature) == (
+        min(options.top_k, lm.backbone.vocabulary_size),
+        options.temperature,
+    )
+    assert options.top_p == 1.0
+
+
+@pytest.mark.parametrize("arguments", [{"temperature": 0.5}, {"sampler": "greedy"}])
+def test_a_sampler_belongs_to_compile(lm, arguments):
+    with pytest.raises(TypeError, match=r"call compile\(sampler=\.\.\.\) before.* Received: "):
+        lm.generate(PROMPTS, **arguments)
 
 
 def test_beams_are_no_worse_than_greedy(lm, compiled_anew, tiny_tokenizer):

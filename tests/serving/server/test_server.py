@@ -26,6 +26,13 @@ from serving.server.__main__ import main
 from serving.server.transport import listening
 
 ROUNDS = 300_000  # of the signature `slow`: some seconds
+READY = """\
+Serving tiny version 3
+  page: http://localhost:{rest}/
+  REST: http://localhost:{rest}/v1/models/tiny
+  gRPC: localhost:{port}
+"""
+ANY_PORT = ["--port=0", "--rest_api_port=0"]
 
 
 def ask_slowly_over_grpc(port):
@@ -45,13 +52,13 @@ def ask_slowly_over_rest(port):
 
 @contextmanager
 def running(*arguments):
-    """The server as a process of its own, and the line that it prints once it is ready."""
+    """The server as a process of its own, and the four lines that it prints once it is ready."""
     command = [sys.executable, "-m", "serving.server", "--model_name=tiny", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         watchdog = threading.Timer(120, process.kill)
         watchdog.start()
         try:
-            yield process, process.stdout.readline()
+            yield process, "".join(process.stdout.readline() for _ in range(4))
         finally:
             process.kill()
             watchdog.cancel()
@@ -85,15 +92,14 @@ def test_ctrl_c_stops_the_server_after_the_requests_in_flight(model_base_path, f
 
     def interrupt():
         ready, deadline = "", time.monotonic() + 60
-        while not ready.endswith("\n"):
+        while ready.count("\n") < 4:
             assert time.monotonic() < deadline
             time.sleep(0.01)
             ready += capsys.readouterr().out
-        begin, _, rest = ready.partition(" (gRPC)")
-        assert begin.startswith("Serving tiny version 3 at localhost:")
-        assert rest == f" and localhost:{rest_api_port} (REST)\n"
+        port = int(ready.rpartition(":")[2])
+        assert ready == READY.format(port=port, rest=rest_api_port)
         stop = functools.partial(os.kill, os.getpid(), signal.SIGINT)
-        assert_answered_though_stopped(stop, begin.rpartition(":")[2], rest_api_port)
+        assert_answered_though_stopped(stop, port, rest_api_port)
 
     arguments = [f"--model_base_path={model_base_path}", f"--rest_api_port={rest_api_port}"]
     with ThreadPoolExecutor() as pool:
@@ -122,8 +128,7 @@ def test_a_killed_server_starts_again_where_it_was(model_base_path, free_port, t
             with pytest.raises((grpc.RpcError, OSError, http.client.HTTPException)):
                 each.result(timeout=20)
     with running(*arguments) as (process, ready):
-        where = f"localhost:{port} (gRPC) and localhost:{rest_api_port} (REST)"
-        assert ready == f"Serving tiny version 3 at {where}\n"
+        assert ready == READY.format(port=port, rest=rest_api_port)
         with grpc.insecure_channel(f"unix:{tmp_path / 'socket'}") as channel:
             assert grpc.channel_ready_future(channel).result(timeout=30) is None
         assert_answered_though_stopped(process.terminate, port, rest_api_port)
@@ -163,18 +168,20 @@ def no_version(folder):
 )
 def test_models_that_cannot_be_loaded(tmp_path, capsys, prepare, message):
     prepare(tmp_path)
-    assert main(["--model_name=tiny", f"--model_base_path={tmp_path}"]) == 1
+    assert main(["--model_name=tiny", f"--model_base_path={tmp_path}", *ANY_PORT]) == 1
     assert_one_line(capsys, message.format(tmp_path))
 
 
 @pytest.mark.parametrize("kind", ["gRPC", "REST"])
-def test_ports_that_are_in_use(model_base_path, free_port, capsys, kind):
+def test_ports_that_are_in_use(tmp_path, free_port, capsys, kind):
+    """It is told before the model is loaded: here there is none."""
     ports = {"gRPC": free_port(), "REST": free_port()}
-    arguments = ["--model_name=tiny", f"--model_base_path={model_base_path}"]
+    arguments = ["--model_name=tiny", f"--model_base_path={tmp_path}"]
     arguments += [f"--port={ports['gRPC']}", f"--rest_api_port={ports['REST']}"]
     with socket.create_server(("127.0.0.1", ports[kind])):
         assert main(arguments) == 1
-    assert_one_line(capsys, f"Cannot listen for {kind} on 127.0.0.1:{ports[kind]}: ")
+    message = f"Cannot listen for {kind} on 127.0.0.1:{ports[kind]}: Address already in use. "
+    assert_one_line(capsys, message)
 
 
 def assert_one_line(capsys, message):
@@ -210,7 +217,7 @@ def test_a_model_is_needed(capsys):
 
 
 def test_a_model_without_a_name(model_base_path, capsys):
-    assert main(["--model_name=", f"--model_base_path={model_base_path}"]) == 1
+    assert main(["--model_name=", f"--model_base_path={model_base_path}", *ANY_PORT]) == 1
     assert_one_line(capsys, "Expected a name of every model; received an empty one")
 
 
@@ -219,7 +226,7 @@ def test_a_certificate_that_is_broken(model_base_path, tmp_path, capsys):
     file = tmp_path / "ssl.config"
     file.write_text("server_key: 'no key' server_cert: 'no certificate'")
     arguments = [f"--model_base_path={model_base_path}", f"--ssl_config_file={file}"]
-    assert main(arguments) == 1
+    assert main([*arguments, *ANY_PORT]) == 1
     assert_one_line(capsys, "Expected a key without a password and its certificate, and certific")
 
 
@@ -250,7 +257,9 @@ def test_an_ipv6_address(model_base_path, free_port):
 
 def test_channel_arguments_reach_grpc(model_base_path):
     arguments = "grpc.max_receive_message_length=1000,grpc.max_connection_age_ms=60000"
-    with Server("tiny", str(model_base_path), port=0, grpc_channel_arguments=arguments) as server:
+    with Server(
+        "tiny", str(model_base_path), port=0, rest_api_port=0, grpc_channel_arguments=arguments
+    ) as server:
         request = PredictRequest(model_spec=ModelSpec(name="tiny"))
         request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a" * 1000]))
         with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
@@ -261,9 +270,9 @@ def test_channel_arguments_reach_grpc(model_base_path):
 
 def test_invalid_configuration_files(tmp_path, capsys):
     file = tmp_path / "models.config"
-    assert main([f"--model_config_file={file}"]) == 1
+    assert main([f"--model_config_file={file}", *ANY_PORT]) == 1
     assert_one_line(capsys, f"[Errno 2] No such file or directory: '{file}'")
     file.write_text("model_config_list { config { nam: 'tiny' } }")
-    assert main([f"--model_config_file={file}"]) == 1
+    assert main([f"--model_config_file={file}", *ANY_PORT]) == 1
     words = "Error parsing text-format tensorflow.serving.ModelServerConfig: 1:30: Message type "
     assert_one_line(capsys, words)

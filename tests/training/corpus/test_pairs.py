@@ -9,6 +9,7 @@ import pytest
 from training.corpus.corpus_format import Corpus
 from training.corpus.pairs import WORDS, Pairs
 from training.corpus.windows import Windows
+from training.runs.pretrain_options import PretrainOptions
 
 LENGTH = 256
 TOKENS = ["<unk>", "be", *(f"{word}</w>" for word in (*WORDS, *map(str, range(500))))]
@@ -91,6 +92,15 @@ def test_other_windows_stay_as_they_are(tmp_path):
 def test_words_that_the_tokenizer_lacks(tmp_path):
     with pytest.raises(ValueError, match=r"lacks same, other\.$"):
         Pairs(make_corpus(tmp_path, [t for t in TOKENS if t not in ("same</w>", "other</w>")]))
+
+
+def test_shares_whose_sum_is_one(windows):
+    """Though 1 - 0.9 is less than 0.1 to the computer."""
+    shares = {"repeat_share": 0.9, "pair_share": 0.1}
+    assert Windows(windows.split, LENGTH, 64, **shares, pairs=windows._pairs).batch(0).any()
+    assert PretrainOptions("gpt1_micro", steps=1, **shares).pair_share == 0.1
+    with pytest.raises(ValueError, match="pair_share must be from 0 to 1 - repeat_share=0.1. Rec"):
+        PretrainOptions("gpt1_micro", steps=1, repeat_share=0.9, pair_share=0.101)
 
 
 def test_shares_that_are_too_large(windows):

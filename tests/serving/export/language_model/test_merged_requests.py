@@ -24,6 +24,7 @@ CONTEXT = 48
 FOREVER = 600_000.0  # milliseconds
 RTOL = 2e-6  # these weights are random and large: some tokens have -20 nats
 TYPES = {"length": np.int32, "temperature": np.float32, "top_k": np.int32, "seed": np.int32}
+TYPES["top_p"] = np.float32  # the last column, which most rows leave to 1
 # Prompts of 1 to 48 tokens; continued by 1 to 47; by each way to choose, alone and together.
 ROWS = [
     ("a good film", 40, 0.0, 0, 0),
@@ -35,6 +36,7 @@ ROWS = [
     ("a good film", 40, 1.0, 0, 12),
     ("lovely", 20, 1e-45, 5, 1),
 ]
+ROWS = [(*row, 0.8 if row[-1] == 11 else 1.0) for row in ROWS]
 # 8 rows in requests of these sizes, which come in any order, fill two batches of 4.
 SIZES = [1, 5, 2]
 TEXTS = [row[0] for row in ROWS[:4]] + ["", "good " * 10, "lovely", "é a"]
@@ -52,7 +54,7 @@ def merging(lm, tmp_path_factory):
     spec = ExportSpec(lm, Batching(4, FOREVER, 8))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("serving.export.language_model.text_scoring._ROWS_OF_LOGITS", 5)
-        functions = {name: each.compiled for name, each in signatures_of(spec).by_name.items()}
+        functions = {name: each.saved for name, each in signatures_of(spec).by_name.items()}
         tf.saved_model.save(StoredWeights(spec), str(path), signatures=functions)
     return Servable("lm", 1, path)
 

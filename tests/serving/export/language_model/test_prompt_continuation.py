@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import torch
+from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
 
 import gpt1_keras
 from serving.export.decoder.cached_decoder import CachedDecoder
@@ -35,7 +37,7 @@ def test_a_text_that_has_its_tokens_is_no_longer_computed():
     logits = lambda states: backbone.token_embedding(states, reverse=True)  # noqa: E731
     found = continuations(
         *(decoder, logits, prompts, tf.constant(kept), tf.constant(length)),
-        *(tf.ones([4]), zeros, tf.range(4)),
+        *(tf.ones([4]), zeros, tf.ones([4]), tf.range(4)),
     )
     # The first token of each takes no step. The longest prompt's columns leave with it.
     texts = [3] + [2] * 3 + [1] * 15
@@ -56,7 +58,8 @@ def test_all_tokens_are_sampled_by_their_probabilities():
     rows = tf.constant(np.tile(logits, (count + 2, 1)))
     temperature = tf.fill([count + 2], 2.0)
     from_all = tf.zeros([count + 2], tf.int32)
-    found = sample_tokens(rows, uniform, temperature, from_all).numpy()
+    all_of_it = tf.ones([count + 2])
+    found = sample_tokens(rows, uniform, temperature, from_all, all_of_it).numpy()
     expected = np.exp(logits / 2.0) / np.exp(logits / 2.0).sum()
     shares = np.bincount(found, minlength=VOCABULARY) / len(found)
     assert shares[2] == shares[7] == 0.0
@@ -66,6 +69,7 @@ def test_all_tokens_are_sampled_by_their_probabilities():
         uniform,
         tf.where(tf.range(count + 2) % 3 == 0, 0.0, 2.0),
         tf.where(tf.range(count + 2) % 3 == 1, 4, 0),
+        all_of_it,
     ).numpy()
     assert (mixed[::3] == logits.argmax()).all()
     assert set(mixed[1::3]) == set(np.argsort(-logits)[:4])
@@ -77,6 +81,29 @@ def test_temperatures_next_to_zero(temperature):
     logits = tf.constant([[0.0, 3.0, 2.9]])
     for top_k in 0, 2, 3:
         found = sample_tokens(
-            logits, tf.constant([0.9]), tf.constant([temperature]), tf.constant([top_k])
+            *(logits, tf.constant([0.9]), tf.constant([temperature]), tf.constant([top_k])),
+            tf.constant([1.0]),
         )
         assert found.numpy().tolist() == [1]
+
+
+@pytest.mark.parametrize("top_k", [0, 3, 9])
+@pytest.mark.parametrize("top_p", [1e-6, 0.3, 0.6, 0.9, 0.999, 1.0])
+def test_a_nucleus_is_the_one_that_hugging_face_keeps(top_k, top_p):
+    logits = np.random.default_rng(1).normal(0.0, 2.0, [1, VOCABULARY]).astype(np.float32)
+    kept = torch.tensor(logits) / 0.7
+    if top_k:
+        kept = TopKLogitsWarper(top_k)(None, kept)
+    kept = TopPLogitsWarper(top_p)(None, kept) if top_p < 1.0 else kept
+    shares = torch.softmax(kept, dim=-1)[0].numpy()
+    count = 3000
+    found = sample_tokens(
+        tf.constant(np.tile(logits, (count, 1))),
+        (tf.range(count, dtype=tf.float32) + 0.5) / count,
+        tf.fill([count], 0.7),
+        tf.fill([count], top_k),
+        tf.fill([count], top_p),
+    ).numpy()
+    found = np.bincount(found, minlength=VOCABULARY) / count
+    assert (found[shares == 0.0] == 0.0).all()
+    np.testing.assert_allclose(found, shares, atol=2 / count)

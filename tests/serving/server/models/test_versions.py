@@ -226,7 +226,7 @@ def test_reload_over_grpc(tmp_path, add, model_base_path):
     more = request.config.model_config_list.config.add(name="more", model_platform="tensorflow")
     more.base_path = str(model_base_path)
     with (
-        Server("tiny", str(model_base_path), port=0) as server,
+        Server("tiny", str(model_base_path), port=0, rest_api_port=0) as server,
         grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
     ):
         service = ModelServiceStub(channel)
@@ -254,7 +254,10 @@ def test_the_configuration_file_is_read_again(tmp_path, add, caplog):
     file = tmp_path / "models.config"
     file.write_text(text_format.MessageToString(config(tmp_path)))
     with Server(
-        model_config_file=str(file), model_config_file_poll_wait_seconds=0.05, port=0
+        model_config_file=str(file),
+        model_config_file_poll_wait_seconds=0.05,
+        port=0,
+        rest_api_port=0,
     ) as server:
         assert served(server.models) == [2]
         file.write_text("model_config_list {")
@@ -278,6 +281,7 @@ def test_a_file_that_stays_the_same_tries_no_broken_version_again(tmp_path, add,
         model_config_file_poll_wait_seconds=0.01,
         file_system_poll_wait_seconds=0.05,
         port=0,
+        rest_api_port=0,
     ) as server:
         (tmp_path / "2").mkdir()
         wait_until(lambda: caplog.messages)

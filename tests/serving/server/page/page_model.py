@@ -14,12 +14,13 @@ CHOICES = tf.TensorSpec([None, None], tf.string, "choices")
 MIXED = {
     "choices": CHOICES,
     "flag": tf.TensorSpec([None], tf.bool, "flag"),
-    "length": tf.TensorSpec([None], tf.int32, "length"),
     "matrix": tf.TensorSpec([None, None], tf.float32, "matrix"),
     "scalar": tf.TensorSpec([], tf.int64, "scalar"),
     "temperature": tf.TensorSpec([None], tf.float32, "temperature"),
     "text": TEXT,
+    "length": tf.TensorSpec([None], tf.int32, "length"),
 }
+FORTY = tf.constant([40])
 
 
 class PageModel(tf.Module):
@@ -52,9 +53,9 @@ class PageModel(tf.Module):
             "is_sure": tf.fill(tf.shape(text), False),
         }
 
-    @tf.function(input_signature=[MIXED])
-    def mixed(self, inputs):
-        return inputs
+    @tf.function(input_signature=list(MIXED.values()))
+    def mixed(self, choices, flag, matrix, scalar, temperature, text, length=FORTY):
+        return dict(zip(MIXED, (choices, flag, matrix, scalar, temperature, text, length)))
 
     @tf.function(input_signature=[TEXT, CHOICES])
     def pick(self, text, choices):
@@ -99,12 +100,11 @@ def _answer(text):
 def save(path):
     """Writes the model's SavedModel."""
     model = PageModel()
-    mixed = model.mixed.get_concrete_function(MIXED)
     signatures = {
         "serving_default": model.default,
         "classify": model.classify,
         "explain": model.explain,
-        "mixed": mixed,
+        "mixed": model.mixed,
         "only": model.only,
         "pick": model.pick,
         "refuse": model.refuse,

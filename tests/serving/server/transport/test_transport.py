@@ -193,7 +193,9 @@ def test_overload_is_refused_at_once(model_base_path, free_port):
 def test_a_storm_is_refused_in_words(model_base_path):
     """gRPC's own limit, of 1,000 requests that nobody has looked at, would cancel some."""
     with (
-        Server("tiny", str(model_base_path), port=0, max_queued_requests=0) as server,
+        Server(
+            "tiny", str(model_base_path), port=0, rest_api_port=0, max_queued_requests=0
+        ) as server,
         grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
     ):
         predict = PredictionServiceStub(channel).Predict
@@ -207,7 +209,7 @@ def test_a_storm_is_refused_in_words(model_base_path):
 @pytest.mark.usefixtures("time_limit")
 def test_requests_without_a_deadline_wait_for_their_turn(model_base_path):
     with (
-        Server("tiny", str(model_base_path), port=0, grpc_max_threads=1) as server,
+        Server("tiny", str(model_base_path), port=0, rest_api_port=0, grpc_max_threads=1) as server,
         grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
     ):
         stub = PredictionServiceStub(channel)
@@ -222,7 +224,12 @@ def test_requests_are_read_when_it_is_their_turn(model_base_path):
     """Reading takes memory and time, so a full server refuses before it reads."""
     with (
         Server(
-            "tiny", str(model_base_path), port=0, grpc_max_threads=1, max_queued_requests=0
+            "tiny",
+            str(model_base_path),
+            port=0,
+            rest_api_port=0,
+            grpc_max_threads=1,
+            max_queued_requests=0,
         ) as server,
         grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
     ):
@@ -396,7 +403,7 @@ def test_batching_inside_the_graph(tmp_path):
         return response.outputs["rows"].int_val[0]
 
     with (
-        Server("tiny", str(tmp_path), port=0) as server,
+        Server("tiny", str(tmp_path), port=0, rest_api_port=0) as server,
         grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
         ThreadPoolExecutor(24) as pool,
     ):
@@ -452,8 +459,8 @@ def test_metrics_are_of_what_tensorflow_serving_measures(client, error_of):
 
 
 def test_servers_of_one_process_count_apart(model_base_path):
-    with Server("tiny", str(model_base_path), port=0) as one:
-        with Server("tiny", str(model_base_path), port=0) as other:
+    with Server("tiny", str(model_base_path), port=0, rest_api_port=0) as one:
+        with Server("tiny", str(model_base_path), port=0, rest_api_port=0) as other:
             for server, count in ((one, 1), (other, 2)):
                 with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
                     for _ in range(count):
@@ -506,7 +513,9 @@ def ssl_config(path, **fields):
 def test_tls(model_base_path, tmp_path, certificate):
     key, cert = certificate
     file = ssl_config(tmp_path / "ssl.config", server_key=key, server_cert=cert)
-    with Server("tiny", str(model_base_path), port=0, ssl_config_file=file) as server:
+    with Server(
+        "tiny", str(model_base_path), port=0, rest_api_port=0, ssl_config_file=file
+    ) as server:
         target = f"localhost:{server.port}"
         with grpc.secure_channel(target, grpc.ssl_channel_credentials(cert.encode())) as channel:
             assert num_tokens(channel) == [3]
@@ -519,7 +528,9 @@ def test_tls_that_verifies_clients(model_base_path, tmp_path, certificate):
     key, cert = certificate
     fields = {"server_key": key, "server_cert": cert, "custom_ca": cert, "client_verify": True}
     file = ssl_config(tmp_path / "ssl.config", **fields)
-    with Server("tiny", str(model_base_path), port=0, ssl_config_file=file) as server:
+    with Server(
+        "tiny", str(model_base_path), port=0, rest_api_port=0, ssl_config_file=file
+    ) as server:
         target = f"localhost:{server.port}"
         known = grpc.ssl_channel_credentials(cert.encode(), key.encode(), cert.encode())
         with grpc.secure_channel(target, known) as channel:

@@ -1,0 +1,167 @@
+"""Continues a text token by token, with what the signature `generate` decodes and samples by."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from gpt1_keras import GPT1CausalLM
+from serving.export.decoder.cached_decoder import Cache
+from serving.export.export_spec import ExportSpec
+from serving.export.language_model.generation_options import GenerationOptions
+from serving.export.language_model.language_model_signatures import (
+    LanguageModelGraph,
+    language_model_signatures,
+)
+from serving.export.language_model.output_text import joined, joined_continuations
+from serving.export.language_model.sampling import sample_tokens, uniform_numbers
+from serving.registry import TaskEntry, find_part
+
+_GOES_ON = "'"  # a word that the next one may be joined to, as in "don ' t"
+
+
+class TextStream:
+    """Continues prompts one by one, and yields each text in pieces while it is generated.
+
+    A text is the one that the signature `generate` of the model's export returns for the same
+    options, unless two tokens are equally likely to the last digits of a float.
+
+    Args:
+        lm: a language model.
+        options: how to continue texts.
+
+    Raises:
+        ValueError: the model cannot be exported, or an option is out of range.
+    """
+
+    def __init__(self, lm: GPT1CausalLM, options: GenerationOptions) -> None:
+        spec = ExportSpec(lm)
+        entry = TaskEntry(language_model_signatures)
+        find_part(lm, {GPT1CausalLM: entry}, "signatures", "continue texts")(spec)  # checks it
+        self._graph = LanguageModelGraph(spec)
+        self._tokenizer = lm.preprocessor.tokenizer
+        self._options = options
+        self._check_options()
+        self._stops = self._normalized_stops(options.stop)
+        self._sampling = [
+            tf.constant([value]) for value in (options.temperature, options.top_k, options.top_p)
+        ]
+        self._read = tf.function(self._graph.decoder.read, autograph=False, reduce_retracing=True)
+        self._step = tf.function(self._next_token, autograph=False, reduce_retracing=True)
+
+    def check_prompts(self, prompts: Sequence[bytes]) -> None:
+        """Raises ValueError if there is no prompt, or one is empty or leaves no room to go on."""
+        if not prompts:
+            raise ValueError(
+                "There is no prompt, neither an argument nor a line of standard input."
+            )
+        context, length = self._graph.sequence_length, self._options.length
+        for number, count in enumerate(self._tokenizer(list(prompts)).row_lengths().numpy(), 1):
+            if not count:
+                raise ValueError(
+                    f"Prompt {number} is empty; a text goes on from at least one token."
+                )
+            if count + length > context:
+                raise ValueError(
+                    f"Prompt {number} has {count} tokens, and the length is {length}: together "
+                    f"they must be at most {context}, the model's context."
+                )
+
+    def pieces(self, prompt: bytes) -> Iterator[str]:
+        """Yields a prompt with its continuation, a few characters at a time.
+
+        Args:
+            prompt: UTF-8, a text that `check_prompts` accepts.
+        """
+        ids = self._tokenizer([prompt])[0].numpy().tolist()
+        longest_stop = max(map(len, self._stops), default=1)
+        added: list[int] = []
+        shown = ""
+        for token in self._tokens(ids):
+            added.append(token)
+            is_last = len(added) == self._options.length
+            text, start = self._settled(ids, added, is_last)
+            found = [at for stop in self._stops if (at := text.find(stop, start)) >= 0]
+            # What follows may complete a stop text.
+            end = len(text) if is_last else max(len(text) + 1 - longest_stop, min(start, len(text)))
+            now = text[: min([end, *found])].rstrip()
+            if len(now) > len(shown):
+                yield now[len(shown) :]
+                shown = now
+            if found:
+                return
+
+    def _tokens(self, ids: Sequence[int]) -> Iterator[int]:
+        """Yields the ids of a continuation."""
+        length = self._options.length
+        uniform = uniform_numbers(tf.constant([self._options.seed]), self._graph.sequence_length)
+        states, cache = self._read(tf.constant([ids]), tf.constant([len(ids)]))
+        window = tf.nest.map_structure(
+            lambda each: tf.zeros([1, each.shape[1], length, each.shape[3]], each.dtype), cache
+        )
+        token = self._sample(states, uniform[:, 0])
+        yield int(token[0])
+        for index in range(length - 1):
+            position = tf.constant([len(ids) + index])
+            number = tf.constant(index)
+            token, window = self._step(
+                token, position, cache, window, number, uniform[:, index + 1]
+            )
+            yield int(token[0])
+
+    def _next_token(
+        self,
+        token: tf.Tensor,
+        position: tf.Tensor,
+        cache: Cache,
+        window: Cache,
+        index: tf.Tensor,
+        uniform: tf.Tensor,
+    ) -> tuple[tf.Tensor, Cache]:
+        """Reads a token and samples the next one, int32 `[1]`; see `CachedDecoder.step`."""
+        starts = tf.zeros_like(position)
+        states, window = self._graph.decoder.step(token, position, cache, starts, window, index)
+        return self._sample(states, uniform), window
+
+    def _sample(self, states: tf.Tensor, uniform: tf.Tensor) -> Any:
+        return sample_tokens(self._graph.word_logits(states), uniform, *self._sampling)
+
+    def _settled(self, ids: Sequence[int], added: Sequence[int], is_last: bool) -> tuple[str, int]:
+        """Returns the text that no later token changes, and the index where it goes on.
+
+        The last word may not be finished, and an apostrophe may be joined to the word after it.
+        """
+        words = self._tokenizer.detokenize([*ids, *added])
+        whole = _written(joined(words))
+        start = len(whole) - len(_written(joined_continuations(self._tokenizer.detokenize(added))))
+        if is_last:
+            return whole, start
+        complete = words.rpartition(" ")[0]
+        if complete.endswith(f" {_GOES_ON}"):
+            complete = complete[: -len(_GOES_ON)]
+        return _written(joined(complete.rstrip(" "))), start
+
+    def _normalized_stops(self, stops: Sequence[str]) -> list[str]:
+        """Returns stop texts as texts have them."""
+        for stop in stops:
+            if not len(self._tokenizer(stop)):
+                raise ValueError(f"A stop text needs at least one token. Received: {stop!r}.")
+        return [
+            _written(joined(self._tokenizer.detokenize(self._tokenizer(each)))) for each in stops
+        ]
+
+    def _check_options(self) -> None:
+        """Raises ValueError if an option is out of range."""
+        options, most = self._options, self._graph.sequence_length - 1
+        for name, fits, expected in (
+            ("length", 1 <= options.length <= most, f"from 1 to {most}"),
+            ("temperature", 0 <= options.temperature < float("inf"), "at least 0"),
+            ("top_k", options.top_k >= 0, "at least 0"),
+            ("top_p", 0 < options.top_p <= 1, "above 0 and at most 1"),
+        ):
+            if not fits:
+                raise ValueError(f"{name} must be {expected}. Received: {getattr(options, name)}.")
+
+
+def _written(text: tf.Tensor) -> str:
+    return text.numpy().decode()

@@ -1,1 +1,0 @@
-"""Generates texts with a language model: samplers from options, and continuations of prompts."""
