@@ -71,14 +71,15 @@ def run(command: str, package: str = "") -> None:
     if name == "--version":
         print(__version__)
         return
-    name = name.replace("-", "_")
-    if name not in programs:
+    module = programs.get(name.replace("-", "_"))
+    if module is None:
         near = difflib.get_close_matches(name, programs, 1)
         suggestion = f"Did you mean {near[0]}?" if near else f"See {command} --help."
-        sys.exit(f"{command}: error: Unknown program: {sys.argv[1]}. {suggestion}")
+        print(f"{command}: error: Unknown program: {name}. {suggestion}", file=sys.stderr)
+        sys.exit(2)
     Program.command = f"{command} {name}"
     sys.argv = ["-m", *arguments]  # as `python -m` has it until the program has been found
-    runpy.run_module(programs[name], run_name="__main__", alter_sys=True)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def main() -> None:

@@ -48,8 +48,9 @@ def main(options: _CheckOptions) -> int:
     from serving.server.calls.warmup_requests import read_warmup
     from serving.server.errors import ServingError
 
-    path = find_export(options.model)
+    path = Path(options.model)
     try:
+        path = find_export(path)
         graph = served_graph.read_graph(path)
         requests = requests_for(graph, read_warmup(path))
         print("\n".join([str(path), *_description(path)]))

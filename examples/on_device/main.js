@@ -21,7 +21,7 @@ async function start() {
     const number = ++asked;
     const started = performance.now();
     if (!fields.every((field) => field.value.trim())) {
-      showAnswer([], [], 'Type a text.');
+      showAnswer([], [], fields.length > 1 ? 'Type a text in each box.' : 'Type a text.');
       return;
     }
     const texts = Object.fromEntries(fields.map((field) => [field.name, field.value]));

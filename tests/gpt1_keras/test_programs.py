@@ -62,10 +62,10 @@ def test_the_list_of_a_package(command, inside, outside):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["fine-tune"], 1, "gpt1: error: Unknown program: fine-tune. Did you mean finetune?"),
-        (["xyz"], 1, "gpt1: error: Unknown program: xyz. See gpt1 --help."),
+        (["fine-tune"], 2, "gpt1: error: Unknown program: fine-tune. Did you mean finetune?"),
+        (["xyz"], 2, "gpt1: error: Unknown program: xyz. See gpt1 --help."),
         (["finetune", "--presett", "x"], 2, "Unknown option: --presett. Did you mean --preset?"),
-        (["compress-preset", "--output", "x"], 2, "gpt1 compress_preset: error: "),
+        (["compress-preset", "--output", "x"], 2, "gpt1 compress-preset: error: "),
     ],
 )
 def test_mistakes(gpt1, arguments, status, message):

@@ -31,7 +31,8 @@ def calibrate_preset(
 
     Args:
         model: path of a run of `training.finetune`, or of its preset. The preset's temperature and
-            threshold are replaced last, after all other files but its card; its weights stay.
+            threshold are replaced last, after all other files but its card; its weights stay as
+            they are.
         output: path of the folder to write to.
         asked: which examples; those without a label are left out.
         sure_precision: above 0 and below 1, or None for no threshold.

@@ -36,7 +36,7 @@ def naming_lost_workers() -> Iterator[None]:
         address = json.loads(os.environ["TF_CONFIG"])["cluster"][job][index]
         raise ConnectionError(
             f"Lost the {job} {index}, {address}, which was killed or cannot be reached. Start all "
-            "workers again with the same command; they go on from the last checkpoint."
+            "workers again with the same command: they go on from the last checkpoint, if any."
         ) from error
 
 
