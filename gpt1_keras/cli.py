@@ -31,15 +31,18 @@ print meanwhile is not shown. `tests/test_light_programs.py` checks the imports.
 """
 
 import dataclasses
+import difflib
 import functools
 import importlib
 import inspect
+import itertools
 import os
 import re
+import signal
 import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
 import cyclopts
 
@@ -52,7 +55,7 @@ _NODE = re.compile(r"\{\{[^{}]*\}\} ?| ?\[Op:\w+\]( name:.*)?$")
 _GRAPH_ERROR = "Graph execution error:"
 _WHERE = re.compile(r"\s|$|Detected at node |Node: |\d+ root error")
 
-RESUMABLE = "Interrupted; the same command goes on from the last checkpoint."
+RESUMABLE = "After an interruption, the same command goes on from the last checkpoint."
 
 _Item = TypeVar("_Item")
 
@@ -65,7 +68,7 @@ def option(
     help: str,
     default: Any = dataclasses.MISSING,
     *,
-    name: str | None = None,
+    name: str | tuple[str, ...] | None = None,
     parse: Callable[[str], Any] | None = None,
     **settings: Any,
 ) -> Any:
@@ -77,8 +80,8 @@ def option(
     Args:
         help: its text in `--help`, to which the default is added.
         default: without one, the option is required.
-        name: another name, such as `"--max-queue"`; a name without dashes makes a positional
-            argument.
+        name: another name, such as `"--max-queue"`, or several, of which any is taken; a name
+            without dashes makes a positional argument.
         parse: makes a value of a str, if the annotation is not enough. ValueError means that the
             argument is wrong.
         **settings: any argument of `cyclopts.Parameter`, such as `group`, a heading of `--help`;
@@ -112,18 +115,24 @@ class Program:
     Args:
         function: does the work.
         name: what follows `python -m`.
-        resumable: whether an interrupted run can be resumed; the program then says so.
+        resumable: from the option `--output` to the path that an interrupted program goes on from,
+            None if nothing is saved there. The program then says so.
         interrupted: the message after Ctrl-C, if the program is not resumable.
         takes_more: whether the function gets, as its last argument, the list of all arguments that
             are not options of this program.
         needs_keras: whether to import Keras, in silence, before the function runs.
         underscores: whether options are named like TensorFlow Serving's flags, `--data_dir`.
         foreseen: further classes of errors to report in one line.
+
+    Attributes:
+        command: what was typed to start the process's program, if not `python -m` and its name.
     """
+
+    command: ClassVar[str | None] = None
 
     function: Callable[..., int | None]
     name: str
-    resumable: bool = False
+    resumable: Callable[[str], str | None] | None = None
     interrupted: str = "Interrupted."
     takes_more: bool = False
     needs_keras: bool = True
@@ -145,10 +154,16 @@ class Program:
             let_libraries_speak()
             return self.function(*options, more) if self.takes_more else self.function(*options)
 
+        def interrupted() -> str:
+            if self.resumable is None:
+                return self.interrupted
+            saved = self.resumable(values["output"])
+            if saved is None:
+                return "Interrupted before anything was saved; the same command starts afresh."
+            return f"Interrupted; the same command goes on from {saved}."
+
         try:
-            return exit_status(
-                run, RESUMABLE if self.resumable else self.interrupted, self.foreseen
-            )
+            return exit_status(run, interrupted, self.foreseen)
         except UsageError as error:
             self._refuse(error)
 
@@ -169,7 +184,7 @@ class Program:
         parameters.sort(key=lambda parameter: parameter.kind)  # positional arguments come first
         work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         app = cyclopts.App(
-            name=f"python -m {self.name}",
+            name=self._typed,
             help=inspect.cleandoc(self.function.__doc__ or "").split("\n\n")[0],
             help_epilogue=RESUMABLE if self.resumable else None,
             help_format="plaintext",
@@ -189,12 +204,34 @@ class Program:
                 command, bound, _ = app.parse_args(given)
         except cyclopts.CycloptsError as error:
             error.verbose = False
-            self._refuse(error)
+            is_missing = isinstance(error, cyclopts.MissingArgumentError)
+            # That another option is mistyped says more.
+            mistyped = [each for each in _options_among(given) if self._nearest(each)]
+            self._refuse(self.unknown(mistyped) if is_missing and mistyped else error)
         if command is not work:
             command(*bound.args, **bound.kwargs)  # prints the help
             sys.exit(0)
         bound.apply_defaults()
         return bound.arguments, more
+
+    def unknown(self, arguments: Sequence[str]) -> UsageError:
+        """Returns an error about arguments that are not options of this program."""
+        near = self._nearest(arguments[0])
+        suggestion = f" Did you mean {near}?" if near else ""
+        return UsageError(f"Unknown option: {' '.join(arguments)}.{suggestion}")
+
+    def _nearest(self, argument: str) -> str | None:
+        """Returns the option that was probably meant by an argument; None if it is an option."""
+        fields = [field for cls in self._classes for field in dataclasses.fields(cls)]
+        known = ["--help", *(name for each in fields for name in _names(each, self.underscores))]
+        given = argument.partition("=")[0]
+        near = difflib.get_close_matches(given, known, 1)
+        return near[0] if near and given not in known else None
+
+    @property
+    def _typed(self) -> str:
+        """What was typed before the arguments."""
+        return self.command or f"python -m {self.name}"
 
     @property
     def _classes(self) -> list[type]:
@@ -205,27 +242,27 @@ class Program:
 
     def _refuse(self, error: Exception) -> NoReturn:
         """Ends the process for wrong arguments."""
-        name = f"python -m {self.name}"
-        print(f"Usage: {name} [OPTIONS], see --help", file=sys.stderr)
-        print(f"{name}: error: {error}", file=sys.stderr)
+        print(f"Usage: {self._typed} [OPTIONS], see --help", file=sys.stderr)
+        print(f"{self._typed}: error: {error}", file=sys.stderr)
         sys.exit(2)
 
 
 def exit_status(
     run: Callable[[], int | None],
-    interrupted: str = "Interrupted.",
+    interrupted: Callable[[], str] = lambda: "Interrupted.",
     foreseen: tuple[type[Exception], ...] = (),
 ) -> int:
     """Runs a program, and reports in one line why it could not finish.
 
     Args:
         run: returns the exit status, or None for 0.
-        interrupted: the message after Ctrl-C.
+        interrupted: returns the message after Ctrl-C.
         foreseen: further classes of errors to report in one line.
 
     Returns:
         The exit status: 1 after an error of the input or the machine (`ValueError`, `OSError`,
-        `ImportError`, `tf.errors.OpError`), 130 after Ctrl-C. Other errors are faults of this
+        `ImportError`, `tf.errors.OpError`), 130 after Ctrl-C, or 128 and the number of the signal
+        that a KeyboardInterrupt has as its argument. Other errors are faults of this
         package, and keep their traceback.
     """
     try:
@@ -238,9 +275,9 @@ def exit_status(
         # What read the output, such as `head`, has ended, so nobody would see a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except KeyboardInterrupt:
-        print(f"\n{interrupted}", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as error:
+        print(f"\n{interrupted()}", file=sys.stderr)
+        return 128 + (error.args[0] if error.args else signal.SIGINT)
     except Exception as error:
         if not (_is_foreseen(error) or isinstance(error, foreseen)):
             raise
@@ -258,6 +295,11 @@ def progress(items: Iterable[_Item], description: str, total: int | None = None)
 def warn(message: str) -> None:
     """Prints a warning, in one line."""
     print(f"warning: {message}", file=sys.stderr, flush=True)
+
+
+def note(message: str) -> None:
+    """Prints what the user should know, in one line."""
+    print(f"note: {message}", file=sys.stderr, flush=True)
 
 
 def check_at_least_one(options: Any, *names: str) -> None:
@@ -288,12 +330,10 @@ def _parameters(options_cls: type, underscores: bool) -> Iterator[inspect.Parame
             shown: str | bool = " ".join(map(str, default))
         else:
             shown = default is not False and default not in (None, "")
-        name = field.metadata["name"]
-        if name is None:
-            name = f"--{field.name if underscores else field.name.replace('_', '-')}"
-        is_named = name.startswith("-")
+        names = _names(field, underscores)
+        is_named = names[0].startswith("-")
         described = cyclopts.Parameter(
-            name=name if is_named else name.upper(),
+            name=names if is_named else names[0].upper(),
             show_default=shown or False,
             **field.metadata["settings"],
         )
@@ -303,6 +343,20 @@ def _parameters(options_cls: type, underscores: bool) -> Iterator[inspect.Parame
             default=default,
             annotation=Annotated[hints[field.name], described],
         )
+
+
+def _options_among(arguments: Iterable[str]) -> list[str]:
+    """Returns the arguments that begin as options do."""
+    before = itertools.takewhile(lambda argument: argument != "--", arguments)
+    return [argument for argument in before if argument.startswith("--")]
+
+
+def _names(field: dataclasses.Field, underscores: bool) -> tuple[str, ...]:
+    """Returns the names under which a program takes an option."""
+    name = field.metadata["name"]
+    if name is None:
+        name = f"--{field.name if underscores else field.name.replace('_', '-')}"
+    return (name,) if isinstance(name, str) else name
 
 
 def _read_options(values: Mapping[str, Any], options_cls: type) -> Any:

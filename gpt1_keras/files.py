@@ -1,6 +1,7 @@
 """Writes files whole or not at all; reading a damaged file raises an error that names it."""
 
 import contextlib
+import difflib
 import errno
 import glob
 import io
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _PREFIX = ".tmp-"
+_MOST_LISTED = 10  # names in a message
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors in which the system names no file
 
 
@@ -75,6 +77,23 @@ def check_writable(folder: str | os.PathLike[str]) -> None:
             file.write(b" ")
     except OSError as error:
         raise OSError(error.errno, error.strerror, os.fspath(folder)) from error
+
+
+def contents_of(path: str | os.PathLike[str]) -> str:
+    """Says what is in a folder, or beside a path that does not exist, for an error's message."""
+    given = pathlib.Path(path)
+    folder = given if given.is_dir() else given.parent
+    try:
+        entries = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
+    except OSError as error:
+        return f"{folder}: {error.strerror}."
+    shown = [f"{each.name}/" if each.is_dir() else each.name for each in entries[:_MOST_LISTED]]
+    more = f" and {len(entries) - _MOST_LISTED} more" if len(entries) > _MOST_LISTED else ""
+    place = "The current folder" if folder == pathlib.Path() else folder
+    listed = f"{place} holds {', '.join(shown) or 'nothing'}{more}."
+    near = difflib.get_close_matches(given.name, [each.name for each in entries], 1)
+    is_missing = folder != given
+    return f"{listed} Did you mean {folder / near[0]}?" if near and is_missing else listed
 
 
 @contextlib.contextmanager

@@ -9,6 +9,8 @@ Frameworks are imported inside the functions, so that a process imports only wha
   SST-2 in each turn.
 - `classifier(precision, size, tokenizer, folder, calibration)`: returns a function from texts to
   their scores, float `[texts, classes]`. The folder keeps the model's files.
+- `predict(turns, path, rounds, ...)`: answers all texts of a file in each turn. It returns the peak
+  of memory.
 - `device_classifier(variant, folder, job)`: returns a function from the texts of one example to
   its scores, and the bytes of the files that an application would ship. Ours has several variants.
 """

@@ -1,5 +1,6 @@
 """Hugging Face's torch model of GPT-1, its Trainer and its tokenizers."""
 
+import csv
 import io
 import pathlib
 import tempfile
@@ -173,8 +174,8 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
     return {"padding": 1 - tokens / padded}
 
 
-def classifier(precision, size, tokenizer, **setting):
-    """Makes a classifier in eager torch."""
+def _random_classifier(precision, size, tokenizer):
+    """Makes a classifier in eager torch, and its tokenizer."""
     import torch
     from transformers import OpenAIGPTForSequenceClassification
 
@@ -183,13 +184,37 @@ def classifier(precision, size, tokenizer, **setting):
     size = {**SIZES[size], "vocabulary_size": len(tokenizer)}
     config = model_config(size, num_labels=len(LABELS), pad_token_id=tokenizer.pad_token_id)
     model = OpenAIGPTForSequenceClassification(config).eval().to(getattr(torch, precision))
+    return model, tokenizer
+
+
+def predict(turns, size, tokenizer, path, batch_size, rounds):
+    """Answers the texts of a file by the pipeline; returns the peak of memory."""
+    from transformers import pipeline
+
+    model, tokenizer = _random_classifier("float32", size, tokenizer)
+    classify = pipeline("text-classification", model, tokenizer=tokenizer, device="cpu")
+    limits = {"truncation": True, "max_length": SIZES[size]["max_sequence_length"]}
+    with open(path, encoding="utf-8", newline="") as file:
+        texts = [row["text"] for row in csv.DictReader(file)]
+    for _ in range(rounds):
+        turns.begin()
+        classify(texts, batch_size=batch_size, **limits)
+        turns.end()
+    return {"peak_memory": pretraining_steps.peak_memory()}
+
+
+def classifier(precision, size, tokenizer, **setting):
+    """Makes a classifier in eager torch."""
+    import torch
+
+    model, tokenizer = _random_classifier(precision, size, tokenizer)
 
     def scores_of(texts):
         inputs = tokenizer(
             texts,
             padding=True,
             truncation=True,
-            max_length=size["max_sequence_length"],
+            max_length=SIZES[size]["max_sequence_length"],
             return_tensors="pt",
         )
         with torch.inference_mode():

@@ -83,6 +83,56 @@ def classifier(export, folder, **setting):
     return lambda texts: servable.predict(DEFAULT_SIGNATURE, {"text": tf.make_tensor_proto(texts)})
 
 
+def predict(turns, export, path, rounds):
+    """Answers the rows of a file, as `serving.predict` does; returns the peak of memory."""
+    from serving.prediction.answers_file import Layout
+    from serving.prediction.input_files import InputFiles
+    from serving.prediction.one_machine import predict
+    from serving.prediction.row_model import open_model
+
+    path = pathlib.Path(path)
+    model = open_model(export)
+    files = InputFiles([path], {}, model.fields)
+    for _ in range(rounds):
+        turns.begin()
+        survey = files.survey()
+        layout = Layout(survey.columns, survey.kinds, model.columns, "")
+        predict(model, files, layout, path.with_name("answers.csv"), survey.rows)
+        turns.end()
+    return {"peak_memory": pretraining_steps.peak_memory()}
+
+
+def predict_from_ids(turns, export, path, rounds):
+    """Answers the ids of the texts in a file; returns the peak of memory."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import tensorflow as tf
+
+    from gpt1_keras.labelled_files import read_rows
+    from serving.export_names import TOKENIZE, TOKENS
+    from serving.export_versions import find_export
+    from serving.server.models.servable import Servable
+
+    servable = Servable("model", 1, find_export(export))
+    texts = sorted((str(row["text"]) for row in read_rows(path)), key=len)
+    batches, total = [[]], 0
+    for text in texts:
+        if total + len(text) > 2**14:
+            batches, total = [*batches, []], 0
+        batches[-1].append(text)
+        total += len(text)
+    names, framed = ("token_ids", "padding_mask"), []
+    for batch in batches:
+        found = servable.predict(TOKENIZE, {"text": tf.make_tensor_proto(batch)})
+        framed.append({name: tf.make_tensor_proto(found[name]) for name in names})
+    for _ in range(rounds):
+        turns.begin()
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda batch: servable.predict(TOKENS, batch), framed))
+        turns.end()
+    return {"peak_memory": pretraining_steps.peak_memory()}
+
+
 def device_classifier(quantization, folder, job):
     """Loads a file for devices into LiteRT; or the export, if `quantization` is `SAVED_MODEL`."""
     if quantization == SAVED_MODEL:

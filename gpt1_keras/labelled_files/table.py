@@ -37,11 +37,13 @@ class Table:
     Args:
         path: of the file.
         records: its rows, as its format has them.
-        given, wanted: as for `open_table`.
+        given, wanted, nulls_are_blank: as for `open_table`.
 
     Attributes:
         path: of the file.
         columns: the keys of each row, in the file's order.
+        fields: those of the wanted ones that the file has; without any wanted, none.
+        file_columns: the names of the file's own columns; `"column 3"` for one without a name.
         sources: dict from those keys to the names of the columns in the file, where they differ.
         notices: how the file was read, in words, where that is not as expected; how many blank rows
             it has comes last, after an iteration.
@@ -53,17 +55,20 @@ class Table:
         records: Records,
         given: Mapping[str, str],
         wanted: Sequence[Collection[str]],
+        nulls_are_blank: bool = False,
     ) -> None:
         self.path = path
         self._records = records
+        self._nulls_are_blank = nulls_are_blank
         names = [name.strip() for name in records.columns]
+        self.file_columns = [name or f"column {number}" for number, name in enumerate(names, 1)]
         counts = collections.Counter(names)
         twice = sorted(name for name, count in counts.items() if name and count > 1)
         if twice:
             raise ValueError(f"{path} names several columns {', '.join(map(repr, twice))}.")
         if wanted and not names:
             raise _no_examples(path)
-        found = find_columns(path, names, given, wanted)
+        found, self.fields = find_columns(path, names, given, wanted)
         key_of = {column: name for name, column in found.items()}
         self._keys = [
             key_of.get(name)
@@ -78,8 +83,8 @@ class Table:
         self.sources = {
             key: column for key, column in zip(self._keys, records.columns) if key != column
         }
-        fields = {field for fields in wanted for field in fields} | set(self._choices)
-        self._strict = [not wanted or key in fields for key in self._keys]
+        strict = {*self.fields, *self._choices}
+        self._strict = [not wanted or key in strict for key in self._keys]
         self.notices = [f"{path} {notice}." for notice in records.notices]
         said = {name: column for name, column in found.items() if given.get(name) != column}
         if any(name != column for name, column in said.items()):
@@ -88,6 +93,10 @@ class Table:
         self._opened = len(self.notices)
 
     def __iter__(self) -> Iterator[Row]:
+        return (row for row, _ in self.with_cells())
+
+    def with_cells(self) -> Iterator[tuple[Row, list[Any]]]:
+        """Iterates like the table itself, with each row's values in all columns of the file."""
         bad = BadRows(self.path)
         blank = good = 0
         for line, cells in self._records:
@@ -101,7 +110,7 @@ class Table:
                     bad.add(line, row.reason)
                 elif not bad:
                     good += 1
-                    yield row
+                    yield row, cells
         bad.refuse()
         if not good:
             raise _no_examples(self.path)
@@ -117,7 +126,7 @@ class Table:
             if value is None and not is_strict:
                 value = "" if cell is None else json.dumps(cell, default=str)
             if value is None:
-                if is_choice(key) and cell is None:
+                if cell is None and (is_choice(key) or self._nulls_are_blank):
                     value = ""
                 else:
                     name = self.sources.get(key, key)
@@ -148,6 +157,7 @@ def open_table(
     path: str | os.PathLike[str],
     columns: Mapping[str, str] | None = None,
     wanted: Sequence[Collection[str]] = (),
+    nulls_are_blank: bool = False,
 ) -> Table:
     """Opens a file of texts, labelled or not.
 
@@ -164,6 +174,8 @@ def open_table(
             similar names are taken, if they leave no doubt. By default, all columns are taken as
             they are, and each value must be a text, a number, true or false, or a list of these;
             otherwise, only those of the wanted columns must.
+        nulls_are_blank: whether null is an empty text where a text must be; otherwise it is a fault
+            of its row.
 
     Returns:
         A table. Its rows are dicts from column to str, or to a list of str, such as `choices`. A
@@ -174,16 +186,16 @@ def open_table(
         ImportError: a package that reads it is not installed.
         ValueError: the file has another suffix or encoding, is damaged, or lacks a column.
     """
-    path = pathlib.Path(path)
+    path, given = pathlib.Path(path), columns or {}
+    settings = given, wanted, nulls_are_blank
     if path.is_dir():
-        return Table(path, DatasetRecords(path), columns or {}, wanted)
+        return Table(path, DatasetRecords(path), *settings)
     if not path.is_file():
         what = "is not a file" if path.exists() else "does not exist"
         raise FileNotFoundError(f"The file {path} {what}.")
-    given = columns or {}
     suffix = path.suffix.lower()
     if suffix in _COLUMNAR:
-        return Table(path, _COLUMNAR[suffix](path), given, wanted)
+        return Table(path, _COLUMNAR[suffix](path), *settings)
     if suffix == COMPRESSED:
         suffix = path.with_suffix("").suffix.lower()
     records: Records
@@ -201,7 +213,7 @@ def open_table(
             f"A file of examples ends in {SUFFIXES}, or in one of the first three and .gz. "
             f"Received: {path}."
         )
-    return Table(path, records, given, wanted)
+    return Table(path, records, *settings)
 
 
 def read_rows(

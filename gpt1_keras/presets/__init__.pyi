@@ -4,6 +4,7 @@ from .configurations import build_backbone as build_backbone
 from .configurations import configuration as configuration
 from .pretrained import find_preset as find_preset
 from .shipped import PRESET_HELP as PRESET_HELP
+from .shipped import PRESET_NAMES as PRESET_NAMES
 from .shipped import PRETRAINED as PRETRAINED
 from .tasks import load_task as load_task
 from .tokenizers import load_tokenizer as load_tokenizer

@@ -7,8 +7,9 @@ PRETRAINED = {
     "gpt1_tiny_books": "GPT-1 of 5 million parameters, pre-trained on books in the public domain.",
 }
 
-# The help of programs' options that name a preset.
+# The help of programs' options that name a preset, and their names: two, of which either is taken.
 PRESET_HELP = (
-    f"{', '.join(PRETRAINED)}, a preset's folder, or a handle such as "
+    f"{', '.join(PRETRAINED)}, the folder of a preset or of a run, or a handle such as "
     "hf://openai-community/openai-gpt, which is downloaded"
 )
+PRESET_NAMES = ("--model", "--preset")

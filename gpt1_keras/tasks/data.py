@@ -78,7 +78,7 @@ def as_batches(
     elif not has_tensorflow():
         # KerasHub then uses Grain, whose batches must all have one length.
         x, y = for_slicing(x, y)
-    elif not _holds_batches(x):
+    elif not holds_batches(x):
         return _batch(_examples(for_slicing, x, y, sample_weight), batch_size)
     return Batches(without_autotuning(x), y, sample_weight, batch_size)
 
@@ -121,7 +121,7 @@ def training_batches(
         validation_data = as_batches(for_slicing, texts, labels, weights, batch_size).x
     if isinstance(x, Iterator):
         x = _from_generator(x, for_slicing)
-    if _holds_batches(x):
+    if holds_batches(x):
         if validation_split:
             raise ValueError(
                 "`validation_split` needs strings or arrays. Received: "
@@ -170,7 +170,7 @@ def _holds_ids(x: Any) -> bool:
     return isinstance(x, keras.utils.PyDataset)
 
 
-def _holds_batches(x: Any) -> bool:
+def holds_batches(x: Any) -> bool:
     """Returns whether the data is already batched: a dataset of TensorFlow, Keras or Grain.
 
     Raises:

@@ -157,9 +157,18 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     def by_field(self, x: Any) -> dict[str, Any]:
         """Returns texts by field: names those of a tuple, and checks and orders those of a dict.
 
+        Of a pandas DataFrame, the fields are columns; it may have others.
+
         Raises:
             ValueError: the number or the names of the texts are wrong.
         """
+        if hasattr(x, "columns"):
+            columns = list(x.columns)
+            if any(columns.count(field) != 1 for field in self.fields):
+                raise ValueError(
+                    f"Expected a table with the columns {self.fields}. Received: {columns}."
+                )
+            return {field: x[field].tolist() for field in self.fields}
         if isinstance(x, dict):
             if set(x) != set(self.fields):
                 raise ValueError(f"Expected the fields {self.fields}. Received: {sorted(x)}.")

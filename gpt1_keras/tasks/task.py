@@ -27,6 +27,7 @@ from gpt1_keras.optimization.optimizer import (
 )
 from gpt1_keras.optimization.training_step import training_step
 from gpt1_keras.preset_files import loading_checked_files
+from gpt1_keras.tasks.answers import classify
 from gpt1_keras.tasks.calibration import Calibration
 from gpt1_keras.tasks.data import as_batches, check_sequences, errors_in_words, training_batches
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
@@ -42,6 +43,13 @@ from gpt1_keras.upstream import (
     is_selected,
     keras_loops,
 )
+
+# What a user of `Model.export` may look for.
+_OF_TEXTS = (
+    "`Model.export` writes the model of ids. For texts in and names out, call "
+    "serving.export.export(model, folder) or serving.tflite.convert(model, file)."
+)
+_SAVED_MODEL_ARGUMENTS = {"verbose", "input_signature", "is_static", "jax2tf_kwargs"}
 
 
 class Task(FunctionalModel, TaskHooks):
@@ -376,6 +384,37 @@ class Task(FunctionalModel, TaskHooks):
             outputs = super().predict(batches.x, batches.batch_size, **kwargs)
         return self.task_head.predictions(outputs)
 
+    def classify(self, x: Any, batch_size: int | None = None) -> Any:
+        """Answers texts with names of classes and calibrated probabilities.
+
+        They are those of the task's export: the temperature and the threshold count.
+
+        Args:
+            x: texts as `predict` takes them: a list, a tuple or dict of lists for several fields,
+                a `tf.data.Dataset` or a generator of batches, in which labels are left out; or a
+                pandas Series, or DataFrame with the fields among its columns.
+            batch_size: how many examples of a list or a table are computed at once.
+
+        Returns:
+            A dict for each example, in order; one dict for one example, such as a str:
+
+            - of a classifier: `label`, the name of the most probable class; `score`, its
+              probability; and `scores`, the probabilities of all classes by name. (After an
+              activation other than softmax, these are the outputs themselves.)
+            - of multiple choice: `label`, the text of the most probable choice; `choice`, its
+              index; `score`; and `scores`, a list of the probabilities of the choices.
+            - of a task with scores or with a single class: `score`.
+
+            With a `sure_threshold`, there is `is_sure` too, whether `score` reaches it. For a
+            Series or DataFrame, all this as a DataFrame with the same index, in which a column
+            `score_NAME` has the probability of each class.
+
+        Raises:
+            ValueError: the texts do not fit the fields; or the task has no answers of these kinds,
+                or does not take texts.
+        """
+        return classify(self, x, batch_size)
+
     def train_on_batch(
         self,
         x: Any,
@@ -524,8 +563,12 @@ class Task(FunctionalModel, TaskHooks):
     ) -> None:
         """Exports the model of ids, without the preprocessor, like `keras.Model.export`.
 
+        For texts in and names out, `serving.export.export(model, folder)` writes a SavedModel, and
+        `serving.tflite.convert(model, file)` a .tflite file.
+
         Raises:
-            ValueError: `format="openvino"` for a task with a head.
+            ValueError: `format="openvino"` for a task with a head; no such format; or an argument
+                of a SavedModel that Keras would ignore.
         """
         if format == "openvino" and self.head is not None:
             raise ValueError(
@@ -533,7 +576,16 @@ class Task(FunctionalModel, TaskHooks):
                 "other outputs. Received: format='openvino'; expected 'tf_saved_model', 'onnx', "
                 "'litert' or 'torch'."
             )
-        super().export(filepath, format, **kwargs)
+        unknown = sorted(kwargs.keys() - _SAVED_MODEL_ARGUMENTS)
+        if format == "tf_saved_model" and unknown:
+            raise ValueError(
+                f"Expected arguments of Keras's `Model.export`. Received: {unknown}. {_OF_TEXTS}"
+            )
+        try:
+            super().export(filepath, format, **kwargs)
+        except ValueError as error:
+            error.add_note(_OF_TEXTS)
+            raise
 
     def quantize(
         self, mode: str | None = None, config: Any = None, filters: Any = None, **kwargs: Any

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
-import numpy as np
 
 # Requests hold tensors, and only TensorFlow has the messages for tensors.
 import tensorflow as tf
@@ -16,6 +15,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 from serving.client.protocol import TIMEOUT_SECONDS, Input, Model, QueryError, Signature
+from serving.plain_values import plain
 
 
 @contextmanager
@@ -66,7 +66,7 @@ class _GrpcClient:
                 raise QueryError(f"Input {name}: {error}") from error
             request.inputs[name].CopyFrom(proto)
         outputs = _answer(self._stub.Predict, request).outputs
-        return {name: _plain(tf.make_ndarray(proto)) for name, proto in sorted(outputs.items())}
+        return {name: plain(tf.make_ndarray(proto)) for name, proto in sorted(outputs.items())}
 
 
 def _answer(call: Any, request: Any) -> Any:
@@ -75,14 +75,3 @@ def _answer(call: Any, request: Any) -> Any:
         return call(request, timeout=TIMEOUT_SECONDS)
     except grpc.RpcError as error:
         raise QueryError(f"{error.code().name}: {error.details()}") from error
-
-
-def _plain(array: np.ndarray) -> Any:
-    """Returns an output as nested lists that JSON can hold."""
-    if array.dtype == object:
-        decode = np.vectorize(lambda text: text.decode(errors="replace"), otypes=[object])
-        return decode(array).tolist()
-    if np.issubdtype(array.dtype, np.floating):
-        # Through text, a float32 becomes its shortest decimal, such as 0.9, not 0.8999999761581421.
-        return array.astype(str).astype(float).tolist()
-    return array.tolist()

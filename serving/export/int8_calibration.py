@@ -12,11 +12,11 @@ from serving.export.decoder.activation_ranges import RangeRecorder
 from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.int8_support import check_this_machine
 from serving.export.decoder.packed_decoder import is_packable
+from serving.export.example_tensors import as_tensors
 from serving.export.export_metadata import fields_of
 from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
 from serving.export.signature import Signature
-from serving.export.validation import as_tensors
 from serving.export_names import DEFAULT_SIGNATURE
 
 _MOST_EXAMPLES = 512  # more change the ranges little

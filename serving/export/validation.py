@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.tasks.task import Task
+from serving.export.example_tensors import as_tensors
 from serving.export.export_metadata import fields_of
 from serving.export.exported_tasks import metric_of
 from serving.export_names import DEFAULT_SIGNATURE
@@ -72,23 +73,3 @@ class Validation:
             "before": float(self._metric.measure(before, self._labels)),
             "after": float(self._metric.measure(after, self._labels)),
         }
-
-
-def as_tensors(
-    examples: Sequence[Mapping[str, Any]], fields: Sequence[str]
-) -> dict[str, tf.Tensor]:
-    """Returns examples' texts as tensors of strings by field; empty strings pad short lists.
-
-    Raises:
-        ValueError: examples lack a field.
-    """
-    missing = [field for field in fields if any(field not in example for example in examples)]
-    if missing:
-        raise ValueError(f"Expected examples of {fields}. Some have no {missing}.")
-    columns = {field: [example[field] for example in examples] for field in fields}
-    return {
-        field: tf.ragged.constant(column, tf.string).to_tensor("")
-        if isinstance(column[0], list)
-        else tf.constant(column, tf.string)
-        for field, column in columns.items()
-    }

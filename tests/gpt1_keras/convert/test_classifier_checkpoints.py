@@ -12,6 +12,7 @@ from transformers import (
     OpenAIGPTConfig,
     OpenAIGPTForSequenceClassification,
     OpenAIGPTTokenizer,
+    pipeline,
 )
 
 import gpt1_keras
@@ -100,6 +101,15 @@ def test_it_is_what_the_checkpoint_holds(save_classifier, tmp_path):
     assert isinstance(copy.preprocessor, LastTokenPreprocessor)
     expected = logits_of(folder, model, TEXTS)
     np.testing.assert_allclose(copy.predict(TEXTS, verbose=0), expected, atol=2e-5)
+
+
+def test_classify_is_the_pipeline_s(save_classifier):
+    folder, _ = save_classifier("[PAD]")
+    answers = load_task(folder).classify(TEXTS)
+    pipe = pipeline("text-classification", str(folder))
+    for answer, expected in zip(answers, pipe(TEXTS, truncation=True, max_length=24)):
+        assert answer["label"] == expected["label"]
+        assert answer["score"] == pytest.approx(expected["score"], abs=1e-5)
 
 
 def test_back_to_transformers(save_classifier, tmp_path):

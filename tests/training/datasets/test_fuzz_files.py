@@ -58,7 +58,9 @@ def read():
         def read(suffix, content, is_compressed=False):
             path = Path(folder, f"a{suffix}{'.gz' if is_compressed else ''}")
             path.write_bytes(gzip.compress(content, mtime=0) if is_compressed else content)
-            return read_rows(path), load_examples(find_user_files(path, path), "train")
+            dataset = find_user_files(path, path)
+            rows = read_rows(path, wanted=[(*dataset.fields, LABEL)])
+            return rows, load_examples(dataset, "train")
 
         yield read
 

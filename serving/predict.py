@@ -1,0 +1,99 @@
+"""Answers every row of a table: its columns, and the label, its score and those of all classes.
+
+    python -m serving.predict --model exports/sst2 --input new.csv --output answers.csv
+    python -m serving.predict --model runs/sst2/best --input new.jsonl --output answers.parquet
+    python -m serving.predict --model exports/sst2 --input "new-*.csv" --output answers.csv \\
+        --runner FlinkRunner
+
+An export runs in TensorFlow's C++ runtime, as in production; a preset runs the graph that it would
+be exported with. The file is read and written in bounded memory, and written whole or not at all.
+With --runner, options that are not listed go to Apache Beam. Its workers must reach the model, the
+input and the output's folder under the same paths as this machine.
+"""
+
+import dataclasses
+import pathlib
+import sys
+import time
+
+from gpt1_keras.cli import option, program, warn
+from gpt1_keras.labelled_files import columns_option, parse_columns
+from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
+
+
+@dataclasses.dataclass(frozen=True)
+class _PredictOptions:
+    model: str = option(
+        f"folder of an export, for its newest version, or of one version; or {PRESET_HELP}",
+        name=PRESET_NAMES,
+    )
+    input: str = option(
+        "table of texts: .csv, .tsv, .jsonl, .parquet or .xlsx, with the columns that the model "
+        "reads; several of the same columns as a pattern, such as 'new-*.csv'",
+        metavar="FILE",
+    )
+    output: str = option(
+        "what to write: .csv, .tsv, .jsonl or .parquet; with --runner, a folder of such files, "
+        "whose names give the order",
+        metavar="FILE",
+    )
+    columns: str | None = columns_option()
+    explain: bool = option(
+        "add the words that led to each answer, and their shares in it (of an export, for one with "
+        "the signature explain)",
+        False,
+    )
+    runner: str | None = option(
+        "the Apache Beam runner that does the work: FnApiRunner (this machine), FlinkRunner, "
+        "SparkRunner, ...; options that are not listed here go to Beam (default: without Beam)",
+        None,
+    )
+
+
+@program("serving.predict", interrupted="Interrupted; nothing was written.", takes_more=True)
+def main(options: _PredictOptions, beam_flags: list[str]) -> None:
+    """Answer every row of a table by an export or a preset: its columns, and the label, its score
+    and those of all classes.
+    """
+    if beam_flags and options.runner is None:
+        raise main.unknown(beam_flags)
+    from serving.prediction.answers_file import Layout, check_output, prefix_for
+    from serving.prediction.input_files import InputFiles, find_files
+    from serving.prediction.row_model import open_model
+
+    output = pathlib.Path(options.output)
+    check_output(output, is_folder=options.runner is not None)
+    paths = find_files(options.input)
+    if any(path.exists() and output.exists() and path.samefile(output) for path in paths):
+        raise ValueError(f"The output must be another file than the input. Received: {output}.")
+    model = open_model(options.model, options.explain)
+    files = InputFiles(paths, parse_columns(options.columns), model.fields)
+    survey = files.survey()
+    for notice in survey.notices:
+        print(notice)
+    prefix = prefix_for(survey.columns, model.columns)
+    if prefix:
+        print(f"The answers' columns begin with {prefix}, as the input has some of their names.")
+    layout = Layout(survey.columns, survey.kinds, model.columns, prefix)
+    started = time.monotonic()
+    if options.runner is None:
+        from serving.prediction.one_machine import predict
+
+        outcome = predict(model, files, layout, output, survey.rows)
+    else:
+        from serving.prediction.beam_pipeline import predict_in_beam
+
+        outcome = predict_in_beam(
+            *(options.model, options.explain, files, layout, output, options.runner, beam_flags)
+        )
+    seconds = time.monotonic() - started
+    for warning in outcome.warnings():
+        warn(warning)
+    print(
+        f"{output}: {outcome.rows - outcome.unanswered:,} answers in {seconds:.1f} s "
+        f"({outcome.rows / seconds:,.0f} rows/s)"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+"""Writes answers beside what a table holds: CSV, TSV, JSON Lines or Parquet, by the suffix."""
+
+import csv
+import dataclasses
+import json
+import math
+import pathlib
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gpt1_keras.files import check_writable
+from serving.prediction.rows import Line, RowAnswer
+
+if TYPE_CHECKING:
+    import pyarrow
+
+PREFIX = "predicted_"
+_DIALECTS: dict[str, type[csv.Dialect]] = {".csv": csv.excel, ".tsv": csv.excel_tab}
+_JSON_LINES, _PARQUET = ".jsonl", ".parquet"
+_KINDS = {True: "a folder", False: "a file"}
+SUFFIXES = (*_DIALECTS, _JSON_LINES, _PARQUET)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The columns of a file of answers.
+
+    Attributes:
+        inputs: the names of the input's columns.
+        kinds: for each of them, the classes of its values.
+        answers: the names of the answers' values.
+        prefix: stands before these in the file.
+    """
+
+    inputs: Sequence[str]
+    kinds: Sequence[Collection[type]]
+    answers: Sequence[str]
+    prefix: str
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns, in order."""
+        return [*self.inputs, *(self.prefix + name for name in self.answers)]
+
+    def rows(self, lines: Sequence[Line], answers: Sequence[RowAnswer]) -> list[list[Any]]:
+        """Returns the values of rows, None where there is no answer."""
+        return [
+            [*line.cells, *(answer.values.get(name) for name in self.answers)]
+            for line, answer in zip(lines, answers, strict=True)
+        ]
+
+
+def prefix_for(inputs: Collection[str], answers: Collection[str]) -> str:
+    """Returns what stands before the answers' names, so that no column has the name of another.
+
+    Raises:
+        ValueError: the input has such names with the prefix too.
+    """
+    for prefix in ("", PREFIX):
+        taken = [prefix + name for name in answers if prefix + name in inputs]
+        if not taken:
+            return prefix
+    raise ValueError(
+        f"The input has answers already: the columns {', '.join(taken)}. Rename or remove them."
+    )
+
+
+def check_output(path: pathlib.Path, is_folder: bool) -> None:
+    """Refuses an output before the work, as what is there would be lost, or could not be written.
+
+    Args:
+        path: of the output.
+        is_folder: whether it will be a folder, which must be new or empty. A file is replaced.
+
+    Raises:
+        ValueError: its suffix is unknown, or something else is there.
+        OSError: it cannot be written.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"The output must end in {', '.join(SUFFIXES)}. Received: {path}.")
+    is_other = path.is_dir() and any(path.iterdir()) if is_folder else path.is_dir()
+    if is_other or is_folder and path.is_file():
+        raise ValueError(f"The output {path} exists already, and is {_KINDS[path.is_dir()]}.")
+    check_writable(path.parent)
+
+
+class AnswersFile(Protocol):
+    """A file that answers are written to."""
+
+    def write(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Writes rows, each the values of all columns."""
+
+    def close(self) -> None:
+        """Writes what is left, and closes the file."""
+
+
+def create(path: pathlib.Path, layout: Layout) -> AnswersFile:
+    """Creates a file for answers; its suffix says the format.
+
+    Raises:
+        ImportError: a package that writes it is not installed.
+    """
+    suffix = path.suffix.lower()
+    if suffix == _PARQUET:
+        return _ParquetWriter(path, layout)
+    if suffix == _JSON_LINES:
+        return _JsonWriter(path, layout)
+    return _DelimitedWriter(path, layout, _DIALECTS[suffix])
+
+
+class _DelimitedWriter:
+    """Writes .csv and .tsv."""
+
+    def __init__(self, path: pathlib.Path, layout: Layout, dialect: type[csv.Dialect]) -> None:
+        self._file = open(path, "w", encoding="utf-8", newline="")
+        self._writer = csv.writer(self._file, dialect, lineterminator="\n")
+        self._writer.writerow(layout.names)
+
+    def write(self, rows: Sequence[Sequence[Any]]) -> None:
+        self._writer.writerows(list(map(_as_text, row)) for row in rows)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _JsonWriter:
+    """Writes .jsonl."""
+
+    def __init__(self, path: pathlib.Path, layout: Layout) -> None:
+        self._file = open(path, "w", encoding="utf-8", newline="")
+        self._names = layout.names
+
+    def write(self, rows: Sequence[Sequence[Any]]) -> None:
+        for row in rows:
+            self._file.write(_as_json(dict(zip(self._names, row))) + "\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _ParquetWriter:
+    """Writes .parquet."""
+
+    def __init__(self, path: pathlib.Path, layout: Layout) -> None:
+        try:
+            import pyarrow
+            from pyarrow.parquet import ParquetWriter
+        except ImportError:
+            raise ImportError(f"{path} needs pyarrow: pip install pyarrow.") from None
+        types = [_type_of(kinds) for kinds in layout.kinds] + list(
+            map(_answer_type, layout.answers)
+        )
+        self._schema = pyarrow.schema(list(zip(layout.names, types)))
+        self._are_texts = [type_ == pyarrow.string() for type_ in types]
+        self._writer = ParquetWriter(path, self._schema)
+
+    def write(self, rows: Sequence[Sequence[Any]]) -> None:
+        import pyarrow
+
+        arrays = [
+            pyarrow.array([None if each is None else _as_text(each) for each in column], field.type)
+            if is_text
+            else pyarrow.array(column, field.type)
+            for column, field, is_text in zip(zip(*rows), self._schema, self._are_texts)
+        ]
+        self._writer.write_table(pyarrow.Table.from_arrays(arrays, schema=self._schema))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def kind_of(cell: Any) -> type | None:
+    """Returns the class of a cell, which decides the type of its column; None without a value."""
+    is_huge = isinstance(cell, int) and not -(2**63) <= cell < 2**63
+    return None if cell is None else object if is_huge else type(cell)
+
+
+def _type_of(kinds: Collection[type]) -> "pyarrow.DataType":
+    """Returns the type of a column whose values are of these classes; text for a mixture."""
+    import pyarrow
+
+    for known, type_ in (
+        ({bool}, pyarrow.bool_()),
+        ({int}, pyarrow.int64()),
+        ({int, float}, pyarrow.float64()),
+    ):
+        if kinds and set(kinds) <= known:
+            return type_
+    return pyarrow.string()
+
+
+def _answer_type(name: str) -> "pyarrow.DataType":
+    """Returns the type of a value of answers."""
+    import pyarrow
+
+    types = {
+        "label": pyarrow.string(),
+        "choice": pyarrow.int64(),
+        "scores": pyarrow.list_(pyarrow.float64()),
+        "is_sure": pyarrow.bool_(),
+        "words": pyarrow.list_(pyarrow.string()),
+        "word_fields": pyarrow.list_(pyarrow.string()),
+        "word_choices": pyarrow.list_(pyarrow.int64()),
+        "word_shares": pyarrow.list_(pyarrow.float64()),
+    }
+    return types.get(name, pyarrow.float64())
+
+
+def _as_text(value: Any) -> str:
+    """Returns a value as a cell of text."""
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, float) and math.isnan(value):
+        return ""
+    if isinstance(value, (bool, list, dict)):
+        return _as_json(value)
+    return str(value)
+
+
+def _as_json(value: Any) -> str:
+    """Returns a value as JSON. Numbers that it does not have are null, and dates are texts."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False, default=str)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

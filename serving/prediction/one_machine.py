@@ -1,0 +1,63 @@
+"""Answers the rows of files on this machine."""
+
+import contextlib
+import pathlib
+import sys
+import time
+from collections.abc import Iterable, Iterator
+
+from gpt1_keras.files import atomic_path
+from serving.prediction.answers_file import Layout, create
+from serving.prediction.input_files import InputFiles
+from serving.prediction.outcome import Outcome
+from serving.prediction.row_model import RowModel
+from serving.prediction.rows import RowAnswer
+from serving.prediction.windows import Window, answered, windows
+
+_SECONDS = 10.0  # between two lines of progress
+
+
+def predict(
+    model: RowModel, files: InputFiles, layout: Layout, output: pathlib.Path, total: int
+) -> Outcome:
+    """Answers the rows of files, and writes one file, whole or not at all.
+
+    Args:
+        model: answers the rows.
+        files: the input.
+        layout: the columns of the output.
+        output: its path.
+        total: how many rows there are, for progress.
+
+    Raises:
+        OSError: a file cannot be read or written.
+        ValueError: no row has an answer.
+    """
+    outcome = Outcome()
+    with atomic_path(output) as temporary:
+        with contextlib.closing(create(pathlib.Path(temporary), layout)) as file:
+            for path in files.paths:
+                found = answered(model, windows(files.lines(path), files.fields))
+                for lines, answers in _told(found, outcome, total):
+                    outcome.count(path, lines, answers)
+                    file.write(layout.rows(lines, answers))
+        outcome.check()
+    return outcome
+
+
+def _told(
+    found: Iterable[tuple[Window, list[RowAnswer]]], outcome: Outcome, total: int
+) -> Iterator[tuple[Window, list[RowAnswer]]]:
+    """Yields windows and their answers, and prints a line of progress now and then."""
+    started = told = time.monotonic()
+    for window, answers in found:
+        yield window, answers
+        now = time.monotonic()
+        if now - told >= _SECONDS and outcome.rows < total:
+            speed = outcome.rows / (now - started)
+            print(
+                f"{outcome.rows:,} of {total:,} rows, {speed:,.0f} rows/s",
+                file=sys.stderr,
+                flush=True,
+            )
+            told = now
