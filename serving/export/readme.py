@@ -72,7 +72,7 @@ def _curl(model: str, name: str, signature: Signature) -> str:
     row: dict[str, Any] = {}
     for field, spec in signature.specs.items():
         if field in signature.defaults or spec.dtype != tf.string:
-            row[field] = plain(signature.defaults.get(field, example[field])[0].numpy())
+            row[field] = plain(signature.defaults.get(field, example[field]).numpy())[0]
         else:
             row[field] = f"A {field}." if spec.shape.rank == 1 else ["One of these.", "Another."]
     document = json.dumps({"signature_name": name, "instances": [row]})
