@@ -25,7 +25,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpt1_keras.cli import UsageError, option, program, warn
+from gpt1_keras.cli import UsageError, note, option, program
 from gpt1_keras.labelled_files import columns_option, open_table, parse_columns
 from serving.client.connection import connect
 from serving.client.protocol import Input, Model, QueryError
@@ -171,9 +171,9 @@ def _rows(
         return rows_of_texts(map(os.fsencode, options.texts), missing)
     if options.file and _is_table(options.file):
         table = open_table(options.file, parse_columns(options.columns), [missing])
-        return rows_of_table(table, inputs, shared, warn)
+        return rows_of_table(table, inputs, shared, note)
     file = stack.enter_context(open(options.file, "rb")) if options.file else sys.stdin.buffer
-    return rows_of_lines(file, inputs, shared, warn)
+    return rows_of_lines(file, inputs, shared, note)
 
 
 def _is_table(path: str) -> bool:

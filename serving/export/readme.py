@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from serving.export.signature import Signature, Signatures
 from serving.export_names import DEFAULT_SIGNATURE, GENERATE
+from serving.plain_values import plain
 
 _TEMPLATE = """\
 # {name}
@@ -72,19 +72,11 @@ def _curl(model: str, name: str, signature: Signature) -> str:
     row: dict[str, Any] = {}
     for field, spec in signature.specs.items():
         if field in signature.defaults or spec.dtype != tf.string:
-            row[field] = _plain(signature.defaults.get(field, example[field])[0])
+            row[field] = plain(signature.defaults.get(field, example[field]).numpy())[0]
         else:
             row[field] = f"A {field}." if spec.shape.rank == 1 else ["One of these.", "Another."]
     document = json.dumps({"signature_name": name, "instances": [row]})
     return f"curl -d '{document}' localhost:8501/v1/models/{model}:predict"
-
-
-def _plain(tensor: tf.Tensor) -> Any:
-    """Returns a tensor as JSON has it: floats in the fewest digits, strings as text."""
-    array = tensor.numpy()
-    if tensor.dtype == tf.string:
-        return np.vectorize(bytes.decode, otypes=[object])(array).tolist()
-    return array.astype(str).astype(float).tolist() if tensor.dtype.is_floating else array.tolist()
 
 
 def _answers(metadata: Mapping[str, Any]) -> str:

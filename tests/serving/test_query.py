@@ -245,7 +245,7 @@ def test_tables_of_pairs_and_choices(ask, tmp_path):
     assert ask("odd", stdin=stdin) == (
         0,
         PAIRS,
-        "warning: left out, as the model does not ask for it: label\n",
+        "note: left out, as the model does not ask for it: label\n",
     )
     file = tmp_path / "some.jsonl"
     rows[1]["label"] = 0
