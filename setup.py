@@ -37,6 +37,7 @@ setup(
         ],
         "training": ["deploy/*"],
     },
+    entry_points={"console_scripts": ["gpt1 = gpt1_keras.programs:main"]},
     install_requires=[
         "tensorflow>=2.21,<2.22",
         "keras>=3.15,<3.16",  # private names of both: gpt1_keras/upstream.py

@@ -1,6 +1,6 @@
 """Checks that an export will run in TensorFlow Serving, before it is deployed.
 
-    python -m serving.check exports/sst2/1
+    python -m serving.check exports/sst2
     python -m serving.check exports/sst2/1 --tf-dir OLDER/site-packages/tensorflow
 
 It prints what the export is, and runs every signature in TensorFlow's C++ runtime, which is also
@@ -18,11 +18,14 @@ from pathlib import Path
 
 from gpt1_keras.cli import option, program
 from serving.export_names import METADATA_FILE
+from serving.export_versions import find_export
 
 
 @dataclasses.dataclass(frozen=True)
 class _CheckOptions:
-    model: str = option("folder of one version, with its saved_model.pb", name="model")
+    model: str = option(
+        "folder of one version, or the one above it, for the newest version", name="model"
+    )
     tf_dir: tuple[str, ...] | None = option(
         "folder of an installed tensorflow package whose libraries to run it in; may be given "
         "several times (default: that of this Python)",
@@ -47,6 +50,7 @@ def main(options: _CheckOptions) -> int:
 
     path = Path(options.model)
     try:
+        path = find_export(path)
         graph = served_graph.read_graph(path)
         requests = requests_for(graph, read_warmup(path))
         print("\n".join([str(path), *_description(path)]))

@@ -13,13 +13,13 @@ import os
 import sys
 
 from gpt1_keras.cli import option, program
-from gpt1_keras.presets import PRESET_HELP
+from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 from serving.export.language_model.generation_options import GenerationOptions
 
 
 @dataclasses.dataclass(frozen=True)
 class _GenerateOptions:
-    model: str = option(PRESET_HELP, metavar="PRESET")
+    model: str = option(PRESET_HELP, name=PRESET_NAMES, metavar="PRESET")
     texts: tuple[str, ...] = option(
         "prompt (default: lines of the standard input)", (), name="text"
     )

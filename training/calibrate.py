@@ -16,12 +16,16 @@ import dataclasses
 import sys
 
 from gpt1_keras.cli import option, program
+from gpt1_keras.presets import PRESET_NAMES
 from training.datasets.data_options import DataOptions, ExampleOptions
 
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    model: str = option("preset that training.finetune wrote, such as RUN/best; it is changed")
+    model: str = option(
+        "run of training.finetune, or its preset, such as RUN/best; it is changed",
+        name=PRESET_NAMES,
+    )
     output: str = option("folder for calibration.json and calibration.svg")
     sure_precision: float | None = option(
         "share of right answers among those that an export calls sure, such as 0.95 (default: "

@@ -16,12 +16,15 @@ import dataclasses
 import sys
 
 from gpt1_keras.cli import option, program
+from gpt1_keras.presets import PRESET_NAMES
 from training.datasets.data_options import DataOptions, ExampleOptions
 
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    model: str = option("preset that training.finetune wrote, such as RUN/best")
+    model: str = option(
+        "run of training.finetune, or its preset, such as RUN/best", name=PRESET_NAMES
+    )
     output: str = option("folder for result.json and the predictions")
 
 

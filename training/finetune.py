@@ -24,6 +24,7 @@ import sys
 from gpt1_keras.cli import check_at_least_one, option, program
 from training.datasets.data_options import DataOptions
 from training.runs.finetune_options import FinetuneOptions
+from training.runs.saved_work import newest_saved
 
 _SEARCH = "search for hyper-parameters (rate, epochs, lambda, layer-wise decay)"  # in --help
 
@@ -46,7 +47,7 @@ class _SearchOptions:
             raise ValueError("seeds are for --search; a single run has one --seed.")
 
 
-@program("training.finetune", resumable=True)
+@program("training.finetune", resumable=newest_saved)
 def main(
     options: FinetuneOptions, run: _OutputOptions, data: DataOptions, trials: _SearchOptions
 ) -> None:

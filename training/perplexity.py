@@ -10,12 +10,12 @@ import dataclasses
 import sys
 
 from gpt1_keras.cli import option, program
-from gpt1_keras.presets import PRESET_HELP
+from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    preset: str = option(PRESET_HELP)
+    preset: str = option(PRESET_HELP, name=PRESET_NAMES)
     corpus: str = option("folder that training.corpus wrote")
     split: str = option("of the corpus", "validation")
 

@@ -3,11 +3,12 @@
     python -m training.pretrain --corpus DIR --config gpt1_tiny --steps 10000 --output DIR
 
 After an interruption, even a kill, the same command goes on from the last checkpoint as if nothing
-had happened: batches are a function of the seed and the step. DIR/preset is the model,
-DIR/history.json has its losses and perplexities, and DIR/result.json these, the options and the
-last scores. DIR/context_use.svg shows how the model uses its context (see
-`training.paper.context_use`). DIR/snapshots has the backbone's weights during training, for
-`training.paper.zero_shot`.
+had happened: batches are a function of the seed and the step. There is a checkpoint every
+`--checkpoint-every` updates and at least every two minutes, and another before Ctrl-C or SIGTERM
+ends the program. DIR/preset is the model, DIR/history.json has its losses and perplexities, also
+for TensorBoard in DIR/logs, and DIR/result.json these, the options and the last scores.
+DIR/context_use.svg shows how the model uses its context (see `training.paper.context_use`).
+DIR/snapshots has the backbone's weights during training, for `training.paper.zero_shot`.
 
 With `--decay-steps`, a later run can go on from an earlier one, any number of times:
 
@@ -34,6 +35,7 @@ from training.runs.pretrain_options import (
     CheckpointSchedule,
     PretrainOptions,
 )
+from training.runs.saved_work import newest_saved
 
 _HOW_TO_RUN = "how to run"  # a group in --help
 
@@ -65,7 +67,7 @@ class _RunOptions:
     )
 
 
-@program("training.pretrain", resumable=True)
+@program("training.pretrain", resumable=newest_saved)
 def main(options: PretrainOptions, run: _RunOptions, schedule: CheckpointSchedule) -> None:
     """Pre-train a language model on a corpus."""
     import keras

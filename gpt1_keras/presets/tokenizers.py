@@ -9,7 +9,7 @@ import keras
 from gpt1_keras.convert.loader import OpenAIGPTLoader
 from gpt1_keras.files import read_json
 from gpt1_keras.handles import is_handle, is_transformers_config
-from gpt1_keras.presets.pretrained import PRETRAINED, find_preset
+from gpt1_keras.presets.pretrained import PRETRAINED, find_preset, preset_in
 from gpt1_keras.tokenization.tokenizer import MERGES_FILE, VOCABULARY_FILE, GPT1Tokenizer
 
 _CONFIG = "config.json"
@@ -25,10 +25,10 @@ def load_tokenizer(
 
     Args:
         folder: the name of a preset that ships, or a handle, as in `find_preset`; or the path of a
-            folder. The folder is a checkpoint of `transformers`, or holds `tokenizer.json`, as
-            presets have it and `GPT1Tokenizer.save_to_preset` writes it; or `vocabulary.json` and
-            `merges.txt`; or the published vocabulary, `encoder_bpe_40000.json` and
-            `vocab_40000.bpe`.
+            folder. The folder is a run's, or a checkpoint of `transformers`, or holds
+            `tokenizer.json`, as presets have it and `GPT1Tokenizer.save_to_preset` writes it; or
+            `vocabulary.json` and `merges.txt`; or the published vocabulary,
+            `encoder_bpe_40000.json` and `vocab_40000.bpe`.
         normalization: how text becomes words, `"bert"` or `"original"`. By default, the preset's
             own, or `"bert"` for a vocabulary alone and for `transformers`.
 
@@ -37,7 +37,7 @@ def load_tokenizer(
         ValueError: a file is damaged, or the tokenizer is of another class or normalization.
     """
     is_named = is_handle(folder) or (isinstance(folder, str) and folder in PRETRAINED)
-    folder = find_preset(folder, weights=False) if is_named else pathlib.Path(folder)
+    folder = find_preset(folder, weights=False) if is_named else preset_in(pathlib.Path(folder))
     config = read_json(folder / _CONFIG) if (folder / _CONFIG).is_file() else None
     if is_transformers_config(config):
         # Its tokenizer.json is of another format.

@@ -11,7 +11,7 @@ import sys
 from gpt1_keras.cli import UsageError, option, program
 from gpt1_keras.files import check_writable
 from gpt1_keras.labelled_files import columns_option, parse_columns
-from gpt1_keras.presets import PRESET_HELP
+from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 from serving.export.export_options import (
     GROUP,
     INTEGRATED_GRADIENTS,
@@ -26,7 +26,7 @@ from serving.export.export_options import (
 
 @dataclasses.dataclass(frozen=True)
 class _ExportOptions:
-    model: str = option(PRESET_HELP)
+    model: str = option(PRESET_HELP, name=PRESET_NAMES)
     output: str = option("base directory; versions go inside")
     dtype: str | None = option("to compute in", None, choices=["float32", "bfloat16"])
     int8: bool = option(

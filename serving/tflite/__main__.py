@@ -10,13 +10,13 @@ import os
 import sys
 
 from gpt1_keras.cli import option, program
-from gpt1_keras.presets import PRESET_HELP
+from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 from serving.tflite.tflite_options import MAX_BYTES, QUANTIZATIONS, SEQUENCE_LENGTH
 
 
 @dataclasses.dataclass(frozen=True)
 class _ConvertOptions:
-    model: str = option(PRESET_HELP)
+    model: str = option(PRESET_HELP, name=PRESET_NAMES)
     output: str = option("the .tflite file", metavar="FILE")
     max_bytes: tuple[int, ...] = option(
         "bytes of UTF-8 that a text may have, of all fields or of each",

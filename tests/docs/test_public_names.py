@@ -7,11 +7,12 @@ import pathlib
 import pytest
 
 import gpt1_keras
+from gpt1_keras.programs import PROGRAMS as TABLE
 from serving.export import __main__ as export_program
 from serving.export import export
 from serving.tflite import __main__ as tflite_program
 from serving.tflite import convert
-from tests.helpers.commands import commands_of, main_of
+from tests.helpers.commands import commands_of, main_of, module_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 NAMES = {
@@ -31,29 +32,32 @@ NAMES = {
     "optimizer",
     "presets",
 }
-PROGRAMS = [
-    "training.paper.ablate",
-    "training.paper.baselines",
-    "training.compress_preset",
-    "training.paper.context_use",
-    "training.corpus",
-    "training.evaluate",
-    "training.finetune",
-    "training.paper.learning_curve",
-    "training.paper.ngrams",
-    "training.perplexity",
-    "training.paper.plot_pretraining",
-    "training.pretrain",
-    "training.paper.report",
-    "training.paper.zero_shot",
-    "serving.check",
-    "serving.export",
-    "serving.generate",
-    "serving.predict",
-    "serving.query",
-    "serving.server",
-    "serving.tflite",
-]
+# From what follows `gpt1` to what follows `python -m`.
+COMMANDS = {
+    "ablate": "training.paper.ablate",
+    "baselines": "training.paper.baselines",
+    "calibrate": "training.calibrate",
+    "check": "serving.check",
+    "compress_preset": "training.compress_preset",
+    "context_use": "training.paper.context_use",
+    "corpus": "training.corpus",
+    "evaluate": "training.evaluate",
+    "export": "serving.export",
+    "finetune": "training.finetune",
+    "generate": "serving.generate",
+    "learning_curve": "training.paper.learning_curve",
+    "ngrams": "training.paper.ngrams",
+    "perplexity": "training.perplexity",
+    "plot_pretraining": "training.paper.plot_pretraining",
+    "predict": "serving.predict",
+    "pretrain": "training.pretrain",
+    "query": "serving.query",
+    "report": "training.paper.report",
+    "serve": "serving.server",
+    "tflite": "serving.tflite",
+    "zero_shot": "training.paper.zero_shot",
+}
+PROGRAMS = list(COMMANDS.values())
 
 
 def test_names_of_the_package():
@@ -61,8 +65,12 @@ def test_names_of_the_package():
     assert all(hasattr(gpt1_keras, name) for name in NAMES)
 
 
+def test_programs_of_the_command():
+    assert {name: module for group in TABLE.values() for name, module in group.items()} == COMMANDS
+
+
 def test_programs_of_the_readme():
-    assert {command.split()[2] for command in commands_of(ROOT / "README.md")} <= set(PROGRAMS)
+    assert {module_of(command) for command in commands_of(ROOT / "README.md")} <= set(PROGRAMS)
 
 
 @pytest.mark.parametrize(

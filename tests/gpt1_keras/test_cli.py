@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import io
+import signal
 import subprocess
 import sys
 
@@ -86,7 +87,7 @@ def fail():
 def help_text(run, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as stopped:
-        run("--help", resumable=True)
+        run("--help", resumable=lambda output: None)
     assert stopped.value.code == 0
     return capsys.readouterr().out
 
@@ -175,6 +176,10 @@ def test_help(help_text):
         (["--data-dir", "a", "--unknown", "--more"], "Unknown option: --unknown."),
         (["--data-dir", "a", "--sede", "3"], "Unknown option: --sede. Did you mean --seed?"),
         (["--data-dri", "a"], "Unknown option: --data-dri. Did you mean --data-dir?"),
+        (
+            ["--sede", "3"],
+            "Unknown option: --sede. Did you mean --seed?",
+        ),  # another is missing
     ],
 )
 def test_wrong_arguments(run, capsys, arguments, message):
@@ -289,11 +294,31 @@ def test_an_error_of_the_options_themselves(capsys):
     [
         ({}, "Interrupted."),
         ({"interrupted": "There is no corpus."}, "There is no corpus."),
-        ({"resumable": True}, RESUMABLE),
     ],
 )
 def test_ctrl_c(fail, capsys, settings, message):
     assert fail(KeyboardInterrupt(), **settings) == 130
+    assert capsys.readouterr().err == f"\n{message}\n"
+    assert fail(KeyboardInterrupt(signal.SIGTERM), **settings) == 143
+
+
+@pytest.mark.parametrize(
+    ("saved", "message"),
+    [
+        (None, "Interrupted before anything was saved; the same command starts afresh."),
+        ("RUN/step-7", "Interrupted; the same command goes on from RUN/step-7."),
+    ],
+)
+def test_an_interruption_says_what_is_there(saved, message, capsys):
+    @dataclasses.dataclass(frozen=True)
+    class Output:
+        output: str = option("folder of the run")
+
+    @program("training.example", resumable={"RUN": saved}.get)
+    def main(options: Output) -> None:
+        raise KeyboardInterrupt
+
+    assert main(["--output", "RUN"]) == 130
     assert capsys.readouterr().err == f"\n{message}\n"
 
 

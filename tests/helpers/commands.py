@@ -9,16 +9,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpt1_keras.cli import Program
+from gpt1_keras.programs import PROGRAMS
 
-PACKAGES = ("training", "serving")
+_MODULES = {name: module for group in PROGRAMS.values() for name, module in group.items()}
+_COMMAND = re.compile(rf"python -m (training|serving)\.|gpt1 ({'|'.join(_MODULES)}) ")
 
 
 def commands_of(page: pathlib.Path) -> Iterator[str]:
-    """Returns the `python -m` commands of our packages in a page's code blocks."""
+    """Returns the commands of our programs, `gpt1` or `python -m`, in a page's code blocks."""
     for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.M | re.S):
         for line in block.replace("\\\n", " ").splitlines():
-            if re.match(rf"python -m ({'|'.join(PACKAGES)})\.", line) and "..." not in line:
+            if _COMMAND.match(line) and "..." not in line:
                 yield " ".join(line.split())
+
+
+def module_of(command: str) -> str:
+    """Returns what `python -m` would run."""
+    words = command.split()
+    return _MODULES[words[1]] if words[0] == "gpt1" else words[2]
 
 
 def main_of(program: str) -> Program:
@@ -35,7 +43,7 @@ def parse(command: str) -> dict[str, Any]:
         SystemExit: the program does not take these arguments.
     """
     words = shlex.split(command, comments=True)
-    program, arguments = words[words.index("-m") + 1], words[words.index("-m") + 2 :]
+    program, arguments = module_of(command), words[2 if words[0] == "gpt1" else 3 :]
     if "<" in arguments:  # the shell's
         del arguments[arguments.index("<") :]
     values, more = main_of(program).parse(arguments)

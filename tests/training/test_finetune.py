@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import re
 import resource
+import signal
 
 import keras
 import numpy as np
@@ -20,7 +22,7 @@ from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.paper_datasets import DATASETS
 from training.evaluation.prediction_files import read_predictions
 from training.finetune import main
-from training.runs import finetune_run
+from training.runs import checkpoint_saver, finetune_run
 from training.runs import run_folder as run_module
 from training.runs.finetune_model import build_model
 from training.runs.finetune_options import FinetuneOptions
@@ -99,7 +101,6 @@ def deterministic_ops():
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(
     write_file, tmp_path, monkeypatch, deterministic_ops
 ):
-    monkeypatch.setattr(finetune_run, "_SECONDS_PER_CHECKPOINT", 0.0)
     path = write_file(32)
     options = FinetuneOptions(
         train=path, validation=path, epochs=2, batch_size=8, **{**SMALL, "num_merges": 20}
@@ -115,12 +116,15 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
 
         def on_train_batch_end(self, batch, logs=None):
             if self.model.optimizer.iterations == 7:  # the second epoch's third batch
-                raise KeyboardInterrupt
+                os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as context:
         context.setattr(finetune_run.keras.callbacks, "TensorBoard", Interrupt)
         with pytest.raises(KeyboardInterrupt):
             finetune(options, tmp_path / "cut", verbose=0)
+    assert [path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()] == [
+        "step-00000007.npz"
+    ]
     with monkeypatch.context() as context:  # and again, before the second epoch's score is kept
         context.setattr(run_module.Run, "add", interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -206,7 +210,7 @@ def test_in_float16_an_epoch_has_all_batches(preset, write_file, tmp_path, monke
             updates.append(int(self.model.optimizer.iterations))
 
     monkeypatch.setattr(finetune_run.keras.callbacks, "TensorBoard", Count)
-    monkeypatch.setattr(finetune_run, "_SECONDS_PER_CHECKPOINT", 0.0)
+    monkeypatch.setattr(checkpoint_saver, "_SECONDS_PER_CHECKPOINT", 0.0)
     path = write_file(32)
     options = FinetuneOptions(
         train=path, validation=path, preset=preset, epochs=3, batch_size=4, dtype="mixed_float16"

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import OpenAIGPTLMHeadModel
 
 import gpt1_keras
@@ -21,6 +22,8 @@ from tests.helpers import forked
 from training.corpus.corpus_format import Corpus
 from training.corpus.windows import sequential_windows
 from training.pretrain import main
+from training.runs import pretrain_run
+from training.runs.checkpoints import Checkpoints
 from training.runs.pretrain_model import build_model
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.runs.pretrain_run import pretrain
@@ -54,7 +57,7 @@ def test_a_run_writes_its_model_history_and_result(whole_run, corpus):
     assert dataclasses.asdict(SMALL).items() <= result.items()
     assert result["corpus_fingerprint"] == Corpus(corpus).fingerprint
     assert sorted(path.name for path in folder.iterdir()) == [
-        "context_use.svg", "history.json", "options.json", "preset", "result.json"
+        "context_use.svg", "history.json", "logs", "options.json", "preset", "result.json"
     ]  # fmt: skip
 
 
@@ -74,6 +77,52 @@ def test_the_preset_has_the_perplexity_that_is_reported(whole_run, corpus, tmp_p
     losses = np.concatenate(losses)
     assert len(losses) == Corpus(corpus).split("validation").tokens - 1
     assert result["validation_loss"] == pytest.approx(losses.mean(), abs=1e-4)
+
+
+def test_the_history_is_in_the_logs(whole_run):
+    """As TensorBoard reads them."""
+    folder, result = whole_run
+    events = EventAccumulator(str(folder / "logs")).Reload()
+
+    def series(name):
+        return {each.step: each.tensor_proto.float_val[0] for each in events.Tensors(name)}
+
+    for name in ("loss", "validation_loss", "validation_perplexity", "tokens_per_second"):
+        expected = {entry["step"]: entry[name] for entry in result["history"]}
+        assert series(name) == pytest.approx(expected, rel=1e-6)
+    rates = series("learning_rate")
+    assert rates[2] == pytest.approx(3e-3) and rates[6] == pytest.approx(0.0, abs=1e-9)
+    assert set(series("repeated_passage_gap")) == {2, 4, 6}
+
+
+@pytest.mark.parametrize(
+    ("given", "steps", "warmup", "printed"),
+    [
+        (None, 40_000, 2000, ""),
+        (
+            None,
+            500,
+            50,
+            "The warm-up is shortened to a tenth of the run, 50 of 500 updates",
+        ),
+        (300, 500, 300, ""),
+        (500, 500, 500, "warning: A warm-up of 500 updates is not shorter than the run of 500"),
+    ],
+)
+def test_the_warm_up(given, steps, warmup, printed, tmp_path, capsys):
+    options = PretrainOptions("gpt1_micro", steps=steps, warmup_steps=given)
+    assert options.warmup == warmup
+    settled = pretrain_run._with_warmup(options, tmp_path, None)
+    assert settled.warmup_steps == warmup
+    assert printed in "".join(capsys.readouterr())
+
+
+def test_a_run_that_goes_on_keeps_its_warm_up(tmp_path, capsys):
+    (tmp_path / "options.json").write_text('{"warmup_steps": 1000}')
+    options = PretrainOptions("gpt1_micro", steps=500)
+    for folders in ((tmp_path, None), (tmp_path / "new", tmp_path)):
+        assert pretrain_run._with_warmup(options, *folders).warmup_steps == 1000
+    assert capsys.readouterr().out == ""
 
 
 def test_the_same_command_returns_what_is_finished(whole_run, corpus):
@@ -184,24 +233,23 @@ def test_a_preset_is_not_written_over(whole_run, corpus, tmp_path):
 
 def cut_short(options, corpus, folder, steps):
     """Goes as far as those steps, and no further."""
-    from training.runs.run_folder import Run
 
     class Cut(Exception):
         pass
 
-    original = Run.add
+    original = Checkpoints.save
 
-    def add(run, entry):
-        if entry["step"] > steps:
+    def save(checkpoints, model, step, note):
+        if step > steps:
             raise Cut
-        original(run, entry)
+        original(checkpoints, model, step, note)
 
-    Run.add = add
+    Checkpoints.save = save
     try:
         with pytest.raises(Cut):
             pretrain(options, corpus, folder, checkpoint_schedule=SCHEDULE, verbose=0)
     finally:
-        Run.add = original
+        Checkpoints.save = original
 
 
 @pytest.fixture(scope="module")

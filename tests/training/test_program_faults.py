@@ -194,18 +194,6 @@ def test_a_preset_holds_no_state_of_the_optimizer(tmp_path, tiny_backbone, tiny_
     assert not [warning for warning in recwarn if "optimizer" in str(warning.message)]
 
 
-def test_checkpoints_go_by_time(monkeypatch):
-    """However short the epoch is: what an interruption costs is time."""
-    now, saved = [0.0], []
-    monkeypatch.setattr(finetune_run.time, "monotonic", lambda: now[0])
-    checkpoints = type("", (), {"save": lambda model, step: saved.append(step)})
-    save = finetune_run._saver(type("", (), {"checkpoints": checkpoints}), None, 100)
-    for batch in range(20):
-        now[0] += 50.0
-        save(batch)
-    assert saved == [103, 106, 109, 112, 115, 118]
-
-
 @pytest.mark.parametrize("name", ["pearson", "spearman"])
 def test_predictions_that_are_all_the_same_correlate_with_nothing(name):
     assert METRICS[name](np.array([1.0, 2.0, 4.0]), np.full(3, 2.5)) == 0.0

@@ -2,6 +2,9 @@
 
     python -m training.corpus --input DIR --num-merges 40000 --output DIR
 
+Where the input has no split for validation, a twentieth of its documents is held back for it, or of
+the lines of a single document: `training.pretrain` validates on them.
+
 With `--runner`, options that are not listed go to Apache Beam. Its workers must reach the input and
 the output's parent folder under the same paths as this machine.
 """
@@ -10,7 +13,7 @@ import dataclasses
 import os
 import sys
 
-from gpt1_keras.cli import UsageError, option, program
+from gpt1_keras.cli import option, program
 from training.corpus.corpus_options import CorpusOptions
 from training.datasets.data_options import DataOptions
 
@@ -34,7 +37,7 @@ def main(
 ) -> None:
     """Turn text into a corpus of token ids for pre-training."""
     if beam_flags and build.runner is None:
-        raise UsageError(f"unrecognized arguments: {' '.join(beam_flags)}")
+        raise main.unknown(beam_flags)
     from training.corpus.build import make_corpus
 
     make_corpus(options, **vars(build), data=data, beam_flags=beam_flags)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpt1_keras.files import read_json
+from gpt1_keras.files import contents_of, read_json
 
 INDEX_FILE = "index.json"
 TOKENIZER_FOLDER = "tokenizer"
@@ -138,8 +138,8 @@ def _read_index(folder: pathlib.Path) -> dict[str, Any]:
     path = folder / INDEX_FILE
     if not path.is_file():
         raise FileNotFoundError(
-            f"{folder} is not a corpus: it has no {INDEX_FILE}. `python -m training.corpus` makes "
-            "one."
+            f"{folder} is not a corpus, as `gpt1 corpus` makes it: it has no {INDEX_FILE}. "
+            f"{contents_of(folder)}"
         )
     index = read_json(path, object)
     found = index.get("format") if isinstance(index, dict) else None

@@ -4,6 +4,7 @@ import dataclasses
 
 from gpt1_keras.cli import check_at_least_one, option
 from gpt1_keras.tokenization.normalization import check_normalization
+from training.corpus.validation_split import DEFAULT_SHARE
 
 _TOKENIZER = "the tokenizer (one of the two)"  # a group in --help
 
@@ -32,10 +33,10 @@ class CorpusOptions:
         "(default: that of --tokenizer; bert for a new one)",
         None,
     )
-    validation_share: float = option(
-        "share of a folder's documents that becomes the split validation, if the folder has no "
-        "splits",
-        0.0,
+    validation_share: float | None = option(
+        "share of train that is held back as the split validation, if the input has none: whole "
+        f"documents, or the last lines of a single one; 0 for none (default: {DEFAULT_SHARE})",
+        None,
     )
     field: str | None = option(
         "with tfds:NAME: the feature that holds the text (default: the known or only one)", None

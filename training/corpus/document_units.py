@@ -39,7 +39,7 @@ class Unit:
 def find_units(
     source: str,
     shard_bytes: int,
-    validation_share: float = 0.0,
+    validation_share: float | None = 0.0,
     data: DataOptions = DEFAULT_DATA,
     field: str | None = None,
 ) -> list[Unit]:
@@ -48,8 +48,8 @@ def find_units(
     Args:
         source: path of a text file or of a folder of them, or `tfds:NAME`.
         shard_bytes: approximate maximum of bytes in a unit; no document is divided.
-        validation_share: share of a folder's documents for validation; see
-            `training.corpus.text_files`.
+        validation_share: share of train that becomes the split validation; None for the default,
+            if the source has no such split.
         data: where TensorFlow Datasets are.
         field: of `tfds:NAME`, the feature that holds the text; see `training.corpus.tfds_texts`.
 
@@ -65,10 +65,8 @@ def find_units(
         raise ValueError(f"A shard's size must be at least 1 byte. Received: {shard_bytes}.")
     splits: Any
     if source.startswith(TFDS_PREFIX):
-        if validation_share:
-            raise ValueError(f"{source} has splits of its own; a validation share is for a folder.")
         name = source.removeprefix(TFDS_PREFIX)
-        splits = tfds_texts.find_groups(name, shard_bytes, data, field)
+        splits = tfds_texts.find_groups(name, shard_bytes, data, field, validation_share)
     else:
         if field is not None:
             raise ValueError(f"A field is for {TFDS_PREFIX}NAME, not for the folder {source}.")

@@ -5,6 +5,7 @@ import dataclasses
 import gzip
 import hashlib
 import io
+import itertools
 import os
 import pathlib
 import zlib
@@ -12,6 +13,8 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from gpt1_keras.cli import warn
+from gpt1_keras.files import contents_of
+from training.corpus.validation_split import count_to_hold_back, share_to_hold_back
 
 # From the names of folders, in any case, to the names of splits.
 _SPLITS = {
@@ -32,14 +35,23 @@ _MOST_SHOWN = 5  # names in a message
 
 @dataclasses.dataclass(frozen=True)
 class TextFiles:
-    """Text files, each a document: an iterable of iterables of lines."""
+    """Text files, each a document: an iterable of iterables of lines.
+
+    Attributes:
+        paths: of the files.
+        start, stop: the lines of each that count, from 0; None is the end.
+    """
 
     paths: tuple[str, ...]
+    start: int = 0
+    stop: int | None = None
 
     def __iter__(self) -> Iterator[Iterator[bytes]]:
-        return map(_read_lines, self.paths)
+        return (itertools.islice(_read_lines(path), self.start, self.stop) for path in self.paths)
 
     def __str__(self) -> str:
+        if self.start or self.stop is not None:
+            return f"{self.paths[0]}, lines[{self.start}:{'' if self.stop is None else self.stop}]"
         return self.paths[0] if len(self.paths) == 1 else f"{self.paths[0]} to {self.paths[-1]}"
 
 
@@ -81,7 +93,7 @@ def _read_lines(path: str) -> Iterator[bytes]:
 
 
 def find_groups(
-    source: str | os.PathLike[str], group_bytes: int, validation_share: float = 0.0
+    source: str | os.PathLike[str], group_bytes: int, validation_share: float | None = 0.0
 ) -> dict[str, list[TextFiles]]:
     """Finds text files, and groups consecutive ones.
 
@@ -92,39 +104,37 @@ def find_groups(
             (or training), valid (or validation, val, dev) and test (or testing), in any case, are
             splits; without any, all files are train.
         group_bytes: approximate maximum of bytes in a group.
-        validation_share: share of a folder without splits that becomes validation. The hash of a
-            document's name decides, so adding documents moves no other document.
+        validation_share: share of train that becomes validation; see
+            `training.corpus.validation_split`. The hash of a document's name decides, so adding
+            documents moves no other document, unless it would leave one of the two without. A
+            single document gives its last lines.
 
     Returns:
         dict from split to groups.
 
     Raises:
         FileNotFoundError: the source does not exist.
-        ValueError: a split is empty, or a file lies outside the splits.
+        ValueError: a split is empty, or a file lies outside the splits; or a share is asked for
+            though there is a split validation.
     """
     source = pathlib.Path(source)
-    if not 0 <= validation_share < 1:
-        raise ValueError(f"The validation share must be in [0, 1). Received: {validation_share}.")
     left_out: list[pathlib.Path] = []
     if source.is_file():
         files = [source]
     elif source.is_dir():
         files, left_out = _find_documents(source)
     else:
-        raise FileNotFoundError(f"The input {source} does not exist.")
+        raise FileNotFoundError(f"The input {source} does not exist. {contents_of(source)}")
     if not files:
         raise ValueError(f"The folder {source} {_NO_DOCUMENT}.")
     folders = _split_folders(source) if source.is_dir() else []
-    if not folders:
-        splits = _divide(files, source, validation_share)
-    elif validation_share:
-        raise ValueError(
-            f"{source} has the splits {folders}; a validation share is for a folder without any."
-        )
-    else:
-        splits = _by_folder(files, source, folders)
+    splits = _by_folder(files, source, folders) if folders else {"train": files}
     _warn_of(left_out, source)
-    return {split: _group(paths, group_bytes) for split, paths in splits.items()}
+    groups = {split: _group(paths, group_bytes) for split, paths in splits.items()}
+    share = share_to_hold_back(splits, validation_share, source)
+    if share:
+        groups |= _hold_back(splits["train"], source, share, group_bytes)
+    return groups
 
 
 def _find_documents(source: pathlib.Path) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
@@ -192,24 +202,48 @@ def _by_folder(
     return splits
 
 
-def _divide(
-    files: list[pathlib.Path], source: pathlib.Path, validation_share: float
-) -> dict[str, list[pathlib.Path]]:
-    """Returns the files of train, and of validation if it has a share."""
-    if not validation_share:
-        return {"train": files}
-    splits: dict[str, list[pathlib.Path]] = {"train": [], "validation": []}
-    for path in files:
-        digest = hashlib.sha256(_name(path, source).encode()).digest()
-        fraction = int.from_bytes(digest[:8], "big") / 2**64
-        splits["validation" if fraction < validation_share else "train"].append(path)
-    for split, paths in splits.items():
-        if not paths:
-            raise ValueError(
-                f"A validation share of {validation_share} leaves none of the {len(files)} "
-                f"document(s) of {source} for the split {split!r}."
-            )
-    return splits
+def _hold_back(
+    files: list[pathlib.Path], source: pathlib.Path, share: float, group_bytes: int
+) -> dict[str, list[TextFiles]]:
+    """Divides train's documents between train and validation, each of which gets some text."""
+    fractions = {path: _fraction(_name(path, source)) for path in files}
+    held = {path for path in files if fractions[path] < share}
+    if len(held) in (0, len(files)):
+        texts = [path for path in sorted(files, key=fractions.__getitem__) if _has_text(path)]
+        if len(texts) < 2:
+            return _cut_lines(texts[0], share) if texts else {}
+        held = {texts[0]}
+    print(f"Held back for validation: {len(held):,} of {len(files):,} documents of train.")
+    return {
+        "train": _group([path for path in files if path not in held], group_bytes),
+        "validation": _group([path for path in files if path in held], group_bytes),
+    }
+
+
+def _cut_lines(path: pathlib.Path, share: float) -> dict[str, list[TextFiles]]:
+    """Divides a document's lines; a document of one line stays whole, with a warning."""
+    name = str(path)
+    total = sum(1 for line in _read_lines(name) if line.strip())
+    held = count_to_hold_back(total, share)
+    if not held:
+        warn(f"{path} has one line, of which nothing can be held back for validation.")
+        return {}
+    filled = (number for number, line in enumerate(_read_lines(name)) if line.strip())
+    first = next(itertools.islice(filled, total - held, None))
+    print(f"Held back for validation: the last {held:,} of {total:,} lines of {path}.")
+    return {
+        "train": [TextFiles((name,), 0, first)],
+        "validation": [TextFiles((name,), first)],
+    }
+
+
+def _fraction(name: str) -> float:
+    """Returns a number from 0 to 1 that depends on a document's name alone."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") / 2**64
+
+
+def _has_text(path: pathlib.Path) -> bool:
+    return any(line.strip() for line in _read_lines(str(path)))
 
 
 def _group(paths: list[pathlib.Path], group_bytes: int) -> list[TextFiles]:

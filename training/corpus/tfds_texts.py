@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow_datasets as tfds
 
+from training.corpus.validation_split import count_to_hold_back, share_to_hold_back
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.tfds_builders import prepared_builder
 
@@ -66,6 +67,7 @@ def find_groups(
     group_bytes: int,
     data: DataOptions = DEFAULT_DATA,
     field: str | None = None,
+    validation_share: float | None = 0.0,
 ) -> dict[str, list[TfdsDocuments]]:
     """Cuts every split of a data set into slices.
 
@@ -75,29 +77,42 @@ def find_groups(
         data: where the data set is.
         field: the feature that holds the text; by default the known one of lm1b, pg19 and wiki40b,
             otherwise the only string feature.
+        validation_share: share of train, its last examples, that becomes validation; see
+            `training.corpus.validation_split`.
 
     Returns:
         dict from split to slices; empty splits are left out.
 
     Raises:
         FileNotFoundError: the data set is not on disk.
-        ValueError: there is no such data set, or no single feature to take.
+        ValueError: there is no such data set, or no single feature to take; or a share is asked for
+            though there is a split validation.
     """
     builder = prepared_builder(name, data)
     texts = _find_texts(name, builder, field)
-    groups: dict[str, list[TfdsDocuments]] = {}
-    for split, info in builder.info.splits.items():
+    splits = {split: info for split, info in builder.info.splits.items() if info.num_examples}
+    if not splits:
+        raise ValueError(f"The data set {name} in {builder.data_dir} holds no example.")
+
+    def cut(split: str, start: int, stop: int) -> list[TfdsDocuments]:
+        info = splits[split]
         # Where the size is unknown, make as many slices as the data set has files.
         count = -(-int(info.num_bytes) // group_bytes) or info.num_shards
-        count = min(count, info.num_examples)
-        if count:
-            bounds = [i * info.num_examples // count for i in range(count + 1)]
-            groups[split] = [
-                TfdsDocuments(str(builder.data_dir), split, start, stop, texts)
-                for start, stop in zip(bounds, bounds[1:])
-            ]
-    if not groups:
-        raise ValueError(f"The data set {name} in {builder.data_dir} holds no example.")
+        count = min(-(-count * (stop - start) // info.num_examples), stop - start)
+        bounds = [start + i * (stop - start) // count for i in range(count + 1)]
+        return [
+            TfdsDocuments(str(builder.data_dir), split, first, last, texts)
+            for first, last in zip(bounds, bounds[1:])
+        ]
+
+    groups = {split: cut(split, 0, info.num_examples) for split, info in splits.items()}
+    share = share_to_hold_back(splits, validation_share, name)
+    total = splits["train"].num_examples if share else 0
+    held = count_to_hold_back(total, share)
+    if held:
+        print(f"Held back for validation: the last {held:,} of {total:,} examples of train.")
+        groups["train"] = cut("train", 0, total - held)
+        groups["validation"] = cut("train", total - held, total)
     return groups
 
 

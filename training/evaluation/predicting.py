@@ -1,5 +1,7 @@
 """A model's predictions on a data set."""
 
+import sys
+
 import numpy as np
 
 from gpt1_keras.tasks.task import Task
@@ -33,7 +35,7 @@ def answers_of(outputs: np.ndarray) -> np.ndarray:
 def predict_outputs(
     model: Task,
     examples: LabelledExamples,
-    verbose: str | int = "auto",
+    verbose: int | None = None,
     order: list[np.ndarray] | None = None,
 ) -> np.ndarray:
     """Predicts each example.
@@ -41,7 +43,7 @@ def predict_outputs(
     Args:
         model: fine-tuned.
         examples: with the fields that the model takes.
-        verbose: as in `keras.Model.predict`.
+        verbose: as in `keras.Model.predict`; by default, a bar on a terminal.
         order: from `prediction_order`; by default it is found.
 
     Returns:
@@ -52,6 +54,7 @@ def predict_outputs(
     """
     order = prediction_order(model, examples) if order is None else order
     batches = make_batches(examples, order).map(lambda texts, _: texts)
+    verbose = int(sys.stdout.isatty()) if verbose is None else verbose
     outputs = model.predict(batches, verbose=verbose)
     if np.isnan(outputs).any():
         raise DivergedError(

@@ -8,6 +8,7 @@ from typing import Any
 import gpt1_keras
 from gpt1_keras.files import check_writable, read_json, write_json
 from gpt1_keras.presets.card import update_card
+from gpt1_keras.presets.pretrained import preset_in
 from gpt1_keras.tasks.calibration import FRESH_ARGUMENTS, Calibration
 from training.datasets.data_options import DEFAULT_DATA, DataOptions, ExampleOptions
 from training.evaluation import temperature_scaling
@@ -29,8 +30,9 @@ def calibrate_preset(
     """Calibrates a preset on a split of a data set or on a file.
 
     Args:
-        model: path of the preset that `training.finetune` wrote. Its temperature and its threshold
-            are replaced last, after all other files but its card; its weights stay as they are.
+        model: path of a run of `training.finetune`, or of its preset. The preset's temperature and
+            threshold are replaced last, after all other files but its card; its weights stay as
+            they are.
         output: path of the folder to write to.
         asked: which examples; those without a label are left out.
         sure_precision: above 0 and below 1, or None for no threshold.
@@ -48,7 +50,8 @@ def calibrate_preset(
         DivergedError: the model's outputs are not numbers.
         OSError: nothing can be written to `output`.
     """
-    if not pathlib.Path(model, _TASK).is_file():  # a name or handle: those files are not the user's
+    preset = preset_in(pathlib.Path(model))
+    if not (preset / _TASK).is_file():  # a name or handle: those files are not the user's
         raise ValueError(
             f"Expected the folder of a fine-tuned model, such as RUN/best. Received: {model}."
         )
@@ -70,7 +73,7 @@ def calibrate_preset(
         "gpt1_keras": gpt1_keras.__version__,
     }
     write_calibration(output, content)
-    _store_calibration(model, report.calibration)
+    _store_calibration(preset, report.calibration)
     return content
 
 
@@ -91,9 +94,9 @@ def read_calibration(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
     return read_json(path) if path.exists() else None
 
 
-def _store_calibration(preset: str | os.PathLike[str], calibration: Calibration) -> None:
+def _store_calibration(preset: pathlib.Path, calibration: Calibration) -> None:
     """Writes a calibration into a preset's description, in place of the preset's own."""
-    path = pathlib.Path(preset, _TASK)
+    path = preset / _TASK
     task = read_json(path)
     kept = {name: value for name, value in task["config"].items() if name not in FRESH_ARGUMENTS}
     task["config"] = kept | calibration.get_config()

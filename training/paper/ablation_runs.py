@@ -38,7 +38,7 @@ def ablate(
     grid: Mapping[str, FinetuneOptions],
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
-    verbose: str | int = "auto",
+    verbose: int | None = None,
 ) -> str:
     """Starts or resumes the runs of an ablation, and writes the tables and the plot.
 
@@ -46,7 +46,7 @@ def ablate(
         grid: from `ablation_grid`.
         output: path of the folder for the runs, the tables and the plot.
         data: where the data sets are.
-        verbose: progress bars, as in `keras.Model.fit`.
+        verbose: progress bars, as in `finetune`.
 
     Returns:
         The tables in Markdown.

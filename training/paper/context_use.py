@@ -13,12 +13,12 @@ import dataclasses
 import sys
 
 from gpt1_keras.cli import check_at_least_one, option, program
-from gpt1_keras.presets import PRESET_HELP
+from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    preset: str = option(PRESET_HELP)
+    preset: str = option(PRESET_HELP, name=PRESET_NAMES)
     output: str = option("folder for context_use.json and context_use.svg")
     corpus: str | None = option("folder that training.corpus wrote; or give --text", None)
     text: str | None = option("a text file, UTF-8", None, metavar="FILE")

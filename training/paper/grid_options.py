@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from gpt1_keras.cli import check_at_least_one, option
-from gpt1_keras.presets import PRESET_HELP
+from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 from gpt1_keras.recipe import FineTuningRecipe
 from training.datasets.paper_datasets import DATASETS, find_dataset
 from training.runs.finetune_options import FinetuneOptions
@@ -28,7 +28,7 @@ class GridOptions:
     """
 
     tasks: str = option("some of " + ",".join(sorted(DATASETS)))
-    preset: str = option(PRESET_HELP)
+    preset: str = option(PRESET_HELP, name=PRESET_NAMES)
     output: str = option("folder for runs/, baselines/, the tables and the plot")
     seeds: int = option("how many seeds", 3)
     epochs: int = option("passes over the training data", _PAPER.epochs)

@@ -54,7 +54,7 @@ def run_grid(
     grid: Mapping[str, FinetuneOptions],
     output: str | os.PathLike[str],
     data: DataOptions,
-    verbose: str | int = "auto",
+    verbose: int | None = None,
     after_each: Callable[[pathlib.Path], None] = lambda run: None,
 ) -> None:
     """Starts or resumes the runs of a grid, one after another, after the baselines.
@@ -63,7 +63,7 @@ def run_grid(
         grid: dict from a run's path below `runs` to its options.
         output: path of the folder for `runs` and `baselines`.
         data: where the data sets are.
-        verbose: progress bars, as in `keras.Model.fit`.
+        verbose: progress bars, as in `finetune`.
         after_each: called with the folder of each run that has ended.
 
     Raises:

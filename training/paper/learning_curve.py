@@ -15,9 +15,10 @@ import sys
 from gpt1_keras.cli import program
 from training.datasets.data_options import DataOptions
 from training.paper.grid_options import CurveOptions, GridOptions
+from training.runs.saved_work import newest_saved
 
 
-@program("training.paper.learning_curve", resumable=True)
+@program("training.paper.learning_curve", resumable=newest_saved)
 def main(shared: GridOptions, options: CurveOptions, data: DataOptions) -> None:
     """Fine-tune on more and more labels, with and without pre-training, and plot the scores."""
     from training.paper.learning_curve_runs import curve_grid, learning_curve

@@ -40,7 +40,7 @@ def learning_curve(
     grid: Mapping[str, FinetuneOptions],
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
-    verbose: str | int = "auto",
+    verbose: int | None = None,
 ) -> str:
     """Starts or resumes the runs of learning curves, and writes their tables, plot and evidence.
 
@@ -48,7 +48,7 @@ def learning_curve(
         grid: from `curve_grid`.
         output: path of the folder for the runs, the table and the plot.
         data: where the data sets are.
-        verbose: progress bars, as in `keras.Model.fit`.
+        verbose: progress bars, as in `finetune`.
 
     Returns:
         The tables in Markdown.

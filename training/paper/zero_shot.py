@@ -16,15 +16,16 @@ import pathlib
 import sys
 
 from gpt1_keras.cli import check_at_least_one, option, program
-from gpt1_keras.presets import PRESET_HELP
+from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 from training.datasets.data_options import DataOptions
 from training.paper.probes import PROBES, find_probe
+from training.runs.saved_work import newest_saved
 
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
     output: str = option("folder for result.json, and zero_shot.svg of a run")
-    preset: str | None = option(f"{PRESET_HELP}; or give --run", None)
+    preset: str | None = option(f"{PRESET_HELP}; or give --run", None, name=PRESET_NAMES)
     run: tuple[str, ...] = option(
         "folder of a pre-training with snapshots; before it, those of the runs it went on from", ()
     )
@@ -40,10 +41,7 @@ class _Options:
             find_probe(name)
 
 
-@program(
-    "training.paper.zero_shot",
-    interrupted="Interrupted; the same command goes on from the last probe or snapshot.",
-)
+@program("training.paper.zero_shot", resumable=newest_saved)
 def main(options: _Options, data: DataOptions) -> None:
     """Test what a language model, or each snapshot of its training, knows without fine-tuning."""
     from training.paper.zero_shot_runs import plot_series, read_beside, zero_shot, zero_shot_series

@@ -8,6 +8,7 @@ import pathlib
 import re
 import sys
 import zipfile
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -52,14 +53,19 @@ class Checkpoints:
         self.keep = keep
         self.keep_step = keep_step
 
-    def save(self, model: keras.Model, step: int) -> None:
+    def save(self, model: keras.Model, step: int, note: Mapping[str, Any] = {}) -> None:
         """Saves a checkpoint of a compiled model after `step` updates.
+
+        Args:
+            model: to save.
+            step: updates so far.
+            note: what else the run will want to know, as JSON holds it.
 
         Raises:
             OSError: it cannot be written, as when the disk is full. Earlier ones stay.
         """
         arrays = [keras.ops.convert_to_numpy(variable) for variable in _state(model)]
-        header = json.dumps({"step": step, "options": self.options})
+        header = json.dumps({"step": step, "options": self.options, "note": note})
         path = self._path(step)
         try:
             with atomic_path(path) as temporary:
@@ -75,6 +81,12 @@ class Checkpoints:
                 f"Could not save the checkpoint {path}: {error.strerror or error}. {rest}"
             ) from error
         self._delete(self._steps()[: -self.keep])
+
+    def note(self, step: int) -> dict[str, Any]:
+        """Returns the note that a checkpoint, which has been restored, was saved with."""
+        with np.load(self._path(step), allow_pickle=False) as arrays:
+            header = json.loads(arrays["header"].tobytes())
+        return header.get("note", {})  # older checkpoints have none
 
     def newest(self, at_most: int = sys.maxsize) -> int:
         """Returns the updates of the newest checkpoint up to `at_most`; 0 if there is none."""

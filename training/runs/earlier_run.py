@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from gpt1_keras.files import read_json
+from gpt1_keras.files import contents_of, read_json
 from training.runs.checkpoints import Checkpoints
 from training.runs.run_folder import changed_options
 
@@ -51,7 +51,9 @@ def shared_steps(folder: str | os.PathLike[str], options: dict[str, Any]) -> int
     """
     path = pathlib.Path(folder, "options.json")
     if not path.is_file():
-        raise FileNotFoundError(f"{folder} is not a pre-training: it has no options.json.")
+        raise FileNotFoundError(
+            f"{folder} is not a pre-training: it has no options.json. {contents_of(folder)}"
+        )
     before = read_json(path)
     if options.get("decay_steps") is None or before.get("decay_steps") is None:
         raise ValueError(

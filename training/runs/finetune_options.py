@@ -5,7 +5,7 @@ import math
 
 from gpt1_keras.cli import check_at_least_one, option
 from gpt1_keras.labelled_files import columns_option, parse_columns
-from gpt1_keras.presets import CONFIGURATIONS, PRESET_HELP, configuration
+from gpt1_keras.presets import CONFIGURATIONS, PRESET_HELP, PRESET_NAMES, configuration
 from gpt1_keras.recipe import FineTuningRecipe
 from gpt1_keras.tokenization.normalization import check_normalization
 from training.datasets.paper_datasets import DATASETS, find_dataset
@@ -44,7 +44,7 @@ class FinetuneOptions:
         f"that share, of each class (default: {VALIDATION_SHARE})", None
     )
     columns: str | None = columns_option()
-    preset: str | None = option(PRESET_HELP, None, group=_START)
+    preset: str | None = option(PRESET_HELP, None, name=PRESET_NAMES, group=_START)
     transfer: str = option(
         "with --preset: all; none, for fresh weights; or N, for embeddings and the first N blocks",
         "all",

@@ -3,8 +3,8 @@
 import dataclasses
 import os
 import pathlib
+import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -26,6 +26,7 @@ from training.evaluation.dataset_metrics import check_scorable, score
 from training.evaluation.predicting import answers_of, predict_outputs, prediction_order
 from training.evaluation.prediction_files import write_predictions
 from training.evaluation.preset_calibration import read_calibration, write_calibration
+from training.runs.checkpoint_saver import CheckpointSaver
 from training.runs.finetune_model import build_model
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.recipe_options import as_recorded, with_recipe
@@ -34,14 +35,12 @@ from training.runs.run_facts import facts_of
 from training.runs.run_folder import TRIALS, Run, preset_folders
 from training.runs.training_data import find_dataset_of, load_training_examples
 
-_SECONDS_PER_CHECKPOINT = 120.0
-
 
 def finetune(
     options: FinetuneOptions,
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
-    verbose: str | int = "auto",
+    verbose: int | None = None,
 ) -> dict[str, Any]:
     """Starts or resumes a fine-tuning.
 
@@ -49,12 +48,14 @@ def finetune(
         options: what determines the run.
         output: path of the run's folder.
         data: where the data sets are.
-        verbose: progress bars, as in `keras.Model.fit`.
+        verbose: progress bars, as in `keras.Model.fit`; by default, bars on a terminal and lines
+            elsewhere.
 
     Returns:
         The content of `result.json`.
 
     Raises:
+        KeyboardInterrupt: SIGINT or SIGTERM; the state has been saved.
         FileNotFoundError: the preset, the data set or a file does not exist.
         ValueError: `output` holds a search, a run with other options, or a damaged checkpoint; or
             the data cannot be scored.
@@ -64,6 +65,7 @@ def finetune(
         raise ValueError(
             f"{output} holds a search: give --search to go on with it, or choose another --output."
         )
+    verbose = (1 if sys.stdout.isatty() else 2) if verbose is None else verbose
     options = as_recorded(options, output)
     run = Run(output, facts_of(options), keep=1)
     if run.result:
@@ -97,27 +99,29 @@ def finetune(
     if options.train is not None and options.validation is None:
         validation.write(run.folder / "validation.jsonl")
     metric = dataset.metrics[0]
+    saver = CheckpointSaver(run.checkpoints)
     for epoch in range(len(run.history), options.epochs):
         if _has_stopped_improving(run.history, metric, options.patience):
             break
         order = batch_order(lengths, options.batch_size, options.seed, epoch)
         order = order[step - epoch * steps :]
         if order:  # empty if the run was cut off between the epoch's end and its score
-            model.fit(
-                make_batches(train, order),
-                epochs=epoch + 1,
-                initial_epoch=epoch,
-                class_weight=class_weight,
-                callbacks=[
-                    keras.callbacks.TensorBoard(run.folder / "logs"),
-                    keras.callbacks.LambdaCallback(on_train_batch_end=_saver(run, model, step)),
-                ],
-                verbose=verbose,
-            )
-        step = (epoch + 1) * steps
-        outputs = predict_outputs(model, validation, verbose, validation_order)
+            with saver.during_fit(step):
+                fitted = model.fit(
+                    make_batches(train, order),
+                    epochs=epoch + 1,
+                    initial_epoch=epoch,
+                    class_weight=class_weight,
+                    callbacks=[keras.callbacks.TensorBoard(run.folder / "logs"), saver],
+                    verbose=verbose,
+                )
+            step = (epoch + 1) * steps
+            if np.isfinite(fitted.history["loss"][-1]):  # else its predictions will say so
+                run.checkpoints.save(model, step)
+            saver.saved()
+        outputs = predict_outputs(model, validation, int(verbose == 1), validation_order)
         scores = score(validation, answers_of(outputs), dataset.metrics)
-        _finish_epoch(run, model, step, scores, outputs, validation, time.monotonic() - started)
+        _finish_epoch(run, model, scores, outputs, validation, time.monotonic() - started)
         started = time.monotonic()
         shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
         print(f"Epoch {epoch + 1}: validation {shown}", flush=True)
@@ -167,38 +171,18 @@ def _has_stopped_improving(
     return max(scores[-patience:]) <= max(scores[:-patience])
 
 
-def _saver(run: Run, model: Task, step: int) -> Callable[..., None]:
-    """Returns a callback that saves a checkpoint after a batch, at most every two minutes.
-
-    Steps count batches: in float16, the optimizer does not count those whose gradients overflow.
-    """
-    saved = time.monotonic()
-
-    def on_batch_end(batch: int, logs: dict[str, float] | None = None) -> None:
-        nonlocal saved
-        if time.monotonic() - saved >= _SECONDS_PER_CHECKPOINT:
-            if hasattr(model, "jax_state_sync"):
-                model.jax_state_sync()  # on JAX, `fit` keeps the weights elsewhere meanwhile
-            run.checkpoints.save(model, step + batch + 1)
-            saved = time.monotonic()
-
-    return on_batch_end
-
-
 def _finish_epoch(
     run: Run,
     model: Task,
-    step: int,
     scores: dict[str, float],
     outputs: np.ndarray,
     validation: LabelledExamples,
     seconds: float,
 ) -> None:
-    """Saves a checkpoint; calibrates and saves the model if it is the best so far; adds scores.
+    """Calibrates and saves the model if it is the best so far; adds scores.
 
     The scores come last, so a run that is cut off here scores the epoch again.
     """
-    run.checkpoints.save(model, step)
     metric, value = next(iter(scores.items()))
     if value > max((epoch[metric] for epoch in run.history), default=float("-inf")):
         _calibrate(run, model, outputs, validation)

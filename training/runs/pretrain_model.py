@@ -60,7 +60,7 @@ def build_model(
         pretraining_optimizer(
             options.learning_rate,
             options.steps,
-            options.warmup_steps,
+            options.warmup,
             options.decay_steps,
             options.clip_norm,
         ),

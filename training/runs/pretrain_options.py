@@ -8,6 +8,7 @@ from gpt1_keras.presets import CONFIGURATIONS, configuration
 
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
 INITIAL_POSITIONS = ("random", "zeros")
+PAPER_WARMUP = 2000  # updates
 MULTI_WORKER = "multi_worker"
 STRATEGIES = ("none", "mirrored", MULTI_WORKER)
 MEASURED = "measured"
@@ -29,7 +30,11 @@ class PretrainOptions:
     batch_size: int = option("windows in an update, on all replicas", 64)
     sequence_length: int | None = option("tokens in a window (default: the model's context)", None)
     learning_rate: float = option("the schedule's peak", 2.5e-4)
-    warmup_steps: int = option("updates to warm up over", 2000)
+    warmup_steps: int | None = option(
+        f"updates to warm up over (default: the paper's {PAPER_WARMUP:,}, or a tenth of --steps if "
+        "that is less)",
+        None,
+    )
     decay_steps: int | None = option(
         "keep the rate constant after the warm-up, and decay it linearly to 0 over this many "
         "updates at the end (default: the paper's cosine over all)",
@@ -76,7 +81,7 @@ class PretrainOptions:
         for name, is_valid, expected in (
             ("learning_rate", 0 < self.learning_rate < math.inf, "above 0"),
             ("clip_norm", self.clip_norm is None or self.clip_norm > 0, "above 0"),
-            ("warmup_steps", self.warmup_steps >= 0, "at least 0"),
+            ("warmup_steps", (self.warmup_steps or 0) >= 0, "at least 0"),
             (
                 "decay_steps",
                 self.decay_steps is None or self.decay_steps <= self.steps,
@@ -115,6 +120,12 @@ class PretrainOptions:
             )
 
     @property
+    def warmup(self) -> int:
+        """The updates to warm up over, as given or by default."""
+        default = min(PAPER_WARMUP, self.steps // 10)
+        return default if self.warmup_steps is None else self.warmup_steps
+
+    @property
     def decay_start(self) -> int | None:
         """The update from which the rate decays, if it is constant before; or None."""
         return None if self.decay_steps is None else self.steps - self.decay_steps
@@ -128,7 +139,12 @@ class CheckpointSchedule:
         ValueError: a number below 1, or snapshots at steps without a checkpoint.
     """
 
-    checkpoint_every: int = option("updates between checkpoints", 500, group=_SCHEDULE)
+    checkpoint_every: int = option(
+        "updates between validations, each with a line, an entry of the history and a checkpoint; "
+        "there are other checkpoints at least every two minutes",
+        500,
+        group=_SCHEDULE,
+    )
     keep: int = option("checkpoints to keep", 3, group=_SCHEDULE)
     snapshot_every: int | None = option(
         "updates between weights that are kept for good (default: none)", None, group=_SCHEDULE

@@ -12,6 +12,7 @@ from tensorflow_serving.config.model_server_config_pb2 import (
     ModelServerConfig,
 )
 
+from serving.export_versions import is_version
 from serving.server.errors import ServingError, invalid_argument
 
 _PLATFORM = "tensorflow"
@@ -63,7 +64,7 @@ def versions_on_disk(config: ModelConfig) -> dict[int, Path]:
     """
     base = Path(config.base_path)
     try:
-        found = {int(child.name): child for child in base.iterdir() if _is_version(child)}
+        found = {int(child.name): child for child in base.iterdir() if is_version(child)}
     except (OSError, ValueError) as error:  # ValueError for a NUL in the path
         if isinstance(error, OSError) and error.errno not in _NO_FOLDER:  # no descriptor, no right
             raise ServingError(
@@ -83,12 +84,6 @@ def versions_on_disk(config: ModelConfig) -> dict[int, Path]:
         case _:
             chosen = set(sorted(found)[-max(1, policy.latest.num_versions) :])
     return {version: found[version] for version in chosen}
-
-
-def _is_version(path: Path) -> bool:
-    """Returns whether a path is a folder named by a number."""
-    digits = path.name.isascii() and path.name.isdecimal()
-    return digits and int(path.name) < 2**63 and path.is_dir()
 
 
 def files_of(path: Path) -> frozenset[tuple[str, int, int, int]]:

@@ -42,6 +42,61 @@ def test_a_validation_share_goes_by_name_alone(tmp_path, write_texts):
     assert some["validation"] == every["validation"] & set(list(texts)[::2])
 
 
+def held_back(source, share=None):
+    """The names and lines of each split."""
+    groups = find_groups(source, 10**6, share)
+    return {
+        split: {
+            os.path.relpath(path, source): list(lines)
+            for group in groups[split]
+            for path, lines in zip(group.paths, group)
+        }
+        for split in groups
+    }
+
+
+@pytest.mark.parametrize("count", [2, 3, 40, 400])
+def test_validation_is_held_back_by_default(count, tmp_path, write_texts):
+    """A twentieth of the documents, but at least one; what has splits of its own keeps them."""
+    texts = {f"{number}.txt": f"a film {number}" for number in range(count)}
+    texts |= {f"blank {number}.txt": " \n" for number in range(count if count < 40 else 0)}
+    splits = held_back(write_texts(tmp_path, texts))
+    assert splits["train"] | splits["validation"] == {
+        name: [text.encode()] for name, text in texts.items()
+    }
+    held = [name for name in splits["validation"] if not name.startswith("blank")]
+    assert max(1, count / 40) <= len(held) <= max(1, count / 10)
+    assert set(held_back(tmp_path, 0.0)) == {"train"}
+
+
+def test_splits_of_one_s_own_are_kept(stories, write_texts, tmp_path):
+    assert held_back(stories) == held_back(stories, 0.0)
+    write_texts(tmp_path / "two", {"train/a.txt": "one\ntwo", "test/b.txt": "three"})
+    assert held_back(tmp_path / "two") == {
+        "train": {"train/a.txt": [b"one\n"]},
+        "validation": {"train/a.txt": [b"two"]},
+        "test": {"test/b.txt": [b"three"]},
+    }
+
+
+def test_the_last_lines_of_a_single_document(tmp_path, capsys):
+    path = tmp_path / "a.txt.gz"
+    lines = [f"line {number}\n\n".encode() for number in range(100)]
+    path.write_bytes(gzip.compress(b"".join(lines) + b"\n\n"))
+    groups = {split: group for split, [group] in find_groups(path, 10**6, None).items()}
+    assert capsys.readouterr().out == (
+        f"Held back for validation: the last 5 of 100 lines of {path}.\n"
+    )
+    read = {split: b"".join(b"".join(each) for each in group) for split, group in groups.items()}
+    assert read == {"train": b"".join(lines[:95]), "validation": b"".join(lines[95:]) + b"\n\n"}
+    assert str(groups["train"]) == f"{path}, lines[0:190]"
+    assert str(groups["validation"]) == f"{path}, lines[190:]"
+
+    path.write_bytes(gzip.compress(b"one line\n\n"))
+    assert set(find_groups(path, 10**6, None)) == {"train"}
+    assert "has one line, of which nothing can be held back" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("added", "message"),
     [

@@ -1,5 +1,6 @@
 """Texts of data sets: real ones, and small ones in the layout of the large ones."""
 
+import contextlib
 import os
 import re
 
@@ -44,7 +45,7 @@ def test_wiki40b_markers_become_line_ends(
         config="en",
         version="1.3.0",
     )
-    options = CorpusOptions("tfds:wiki40b/en", tokenizer=tokenizer_dir)
+    options = CorpusOptions("tfds:wiki40b/en", tokenizer=tokenizer_dir, validation_share=0.0)
     index = make_corpus(options, tmp_path / "corpus", data=DataOptions(str(tmp_path / "tfds")))
     expected = ["A film Staff kind dull", "", "a lovely film"]
     assert read_tokens(tmp_path / "corpus") == whole_documents(tiny_tokenizer, expected)
@@ -66,7 +67,7 @@ def test_known_data_sets_find_their_text(
         {key: tfds.features.Text() for key in fields},
         version=version,
     )
-    options = CorpusOptions(f"tfds:{name}", tokenizer=tokenizer_dir)
+    options = CorpusOptions(f"tfds:{name}", tokenizer=tokenizer_dir, validation_share=0.0)
     make_corpus(options, tmp_path / "corpus", data=DataOptions(str(tmp_path / "tfds")))
     for split, rows in texts.items():
         assert read_tokens(tmp_path / "corpus", split) == whole_documents(tiny_tokenizer, rows)
@@ -115,3 +116,26 @@ def test_the_only_string_is_the_text(tfds_dir):
 def test_a_text_that_is_not_found_names_what_there_is(dataset, field, message, tfds_dir):
     with pytest.raises(ValueError, match=re.escape(f"{dataset} {message}")):
         find_groups(dataset, 10**6, DataOptions(tfds_dir), field=field)
+
+
+def test_the_last_examples_are_held_back(tfds_dir):
+    """If the data set has no split validation."""
+    name, data = "definite_pronoun_resolution", DataOptions(tfds_dir)
+    whole = find_groups(name, 10**5, data, "sentence")
+    assert {split: groups[-1].stop for split, groups in whole.items()} == {
+        "train": 1322,
+        "test": 564,
+    }
+    groups = find_groups(name, 10**5, data, "sentence", None)
+    bounds = {split: [(each.start, each.stop) for each in groups[split]] for split in groups}
+    assert bounds["test"] == [(each.start, each.stop) for each in whole["test"]]
+    assert bounds["validation"] == [(1322 - 66, 1322)]
+    assert bounds["train"][-1][1] == 1322 - 66 and len(bounds["train"]) == len(whole["train"]) > 1
+    assert groups["validation"][0].split == "train"
+
+
+@pytest.mark.parametrize(("share", "is_refused"), [(None, False), (0.0, False), (0.1, True)])
+def test_a_share_where_there_is_a_validation_split(share, is_refused, tfds_dir):
+    message = re.escape("glue/sst2 has the splits ['test', 'train', 'validation']; a validation")
+    with pytest.raises(ValueError, match=message) if is_refused else contextlib.nullcontext():
+        assert len(find_groups("glue/sst2", 10**9, DataOptions(tfds_dir), None, share)) == 3

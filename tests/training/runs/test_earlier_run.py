@@ -1,6 +1,8 @@
-"""Pre-training runs at a constant rate: each ends with a model, and the next goes on."""
+"""Pre-training runs that go on: from an earlier one at a constant rate, and after signals."""
 
 import dataclasses
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -10,9 +12,12 @@ from gpt1_keras import GPT1CausalLM
 from gpt1_keras.presets.configurations import CONFIGURATIONS
 from tests.helpers.eager import eagerly
 from training.pretrain import main
+from training.runs.checkpoint_saver import CheckpointSaver
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.runs.pretrain_run import pretrain
+from training.runs.pretrain_validation import Validation
 from training.runs.run_folder import Run
+from training.runs.saved_work import newest_saved
 
 pytestmark = pytest.mark.slow
 
@@ -86,6 +91,39 @@ def test_each_run_ends_decayed(run, first_run, tmp_path):
         before = arrays["arr_0"]
     assert checkpoint.name == "step-00000004.npz"
     assert not np.array_equal(before, weights(first_run)[0])
+
+
+def test_signals_end_a_run(run, tmp_path, monkeypatch):
+    """Between two checkpoints, while it validates, and in the last update before a checkpoint."""
+    expected = run(WHOLE, tmp_path / "whole")
+    end_batch, validate = CheckpointSaver.on_train_batch_end, Validation.scores
+    updates, validations = [1, 4, 5], [8]
+
+    def end_batch_or_signal(saver, batch, logs=None):
+        if updates[:1] == [saver._first + batch + 1]:
+            del updates[0]
+            os.kill(os.getpid(), signal.SIGTERM)
+        end_batch(saver, batch, logs)
+
+    def validate_or_end(validation, limit=None):
+        if validations == [int(validation._model.optimizer.iterations)]:
+            validations.clear()
+            raise KeyboardInterrupt  # as Ctrl-C does then
+        return validate(validation, limit)
+
+    monkeypatch.setattr(CheckpointSaver, "on_train_batch_end", end_batch_or_signal)
+    monkeypatch.setattr(Validation, "scores", validate_or_end)
+    for newest in (1, 4, 5, 8):
+        with pytest.raises(KeyboardInterrupt):
+            run(WHOLE, tmp_path / "ended")
+        path = newest_saved(tmp_path / "ended")
+        assert path == str(tmp_path / f"ended/checkpoints/step-{newest:08}.npz")
+    found = run(WHOLE, tmp_path / "ended")
+    for ours, theirs in zip(found["history"], expected["history"], strict=True):
+        for name in ("step", "loss", "validation_loss", "context_use"):
+            assert ours[name] == theirs[name]
+    for ours, theirs in zip(weights(tmp_path / "ended"), weights(tmp_path / "whole"), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,109 @@
+"""The programs by their names, for the command `gpt1`.
+
+This table names them as strings, so that nothing imports both `training` and `serving`.
+"""
+
+import ast
+import difflib
+import importlib.util
+import os
+import runpy
+import sys
+from collections.abc import Iterator, Mapping
+
+from gpt1_keras.cli import Program, exit_status
+from gpt1_keras.version import __version__
+
+# From headings of the list to programs, and from these to what `python -m` runs.
+PROGRAMS = {
+    "Learn from labelled texts": {
+        "finetune": "training.finetune",
+        "evaluate": "training.evaluate",
+        "calibrate": "training.calibrate",
+        "predict": "serving.predict",
+    },
+    "Deploy": {
+        "export": "serving.export",
+        "check": "serving.check",
+        "serve": "serving.server",
+        "query": "serving.query",
+        "tflite": "serving.tflite",
+    },
+    "Pre-train": {
+        "corpus": "training.corpus",
+        "pretrain": "training.pretrain",
+        "perplexity": "training.perplexity",
+        "compress_preset": "training.compress_preset",
+        "generate": "serving.generate",
+    },
+    "Rebuild the paper's tables and figures": {
+        "ablate": "training.paper.ablate",
+        "baselines": "training.paper.baselines",
+        "context_use": "training.paper.context_use",
+        "learning_curve": "training.paper.learning_curve",
+        "ngrams": "training.paper.ngrams",
+        "plot_pretraining": "training.paper.plot_pretraining",
+        "report": "training.paper.report",
+        "zero_shot": "training.paper.zero_shot",
+    },
+}
+
+
+def run(command: str, package: str = "") -> None:
+    """Runs the program that the process's arguments name, as `python -m` would, or lists all.
+
+    Args:
+        command: what the user typed before the program's name.
+        package: of the programs to choose from; by default all.
+
+    Raises:
+        SystemExit: the program has ended, or there is none of that name.
+    """
+    chosen = {
+        heading: {name: module for name, module in group.items() if module.startswith(package)}
+        for heading, group in PROGRAMS.items()
+    }
+    groups = {heading: group for heading, group in chosen.items() if group}
+    programs = {name: module for group in groups.values() for name, module in group.items()}
+    name, *arguments = sys.argv[1:] or ["--help"]
+    if name in ("-h", "--help"):
+        sys.exit(exit_status(lambda: print("\n".join(_list(command, groups)))))
+    if name == "--version":
+        print(__version__)
+        return
+    module = programs.get(name.replace("-", "_"))
+    if module is None:
+        near = difflib.get_close_matches(name, programs, 1)
+        suggestion = f"Did you mean {near[0]}?" if near else f"See {command} --help."
+        print(f"{command}: error: Unknown program: {name}. {suggestion}", file=sys.stderr)
+        sys.exit(2)
+    Program.command = f"{command} {name}"
+    sys.argv = ["-m", *arguments]  # as `python -m` has it until the program has been found
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def main() -> None:
+    """Runs the command `gpt1`."""
+    # As this command, the processes that it starts import nothing from the folder at hand.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    run("gpt1")
+
+
+def _list(command: str, groups: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Yields the lines that list the programs under their headings."""
+    width = max(len(name) for group in groups.values() for name in group)
+    yield f"Usage: {command} PROGRAM [OPTIONS], see {command} PROGRAM --help"
+    for heading, group in groups.items():
+        yield f"\n{heading}:"
+        yield from (f"  {name:{width}}  {_summary(module)}" for name, module in group.items())
+
+
+def _summary(module: str) -> str:
+    """Returns the first line of a program's docstring, without importing the program."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    if spec.submodule_search_locations is not None:
+        spec = importlib.util.find_spec(f"{module}.__main__")
+    assert spec is not None and spec.origin is not None
+    with open(spec.origin, encoding="utf-8") as file:
+        return str(ast.get_docstring(ast.parse(file.read()))).partition("\n")[0]

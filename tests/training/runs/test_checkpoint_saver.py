@@ -1,0 +1,99 @@
+"""When checkpoints are saved between two updates: by the clock, and upon a signal."""
+
+import os
+import signal
+
+import pytest
+
+from training.runs import checkpoint_saver
+from training.runs.checkpoint_saver import CheckpointSaver
+
+LOGS = {"loss": 1.0}
+
+
+class Saved(list):
+    """Stands for a run's checkpoints; it holds their steps."""
+
+    def save(self, model, step, note):
+        self.append(step)
+
+
+@pytest.fixture
+def saved():
+    return Saved()
+
+
+@pytest.fixture
+def saver(saved):
+    saver = CheckpointSaver(saved)
+    saver.set_params({"steps": 100})
+    return saver
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """The time, in a list."""
+    now = [0.0]
+    monkeypatch.setattr(checkpoint_saver.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_checkpoints_go_by_time(now, saver, saved):
+    """However short a `fit` is: what an interruption costs is time."""
+    for first in (100, 110):
+        saver.set_params({"steps": 10})
+        with saver.during_fit(first):
+            for batch in range(10):
+                now[0] += 50.0
+                saver.on_train_batch_end(batch, LOGS)
+    assert saved == [103, 106, 109, 112, 115, 118]
+
+
+def test_what_the_run_saves_counts(now, saver, saved):
+    saver.set_params({"steps": 10})
+    now[0] = 1000.0
+    saver.on_train_batch_end(9, LOGS)  # the last, after which the run saves
+    saver.saved()
+    saver.on_train_batch_end(0, LOGS)
+    assert saved == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_for_the_update(number, saver, saved, capsys):
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(KeyboardInterrupt) as raised, saver.during_fit(10):
+        os.kill(os.getpid(), number)
+        assert saved == [] and "Saving after this update." in capsys.readouterr().out
+        # The second ends the process at once, also while TensorFlow computes.
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        saver.on_train_batch_end(4, LOGS)
+    assert saved == [15] and raised.value.args == (number,)
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_signal_during_the_last_update(saver, saved):
+    with saver.during_fit(10):
+        os.kill(os.getpid(), signal.SIGTERM)
+        saver.on_train_batch_end(99, LOGS)
+    with pytest.raises(KeyboardInterrupt):
+        saver.saved()
+    assert saved == []
+
+
+def test_a_model_that_has_diverged_is_not_saved(saver, saved):
+    with pytest.raises(KeyboardInterrupt), saver.during_fit(10):
+        os.kill(os.getpid(), signal.SIGTERM)
+        saver.on_train_batch_end(4, {"loss": float("nan")})
+    assert saved == []
+
+
+def test_an_ignored_signal_stays_ignored(saver):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with saver.during_fit(10):
+            os.kill(os.getpid(), signal.SIGINT)
+            saver.on_train_batch_end(4, LOGS)
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
