@@ -42,8 +42,8 @@ def write_run_card(
         # Names alone: a card must not show the folders of a user's machine.
         assert options.train is not None  # see `FinetuneOptions`
         train = pathlib.Path(options.train)
-        validation = pathlib.Path(options.validation).name if options.validation else "a share"
-        name, source = train.stem, f"{train.name}, validated on {validation}"
+        validation = options.validation and pathlib.Path(options.validation).name
+        name, source = train.stem, f"{train.name}, validated on {validation or 'a share of it'}"
     data = {
         "source": source,
         "train_examples": facts["train_examples"],
