@@ -49,6 +49,8 @@ setup(
         "safetensors",
         "h11>=0.16,<0.17",
         "huggingface_hub>=2.4,<3",  # what its errors are, and how its cache names files
+        "pyarrow",  # which tensorflow-datasets brings too
+        "python-calamine>=0.9,<1",
         "pyyaml",
         "scikit-learn>=1.7",
         "scipy",
@@ -94,13 +96,17 @@ setup(
             "jax",
             "grain>=0.2.18,<0.3",  # KerasHub's test harness imports it
             "pandas",
+            "openpyxl",
+            "datasets>=5,<6",
             "apache-beam",
             "axe-playwright-python>=0.1.8,<0.2",  # accessibility, with playwright
             "check-jsonschema",
             "grafana-foundation-sdk",
             "hypothesis>=6,<7",
+            "ipykernel",
             "kubernetes-validate",
             "litert-quantizer>=0.11",
+            "nbclient",
             "optuna>=5,<6",
             "pdoc>=16",
             "playwright>=1.65,<2",  # drives a Chromium of the machine's; it downloads none itself

@@ -177,7 +177,7 @@ def _prepare(model, examples, folder, names):
     for name, quantization in _QUANTIZATIONS.items():
         if name in names:
             path = folder / f"{quantization}.tflite"
-            convert(model, path, max_bytes, length, quantization=quantization)
+            convert(model, path, max_bytes, length, quantize=quantization)
     gpt1_keras.convert.save_hugging_face(model, folder / HUGGING_FACE)
     head = {name: getattr(model.head, name) for name in ("kernel", "bias")}
     arrays = {name: keras.ops.convert_to_numpy(array) for name, array in head.items()}

@@ -128,7 +128,7 @@ def main() -> None:
         )
         # The page also shows how much each word contributes to an answer.
         explanation = Explanation() if options.serve else None
-        exported = export(classifier, f"{output}/export/{options.task}", explanation=explanation)
+        exported = export(classifier, f"{output}/export/{options.task}", explain=explanation)
         print(f"Exported to {exported}")
         rest_port = free_port() if options.serve else 0
         folder = f"{output}/export/{options.task}"

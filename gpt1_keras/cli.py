@@ -297,6 +297,11 @@ def warn(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
+def note(message: str) -> None:
+    """Prints what the user should know, in one line."""
+    print(f"note: {message}", file=sys.stderr, flush=True)
+
+
 def check_at_least_one(options: Any, *names: str) -> None:
     """Raises ValueError if one of the named attributes is given and below 1."""
     for name in names:

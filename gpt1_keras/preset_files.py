@@ -33,6 +33,7 @@ def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]
         preset = local_preset(preset, load_weights)
         folder = pathlib.Path(preset)  # no folder if it is the name of a preset that ships
         _check_kinds(folder)
+        check_not_of_openai(folder)
         configs = {
             name: read_json(folder / name) for name in _DESCRIPTIONS if (folder / name).is_file()
         }
@@ -52,6 +53,15 @@ def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]
             raise ValueError(f"Could not load {preset}: {reason}") from error
 
     return load
+
+
+def check_not_of_openai(folder: pathlib.Path) -> None:
+    """Raises FileNotFoundError if a folder holds the files that OpenAI released, and no preset."""
+    if (folder / "params_shapes.json").is_file() and not (folder / _CONFIG).is_file():
+        raise FileNotFoundError(
+            f"{folder} holds the files that OpenAI released. Make a preset of them in Python: "
+            f"gpt1_keras.convert.load_openai({os.fspath(folder)!r}).save_to_preset('openai')."
+        )
 
 
 def dtype_of_preset(config: dict[str, Any]) -> Any:

@@ -16,16 +16,25 @@ async function start() {
   const model = await loadAndCompile(bytes, { accelerator: 'wasm' });
 
   const fields = metadata.fields.map((name) => addField(name, () => show()));
+  let asked = 0;
   const show = async () => {
+    const number = ++asked;
     const started = performance.now();
+    if (!fields.every((field) => field.value.trim())) {
+      showAnswer([], [], 'Type a text.');
+      return;
+    }
     const texts = Object.fromEntries(fields.map((field) => [field.name, field.value]));
-    const { scores, num_tokens, truncated } = await score(model, texts, metadata.max_bytes);
+    const { scores, is_sure, num_tokens, truncated } = await score(model, texts, metadata.max_bytes);
+    if (number !== asked) return; // the texts have changed meanwhile
     const milliseconds = (performance.now() - started).toFixed(1);
-    showScores(metadata.class_names, scores);
-    status.textContent =
-      `${num_tokens[0]} tokens${truncated[0] ? ', truncated' : ''}; ${milliseconds} ms; ` +
-      `the file has ${(bytes.length / 1e6).toFixed(1)} MB`;
-    document.body.dataset.scores = JSON.stringify([...scores]);
+    const sure = is_sure ? (is_sure[0] ? 'sure; ' : 'not sure; ') : '';
+    showAnswer(
+      metadata.class_names,
+      scores,
+      `${sure}${num_tokens[0]} tokens${truncated[0] ? ', truncated' : ''}; ${milliseconds} ms; ` +
+        `the file has ${(bytes.length / 1e6).toFixed(1)} MB`,
+    );
   };
   await show();
 }
@@ -58,17 +67,20 @@ function addField(name, onInput) {
   return area;
 }
 
-function showScores(classNames, scores) {
+function showAnswer(classNames, scores, said) {
   const rows = classNames.map((name, i) => {
     const row = Object.assign(document.createElement('div'), { className: 'score' });
     const bar = Object.assign(document.createElement('div'), { className: 'bar' });
     bar.style.width = `${100 * scores[i]}%`;
     const number = Object.assign(document.createElement('span'), { className: 'number' });
     number.textContent = `${(100 * scores[i]).toFixed(1)} %`;
-    row.append(name, bar, number);
+    const label = Object.assign(document.createElement('span'), { textContent: name });
+    row.append(label, bar, number);
     return row;
   });
   document.getElementById('scores').replaceChildren(...rows);
+  document.body.dataset.scores = JSON.stringify([...scores]);
+  status.textContent = said;
 }
 
 start().catch((error) => {

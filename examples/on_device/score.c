@@ -1,6 +1,7 @@
 /* Scores a text with a .tflite file, through LiteRT's C API.
  *
- *     cc score.c -o score PATH/libLiteRt.so && ./score sst2.tflite text="a joy to watch"
+ *     cc score.c -o score PATH/libLiteRt.so -Wl,-rpath,PATH
+ *     ./score sst2.tflite text="a joy to watch"
  *
  * The library is in Android's and iOS's packages of LiteRT, and in Python's: in the folder of
  * `ai_edge_litert`. Python's package has no headers, so this file declares what it uses of them. If
@@ -93,24 +94,36 @@ static size_t find_signature(LiteRtModel model, const char* name, LiteRtSignatur
   exit(1);
 }
 
-/* Returns the text of the argument NAME=TEXT. */
-static const char* find_text(int argc, char** argv, const char* name) {
+/* Returns the text of an argument NAME=TEXT, the first of that name for index 0; or NULL. */
+static const char* find_text(int argc, char** argv, const char* name, int index) {
   size_t length = strlen(name);
   for (int i = 2; i < argc; i++) {
-    if (strncmp(argv[i], name, length) == 0 && argv[i][length] == '=') return argv[i] + length + 1;
+    if (strncmp(argv[i], name, length) != 0 || argv[i][length] != '=') continue;
+    if (index-- == 0) return argv[i] + length + 1;
   }
-  fprintf(stderr, "The model takes a text named %s.\n", name);
-  exit(2);
+  return NULL;
 }
 
-/* Writes UTF-8 into an int32 buffer, followed by zeros. What does not fit is dropped. */
-static void write_text(LiteRtTensorBuffer buffer, const char* text) {
-  size_t size, length = strlen(text);
+/* Writes the texts of a name into an int32 buffer, UTF-8 followed by zeros: one text, or a row for
+ * each choice. What does not fit is dropped. */
+static void write_texts(LiteRtTensorBuffer buffer, LiteRtLayout layout, int argc, char** argv,
+                        const char* name) {
+  int rows = layout.rank == 2 ? layout.dimensions[0] : 1;
+  if (!find_text(argc, argv, name, 0) || find_text(argc, argv, name, rows)) {
+    fprintf(stderr, "The model takes %s=TEXT, at least once and at most %d times.\n", name, rows);
+    exit(2);
+  }
+  size_t size;
   int32_t* slots;
   CHECK(LiteRtGetTensorBufferPackedSize(buffer, &size));
   CHECK(LiteRtLockTensorBuffer(buffer, (void**)&slots, kLiteRtTensorBufferLockModeWrite));
-  for (size_t i = 0; i < size / sizeof(int32_t); i++) {
-    slots[i] = i < length ? (unsigned char)text[i] : 0;
+  memset(slots, 0, size);
+  size_t length = size / sizeof(int32_t) / rows;
+  for (int row = 0; row < rows; row++) {
+    const char* text = find_text(argc, argv, name, row);
+    for (size_t i = 0; text && text[i] && i < length; i++) {
+      slots[row * length + i] = (unsigned char)text[i];
+    }
   }
   CHECK(LiteRtUnlockTensorBuffer(buffer));
 }
@@ -135,7 +148,7 @@ static void print(const char* name, LiteRtTensorBuffer buffer, int element_type)
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    fprintf(stderr, "usage: %s MODEL.tflite NAME=TEXT [NAME=TEXT]\n", argv[0]);
+    fprintf(stderr, "usage: %s MODEL.tflite NAME=TEXT [NAME=TEXT ...]\n", argv[0]);
     return 2;
   }
   LiteRtEnvironment environment;
@@ -174,7 +187,7 @@ int main(int argc, char** argv) {
                                                           &inputs[i]));
     const char* name;
     CHECK(LiteRtGetSignatureInputName(signature, i, &name));
-    write_text(inputs[i], find_text(argc, argv, name));
+    write_texts(inputs[i], type.layout, argc, argv, name);
   }
   for (size_t i = 0; i < num_outputs; i++) {
     CHECK(LiteRtGetSignatureOutputTensorByIndex(signature, i, &tensor));

@@ -38,15 +38,15 @@ from gpt1_keras.transformers_writers import register_writer
 
 
 def load_hugging_face(
-    directory: str | os.PathLike[str], normalization: str = "bert"
+    directory: str | os.PathLike[str], normalization: str | None = None
 ) -> GPT1CausalLM:
     """Loads a checkpoint of `transformers`' OpenAIGPT models, as `GPT1CausalLM.from_preset` does.
 
     Args:
         directory: a folder with `config.json` and `model.safetensors`, and with `vocab.json` and
             `merges.txt`, or `tokenizer.json` instead of these two.
-        normalization: how text becomes words: `"bert"`, as in `transformers`; or `"original"`, as
-            OpenAI's weights were trained.
+        normalization: how text becomes words: `"bert"`, as in `transformers`, by default; or
+            `"original"`, as OpenAI's weights were trained.
 
     Returns:
         The language model, with its preprocessor.

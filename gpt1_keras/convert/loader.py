@@ -15,6 +15,7 @@ from gpt1_keras.convert.checkpoint import (
     read_vocabulary,
 )
 from gpt1_keras.convert.last_token_preprocessor import LastTokenPreprocessor
+from gpt1_keras.convert.normalization_taken import take_normalization
 from gpt1_keras.convert.weights import (
     NUM_SPECIAL_TOKENS,
     assign,
@@ -94,7 +95,10 @@ class OpenAIGPTLoader(PresetLoader):
         **kwargs: Any,
     ) -> GPT1Tokenizer:
         vocabulary, merges = read_vocabulary(self._folder())
-        return cls(vocabulary, merges, normalization=normalization or "bert", **kwargs)
+        if self._config.is_classifier:  # which was fine-tuned in transformers
+            normalization = normalization or "bert"
+        normalization = take_normalization(normalization, "bert")
+        return cls(vocabulary, merges, normalization=normalization, **kwargs)
 
     def load_preprocessor(
         self,

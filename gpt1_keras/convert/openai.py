@@ -7,6 +7,7 @@ import tokenize
 
 import numpy as np
 
+from gpt1_keras.convert.normalization_taken import take_normalization
 from gpt1_keras.convert.weights import assign_block, assign_embeddings
 from gpt1_keras.files import read_json
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
@@ -25,7 +26,7 @@ _FAULTS = (EOFError, ValueError, SyntaxError, tokenize.TokenError, MemoryError, 
 
 def load_openai(
     directory: str | os.PathLike[str],
-    normalization: str = "original",
+    normalization: str | None = None,
     num_heads: int | None = None,
 ) -> GPT1CausalLM:
     """Loads the released weights.
@@ -33,8 +34,8 @@ def load_openai(
     Args:
         directory: a folder with `params_0.npy` to `params_9.npy`, `params_shapes.json`,
             `encoder_bpe_40000.json` and `vocab_40000.bpe`.
-        normalization: how text becomes words. The weights were trained with `"original"`; Hugging
-            Face uses them with `"bert"`.
+        normalization: how text becomes words: by default `"original"`, which the weights were
+            trained with; Hugging Face uses them with `"bert"`.
         num_heads: attention heads of a block; the files do not say how many. By default one for
             every 64 dimensions, as in the paper; required if the width is no multiple of 64.
 
@@ -51,7 +52,9 @@ def load_openai(
     if missing := [name for name in names if not (directory / name).is_file()]:
         raise FileNotFoundError(f"{directory} has no {', '.join(missing)}.")
     tokenizer = GPT1Tokenizer(
-        str(directory / _VOCABULARY), str(directory / _MERGES), normalization=normalization
+        str(directory / _VOCABULARY),
+        str(directory / _MERGES),
+        normalization=take_normalization(normalization, "original"),
     )
     shapes = _read_shapes(directory / _SHAPES)
     flat = np.concatenate([_read_array(directory / part) for part in _PARTS])

@@ -137,6 +137,14 @@ def _errors_in_words(path: pathlib.Path) -> Iterator[None]:
         raise ImportError(f"{path} needs pyarrow: pip install pyarrow.") from None
     try:
         yield
+    except OSError as error:
+        if error.errno is not None:  # of the system, not of pyarrow
+            raise
+        raise _damaged(path, error) from None
     except (pyarrow.ArrowException, KeyError, TypeError, AttributeError, IndexError) as error:
-        first = (str(error).splitlines() or [""])[0]
-        raise ValueError(f"{path} is damaged: {first or type(error).__name__}.") from None
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: pathlib.Path, error: Exception) -> ValueError:
+    first = (str(error).splitlines() or [""])[0]
+    return ValueError(f"{path} is damaged: {first or type(error).__name__}.")

@@ -90,7 +90,7 @@ def find_columns(
     columns: Sequence[str],
     given: Mapping[str, str],
     wanted: Sequence[Collection[str]],
-) -> dict[str, str]:
+) -> tuple[dict[str, str], tuple[str, ...]]:
     """Finds the columns of a table that hold what is wanted.
 
     Args:
@@ -102,7 +102,7 @@ def find_columns(
             one whose fields are there under similar names.
 
     Returns:
-        `given`, and what was found besides.
+        `(columns, fields)`: `given`, and what was found besides; and the fields of that kind.
 
     Raises:
         ValueError: a given column is missing, or the fields are missing, or the names fit several
@@ -112,7 +112,7 @@ def find_columns(
     if missing:
         raise ValueError(f"{path} has no column {_shown(missing)}; it has {_shown(columns)}.")
     if not wanted:
-        return dict(given)
+        return dict(given), ()
     asked = {CHOICES if is_choice(name) else name for name in given}
     kinds = [fields for fields in wanted if asked <= {*fields, LABEL}]
     if not kinds:
@@ -124,10 +124,12 @@ def find_columns(
         similar = _similar(free, [field for field in fields if field not in asked])
         if similar is not None:
             if all(name == column for name, column in similar.items()):
-                return dict(given)
-            found.append(similar)
+                return dict(given), tuple(fields)
+            found.append((similar, tuple(fields)))
     largest = [
-        one for one in found if not any({*one.values()} < {*more.values()} for more in found)
+        (one, fields)
+        for one, fields in found
+        if not any({*one.values()} < {*more.values()} for more, _ in found)
     ]
     if len(largest) != 1:
         expected = "; or ".join(", ".join(fields) for fields in kinds)
@@ -136,7 +138,8 @@ def find_columns(
             f"{path} has the columns {_shown(columns)}; expected {expected}. Say which are meant: "
             f"--columns {example}."
         )
-    return {**given, **largest[0]}
+    similar, chosen = largest[0]
+    return {**given, **similar}, chosen
 
 
 def _similar(columns: Sequence[str], fields: Collection[str]) -> dict[str, str] | None:

@@ -42,6 +42,7 @@ class Table:
     Attributes:
         path: of the file.
         columns: the keys of each row, in the file's order.
+        fields: those of the wanted ones that the file has; without any wanted, none.
         file_columns: the names of the file's own columns; `"column 3"` for one without a name.
         sources: dict from those keys to the names of the columns in the file, where they differ.
         notices: how the file was read, in words, where that is not as expected; how many blank rows
@@ -67,7 +68,7 @@ class Table:
             raise ValueError(f"{path} names several columns {', '.join(map(repr, twice))}.")
         if wanted and not names:
             raise _no_examples(path)
-        found = find_columns(path, names, given, wanted)
+        found, self.fields = find_columns(path, names, given, wanted)
         key_of = {column: name for name, column in found.items()}
         self._keys = [
             key_of.get(name)
@@ -82,8 +83,8 @@ class Table:
         self.sources = {
             key: column for key, column in zip(self._keys, records.columns) if key != column
         }
-        fields = {field for fields in wanted for field in fields} | set(self._choices)
-        self._strict = [not wanted or key in fields for key in self._keys]
+        strict = {*self.fields, *self._choices}
+        self._strict = [not wanted or key in strict for key in self._keys]
         self.notices = [f"{path} {notice}." for notice in records.notices]
         said = {name: column for name, column in found.items() if given.get(name) != column}
         if any(name != column for name, column in said.items()):
@@ -121,6 +122,9 @@ class Table:
     def _row(self, line: int, cells: list[Any]) -> Row | BadRow:
         values: dict[str, str | list[str]] = {}
         for key, cell, is_strict in zip(self._keys, cells, self._strict):
+            if isinstance(cell, str) and cell.isascii():  # as most are: nothing to check
+                values[key] = cell
+                continue
             value = cell if isinstance(cell, str) else _text(cell)
             if value is None and not is_strict:
                 value = "" if cell is None else json.dumps(cell, default=str)

@@ -4,13 +4,14 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import huggingface_hub
 import yaml
 
-from gpt1_keras.files import atomic_path, read_json
+from gpt1_keras.files import read_json, write_text
 from gpt1_keras.handles import CARD_FILE, is_transformers_config
 from gpt1_keras.presets.pretrained import find_preset
 
@@ -32,8 +33,10 @@ class RunFacts:
         name: the model's name, such as `"sst2"`.
         data: facts about the data that it was trained and scored on, by name.
         settings: settings of the training, by name.
-        scores: one dict for each epoch, by metric and `"epoch"`, on the validation data.
-        best_epoch: the epoch whose weights the preset holds.
+        scores: one dict for each epoch or checkpoint: first `"epoch"` or `"step"`, then the scores
+            on the validation data by metric.
+        best: the epoch or step whose weights the preset holds.
+        baselines: scores on the same data by the first metric, such as the majority class's.
         base: the preset that training started from, as the user named it.
         licence: the licence of that preset, as `licence_of` returns it.
     """
@@ -42,7 +45,8 @@ class RunFacts:
     data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     scores: Sequence[Mapping[str, Any]] = ()
-    best_epoch: int | None = None
+    best: int | None = None
+    baselines: Mapping[str, float] = dataclasses.field(default_factory=dict)
     base: str | None = None
     licence: str | None = None
 
@@ -61,8 +65,20 @@ def write_card(folder: str | os.PathLike[str], facts: RunFacts = RunFacts()) -> 
         ValueError: a file of the preset is damaged, or it is a checkpoint of `transformers`.
     """
     folder = find_preset(pathlib.Path(folder))
-    with atomic_path(folder / CARD_FILE) as temporary:
-        pathlib.Path(temporary).write_text(_card(folder, facts), encoding="utf-8")
+    write_text(folder / CARD_FILE, _card(folder, facts))
+
+
+def update_card(folder: str | os.PathLike[str]) -> None:
+    """Writes the facts of a preset's own files into its card anew, as after a calibration.
+
+    Without a card, or in one without a table of the model, nothing is changed.
+    """
+    path = pathlib.Path(folder, CARD_FILE)
+    if path.is_file():
+        table = "\n".join(_table(_model_facts(pathlib.Path(folder), _task(folder))))
+        found = r"(?<=\n## Model\n\n)(\|.*\n)+"
+        text = path.read_text(encoding="utf-8")
+        write_text(path, re.sub(found, lambda _: f"{table}\n", text, count=1))
 
 
 def licence_of(preset: str | os.PathLike[str]) -> str | None:
@@ -85,10 +101,11 @@ def _card(folder: pathlib.Path, facts: RunFacts) -> str:
     config = read_json(folder / "config.json")
     if is_transformers_config(config):
         raise ValueError(f"{folder} is of transformers; a card is for what `save_to_preset` wrote.")
-    task = read_json(folder / "task.json") if (folder / "task.json").is_file() else {}
+    task = _task(folder)
     task_name = task.get("class_name", config["class_name"])
     name = facts.name or task_name
-    started = f"It was fine-tuned from `{facts.base}`." if facts.base else ""
+    trained = "pre-trained" if task_name == "GPT1CausalLM" else "fine-tuned"
+    started = f"It was {trained} from `{facts.base}`." if facts.base else ""
     licence = (
         f"The weights that training started from are under {facts.licence}, and so are these, as "
         "far as the licence of the data allows."
@@ -103,10 +120,11 @@ def _card(folder: pathlib.Path, facts: RunFacts) -> str:
             f"A `{task_name}` of gpt1_keras, GPT-1 for TensorFlow and Keras. {started}".rstrip(),
             *("", "```python", "import gpt1_keras", ""),
             f'model = gpt1_keras.{task_name}.from_preset("path or handle of this preset")',
+            *_predicting(task_name, task),
             *("```", "", "## Model", "", *_table(_model_facts(folder, task))),
             *("", "## Data", "", *_table(facts.data)),
             *("", "## Training", "", *_table(facts.settings)),
-            *("", "## Scores", "", *_scores(facts)),
+            *("", "## Scores", "", *_scores(facts), *_baselines(facts)),
             *("", "## Limits", ""),
             "It was scored on the data above alone. It reads texts as the table of the model says, "
             "and cuts longer ones. It repeats what its training texts say of people and the world.",
@@ -118,7 +136,7 @@ def _card(folder: pathlib.Path, facts: RunFacts) -> str:
 def _metadata(name: str, task_name: str, facts: RunFacts) -> str:
     """Returns the YAML at the head of the card, without the `---` lines."""
     base = facts.base or ""
-    best = next((each for each in facts.scores if each["epoch"] == facts.best_epoch), {})
+    best = next((each for each in facts.scores if _number(each) == facts.best), {})
     pipeline = _PIPELINES.get(task_name, "other")
     results = [
         huggingface_hub.EvalResult(
@@ -129,8 +147,7 @@ def _metadata(name: str, task_name: str, facts: RunFacts) -> str:
             metric_type=metric,
             metric_value=value,
         )
-        for metric, value in best.items()
-        if metric != "epoch"
+        for metric, value in [*best.items()][1:]
     ]
     data = huggingface_hub.ModelCardData(
         license=facts.licence,
@@ -145,6 +162,26 @@ def _metadata(name: str, task_name: str, facts: RunFacts) -> str:
     return data.to_yaml().strip()
 
 
+def _task(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns the description of a preset's task; an empty dict for a backbone alone."""
+    path = pathlib.Path(folder, "task.json")
+    return read_json(path) if path.is_file() else {}
+
+
+def _predicting(task_name: str, task: Mapping[str, Any]) -> list[str]:
+    """Returns the lines of Python that use the model."""
+    if task_name == "GPT1CausalLM":
+        return ['model.generate("The road was long, and")']
+    preprocessor = (task.get("config", {}).get("preprocessor") or {}).get("config", {})
+    if not (fields := preprocessor.get("fields")):
+        return []
+    texts = [f'["a {field}"]' for field in fields]
+    if task_name == "GPT1MultipleChoice":
+        texts[-1] = '[["a choice", "another"]]'
+    arguments = texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+    return [f"model.classify({arguments})"]
+
+
 def _model_facts(folder: pathlib.Path, task: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the facts in the preset's own files."""
     backbone = read_json(folder / "config.json")
@@ -157,24 +194,42 @@ def _model_facts(folder: pathlib.Path, task: Mapping[str, Any]) -> dict[str, Any
     config = task.get("config", {})
     preprocessor = (config.get("preprocessor") or {}).get("config", {})
     tokenizer = (preprocessor.get("tokenizer") or {}).get("config", {})
-    facts |= {name: config.get(name) for name in ("class_names", "score_range")}
+    names = ("class_names", "score_range", "temperature", "sure_threshold")
+    facts |= {name: config.get(name) for name in names}
     facts |= {name: preprocessor.get(name) for name in ("fields", "sequence_length")}
+    recipe = backbone["config"].get("fine_tuning") or {}
+    facts["fine_tune_with"] = [f"{name}={value}" for name, value in recipe.items()]
     return facts | {"normalization": tokenizer.get("normalization")}
 
 
 def _scores(facts: RunFacts) -> list[str]:
-    """Returns the table of the epochs' scores."""
+    """Returns the table of the scores of epochs or checkpoints."""
     if not facts.scores:
         return [_NOT_RECORDED]
-    metrics = [name for name in facts.scores[0] if name != "epoch"]
+    first, *metrics = facts.scores[0]
     rows = [
         [
-            f"{each['epoch']}{' (this preset)' if each['epoch'] == facts.best_epoch else ''}",
+            f"{each[first]}{' (this preset)' if each[first] == facts.best else ''}",
             *(f"{each[metric]:.4f}" for metric in metrics),
         ]
         for each in facts.scores
     ]
-    return _rows(["epoch", *metrics], rows)
+    return _rows([first, *metrics], rows)
+
+
+def _baselines(facts: RunFacts) -> list[str]:
+    """Returns the table of what simple baselines score, if it is known."""
+    if not facts.baselines:
+        return []
+    _, metric, *_ = facts.scores[0]
+    ranked = sorted(facts.baselines.items(), key=lambda item: item[1], reverse=True)
+    rows = [[_cell(name), f"{value:.4f}"] for name, value in ranked]
+    return ["", "Beside it, on the same data:", "", *_rows(["baseline", metric], rows)]
+
+
+def _number(scores: Mapping[str, Any]) -> Any:
+    """Returns the epoch or step that scores are of."""
+    return next(iter(scores.values()))
 
 
 def _table(content: Mapping[str, Any]) -> list[str]:

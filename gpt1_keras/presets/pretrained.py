@@ -6,6 +6,7 @@ import pathlib
 from gpt1_keras.files import contents_of
 from gpt1_keras.handles import HANDLES, is_handle, local_preset
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.preset_files import check_not_of_openai
 from gpt1_keras.presets.shipped import PRETRAINED
 from gpt1_keras.upstream import register_presets
 
@@ -36,6 +37,7 @@ def find_preset(preset: str | os.PathLike[str], weights: bool = True) -> pathlib
     ships = isinstance(preset, str) and preset in PRETRAINED
     folder = _folder(preset) if ships else preset_in(pathlib.Path(preset).absolute())
     if not (folder / _CONFIG).is_file():
+        check_not_of_openai(folder)
         raise FileNotFoundError(
             f"{preset} is not a preset: neither one that ships ({', '.join(PRETRAINED)}) nor a "
             f"folder that has a config.json, nor a run that has one in best/ or preset/, nor a "

@@ -44,6 +44,13 @@ from gpt1_keras.upstream import (
     keras_loops,
 )
 
+# What a user of `Model.export` may look for.
+_OF_TEXTS = (
+    "`Model.export` writes the model of ids. For texts in and names out, call "
+    "serving.export.export(model, folder) or serving.tflite.convert(model, file)."
+)
+_SAVED_MODEL_ARGUMENTS = {"verbose", "input_signature", "is_static", "jax2tf_kwargs"}
+
 
 class Task(FunctionalModel, TaskHooks):
     """A model that trains on strings and predicts from them.
@@ -556,8 +563,12 @@ class Task(FunctionalModel, TaskHooks):
     ) -> None:
         """Exports the model of ids, without the preprocessor, like `keras.Model.export`.
 
+        For texts in and names out, `serving.export.export(model, folder)` writes a SavedModel, and
+        `serving.tflite.convert(model, file)` a .tflite file.
+
         Raises:
-            ValueError: `format="openvino"` for a task with a head.
+            ValueError: `format="openvino"` for a task with a head; no such format; or an argument
+                of a SavedModel that Keras would ignore.
         """
         if format == "openvino" and self.head is not None:
             raise ValueError(
@@ -565,7 +576,16 @@ class Task(FunctionalModel, TaskHooks):
                 "other outputs. Received: format='openvino'; expected 'tf_saved_model', 'onnx', "
                 "'litert' or 'torch'."
             )
-        super().export(filepath, format, **kwargs)
+        unknown = sorted(kwargs.keys() - _SAVED_MODEL_ARGUMENTS)
+        if format == "tf_saved_model" and unknown:
+            raise ValueError(
+                f"Expected arguments of Keras's `Model.export`. Received: {unknown}. {_OF_TEXTS}"
+            )
+        try:
+            super().export(filepath, format, **kwargs)
+        except ValueError as error:
+            error.add_note(_OF_TEXTS)
+            raise
 
     def quantize(
         self, mode: str | None = None, config: Any = None, filters: Any = None, **kwargs: Any

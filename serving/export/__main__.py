@@ -10,7 +10,7 @@ import sys
 
 from gpt1_keras.cli import UsageError, option, program
 from gpt1_keras.files import check_writable
-from gpt1_keras.labelled_files import read_rows
+from gpt1_keras.labelled_files import columns_option, parse_columns
 from gpt1_keras.presets import PRESET_HELP
 from serving.export.export_options import (
     GROUP,
@@ -38,16 +38,18 @@ class _ExportOptions:
         "only store matrices in 8 bits: a quarter of the size, and runs everywhere", False
     )
     calibration: str | None = option(
-        "texts like those to come (.jsonl, .csv or .tsv), which show --int8 the ranges of "
+        "a table of texts like those to come, which shows --int8 the ranges of "
         "activations (default: those of --validation, or made-up ones)",
         None,
         metavar="FILE",
     )
     validation: str | None = option(
-        "labelled examples (.jsonl, .csv or .tsv) to measure on what the options cost",
+        "a table of labelled examples, as training.finetune takes, to measure on what the options "
+        "cost",
         None,
         metavar="FILE",
     )
+    columns: str | None = columns_option()
     embed: str | None = option(
         "add the signature embed, texts to hidden states: their mean, that of the last token, or "
         "those of all tokens",
@@ -88,16 +90,17 @@ def main(options: _ExportOptions, batching: Batching) -> None:
     path = export(
         load_task(options.model),
         options.output,
-        batching=batching if options.batching else None,
-        explanation=Explanation(options.explain, options.explain_steps, options.explain_max_words)
+        batching=options.batching and batching,
+        explain=Explanation(options.explain, options.explain_steps, options.explain_max_words)
         if options.explain
         else None,
         dtype=options.dtype,
         int8=options.int8,
         int8_storage=options.int8_storage,
-        calibration=read_rows(options.calibration) if options.calibration else None,
-        validation=read_rows(options.validation) if options.validation else None,
-        embedding=Embedding(options.embed, options.embed_normalize) if options.embed else None,
+        calibration=options.calibration,
+        validation=options.validation,
+        columns=parse_columns(options.columns),
+        embed=Embedding(options.embed, options.embed_normalize) if options.embed else None,
     )
     print(path)
 

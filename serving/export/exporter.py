@@ -4,15 +4,17 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
+from gpt1_keras.cli import note
 from gpt1_keras.files import atomic_path, write_json
+from gpt1_keras.labelled_files import LABEL, read_rows
 from gpt1_keras.tasks.task import Task
 from serving.export.decoder.int8_support import REQUIREMENT
-from serving.export.export_metadata import metadata_of
+from serving.export.export_metadata import fields_of, metadata_of
 from serving.export.export_options import Batching, Embedding, Explanation
 from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
@@ -30,24 +32,29 @@ from serving.export_names import (
     WARMUP_FILE,
 )
 
+# Dicts of a task's fields and labels, or the path of a file of them.
+Examples: TypeAlias = Sequence[Mapping[str, Any]] | str | os.PathLike[str]
+
 
 def export(
     model: Task,
     output: str | os.PathLike[str],
     model_name: str | None = None,
     *,
-    batching: Batching | None = None,
-    explanation: Explanation | None = None,
+    batching: Batching | bool = False,
+    explain: Explanation | str | None = None,
     dtype: str | None = None,
     int8: bool = False,
     int8_storage: bool = False,
-    calibration: Sequence[Mapping[str, Any]] | None = None,
-    validation: Sequence[Mapping[str, Any]] | None = None,
-    embedding: Embedding | None = None,
+    calibration: Examples | None = None,
+    validation: Examples | None = None,
+    columns: Mapping[str, str] | None = None,
+    embed: Embedding | str | None = None,
 ) -> str:
-    """Writes the next version of a model.
+    """Writes the next version of a model, a SavedModel that takes texts; see docs/exports.md.
 
-    Beside the SavedModel, in assets.extra, are a README, metadata and warm-up requests.
+    The arguments have the names of the options of `python -m serving.export`. Beside the
+    SavedModel, in assets.extra, are a README, metadata and warm-up requests.
 
     Args:
         model: a task with a preprocessor, of `gpt1_keras` or registered by
@@ -56,9 +63,11 @@ def export(
         output: the model's base directory, which holds its versions.
         model_name: the model's name in warm-up requests; by default, the name of the base
             directory. TF Serving does not compare it with its own.
-        batching: how to merge requests; by default each is answered alone.
-        explanation: how the signature `explain` finds the words' shares in an answer; None for an
-            export without it. Only fine-tuned tasks can have it.
+        batching: how to merge requests, or whether to, as `Batching()` says; by default each is
+            answered alone.
+        explain: how the signature `explain` finds the words' shares in an answer: an `Explanation`,
+            or its method, `"integrated-gradients"` or `"leave-one-out"`; None for an export without
+            it. Only fine-tuned tasks can have it.
         dtype: the dtype of computations and stored weights, such as `"bfloat16"`; by default the
             model's own.
         int8: whether the backbone's matrices are multiplied in 8 bits; embeddings are stored in 8
@@ -68,9 +77,12 @@ def export(
         calibration: for `int8`, examples on which the ranges of activations are measured, like
             those of `validation`, without labels. By default, the examples of `validation`, or
             texts of random words if there are none.
-        validation: labelled examples, as `gpt1_keras.labelled_files.read_rows` returns them. The
-            model and the export answer them, and the metadata has both results.
-        embedding: what the signature `embed` returns; None for an export without it.
+        validation: labelled examples: dicts of a task's fields and `label`, or the path of a file
+            of them (docs/data_files.md). The model and the export answer them, and the metadata has
+            both results.
+        columns: dict from names to the columns of these files, such as `{"text": "Comment"}`.
+        embed: what the signature `embed` returns: an `Embedding`, or its pooling, `"mean"`,
+            `"last"` or `"tokens"`; None for an export without it.
 
     Returns:
         The path of the version's directory.
@@ -80,6 +92,13 @@ def export(
             options; its answers are NaN or infinite; examples do not fit it; or this machine cannot
             multiply in 8 bits.
     """
+    batching = Batching() if batching is True else batching or None
+    explanation = Explanation(explain) if isinstance(explain, str) else explain
+    embedding = Embedding(embed) if isinstance(embed, str) else embed
+    fields = fields_of(model)
+    labelled = [*fields, LABEL] if hasattr(model.preprocessor, "fields") else fields
+    calibration = _rows(calibration, columns, fields)
+    validation = _rows(validation, columns, labelled)  # a language model's have no label
     if calibration is not None and not int8:
         raise ValueError("`calibration` is for `int8`. Received: int8=False.")
     if int8 and int8_storage:
@@ -130,6 +149,15 @@ def export(
             for request in warmup_requests(signatures, name):
                 writer.write(request.SerializeToString())
     return str(output / str(version))
+
+
+def _rows(
+    examples: Examples | None, columns: Mapping[str, str] | None, wanted: Sequence[str]
+) -> Sequence[Mapping[str, Any]] | None:
+    """Returns examples, which a file may hold."""
+    if isinstance(examples, (str, os.PathLike)):
+        return read_rows(examples, columns, [wanted], note)
+    return examples
 
 
 def _check_finite(signatures: Signatures) -> None:

@@ -14,10 +14,12 @@ import gpt1_keras
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tasks.task import Task
 from serving.export.export_metadata import fields_of, metadata_of
+from serving.export.signature import ConcreteFunction
+from serving.export_names import TEXT
 from serving.registry import find_part
 from serving.tflite.device_graph import DeviceGraph, DeviceSpec
 from serving.tflite.device_tasks import DEVICE_TASKS
-from serving.tflite.quantize import check_quantization, quantize
+from serving.tflite.quantize import check_quantization, quantize_weights
 from serving.tflite.tflite_metadata import add_metadata
 from serving.tflite.tflite_options import MAX_BYTES, SEQUENCE_LENGTH
 
@@ -28,7 +30,7 @@ def convert(
     max_bytes: int | Sequence[int] = MAX_BYTES,
     sequence_length: int | None = None,
     num_choices: int | None = None,
-    quantization: str = "none",
+    quantize: str = "none",
 ) -> str:
     """Converts a model; see docs/on_device.md for the signatures of each task.
 
@@ -44,7 +46,8 @@ def convert(
         sequence_length: the most tokens of a framed text; at most the model's context. By default
             128, or the context if that is shorter.
         num_choices: the most choices of an example; only for `GPT1MultipleChoice`.
-        quantization: `"none"`, `"float16"`, `"int8"` or `"int4"`; see `quantize`.
+        quantize: the weights, `"none"` (float32), `"float16"`, `"int8"` or `"int4"`; see
+            `quantize_weights`.
 
     Returns:
         The path of the file.
@@ -56,7 +59,7 @@ def convert(
             choices is out of range.
         ImportError: the quantization needs LiteRT's quantizer, which is not installed.
     """
-    check_quantization(quantization)
+    check_quantization(quantize)
     make_graph = find_part(model, DEVICE_TASKS, "device_graph", "run on a device")
     _check(model, sequence_length)
     if sequence_length is None:
@@ -71,16 +74,18 @@ def convert(
         )
     sizes = dict(zip(fields, lengths))
     graph = make_graph(DeviceSpec(model, sizes, sequence_length, num_choices))
+    functions = _trace(graph)
     metadata = {
         **metadata_of(model),
+        "outputs": sorted(functions[TEXT].structured_outputs),
         "max_bytes": sizes,
         "sequence_length": sequence_length,
         "num_choices": num_choices,
         "dtype": "float32",
-        "weights": quantization if quantization != "none" else "float32",
+        "weights": quantize if quantize != "none" else "float32",
         "vocabulary": graph.vocabulary,
     }
-    content = add_metadata(quantize(_convert(graph), quantization), metadata)
+    content = add_metadata(quantize_weights(_convert(graph, functions), quantize), metadata)
     _check_ops(content)
     with atomic_path(output) as temporary:
         pathlib.Path(temporary).write_bytes(content)
@@ -115,14 +120,18 @@ def _check(model: Task, sequence_length: int | None) -> None:
         )
 
 
-def _convert(graph: DeviceGraph) -> bytes:
-    """Returns the float32 file's content."""
-    signatures = {
+def _trace(graph: DeviceGraph) -> dict[str, ConcreteFunction]:
+    """Returns the signatures' functions by name."""
+    return {
         name: tf.function(function, autograph=False).get_concrete_function(
             **{alias: tf.TensorSpec(spec.shape, spec.dtype, alias) for alias, spec in specs.items()}
         )
         for name, (function, specs) in graph.signatures.items()
     }
+
+
+def _convert(graph: DeviceGraph, signatures: dict[str, ConcreteFunction]) -> bytes:
+    """Returns the float32 file's content."""
     with tempfile.TemporaryDirectory() as folder:
         root = tf.Module()
         root.weights = list(graph.modules)  # tracked, or the signatures' variables are unknown

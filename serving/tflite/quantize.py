@@ -17,7 +17,7 @@ def check_quantization(name: str) -> None:
         _import_quantizer()
 
 
-def quantize(content: bytes, name: str) -> bytes:
+def quantize_weights(content: bytes, name: str) -> bytes:
     """Quantizes a model.
 
     Args:

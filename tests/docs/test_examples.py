@@ -15,11 +15,16 @@ ROOT = pathlib.Path(__file__).parents[2]
 SOURCES = [ROOT / name for name in ("README.md", "docs", "gpt1_keras", "training", "serving")]
 # By what stands in an example: why it is not run here.
 NOT_RUN = {
-    "ai_edge_litert": "tests/examples/test_on_device.py runs it",
+    "num_tokens = num_tokens + 1": "tests/examples/test_on_device.py runs it",
+    'TextModel("sst2.tflite")': "tests/serving/tflite/test_text_model.py runs such a file",
     'read_metadata("sst2.tflite")': "tests/serving/tflite/test_converter.py reads metadata",
     "GPT1Backbone()": "the paper's size takes seconds to build",
     "load_openai": "tests/gpt1_keras/convert/test_openai.py runs it",
 }
+
+
+# Pages whose code is a notebook's, which a test of its own runs.
+NOTEBOOK_PAGES = {"own_data.md"}
 
 
 def identify(example: CodeExample) -> str:
@@ -45,6 +50,8 @@ def folder(tiny_tokenizer, tmp_path_factory):
 
 @pytest.mark.parametrize("example", find_examples(*SOURCES), ids=identify)
 def test_example(example: CodeExample, eval_example: EvalExample, folder, request):
+    if example.path.name in NOTEBOOK_PAGES:
+        pytest.skip("tests/examples/test_own_data.py runs it")
     for text, reason in NOT_RUN.items():
         if text in example.source:
             pytest.skip(reason)

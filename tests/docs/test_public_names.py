@@ -1,10 +1,16 @@
 """The names that other people's scripts use; only a major version may remove one."""
 
+import dataclasses
+import inspect
 import pathlib
 
 import pytest
 
 import gpt1_keras
+from serving.export import __main__ as export_program
+from serving.export import export
+from serving.tflite import __main__ as tflite_program
+from serving.tflite import convert
 from tests.helpers.commands import commands_of, main_of
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -57,6 +63,22 @@ def test_names_of_the_package():
 
 def test_programs_of_the_readme():
     assert {command.split()[2] for command in commands_of(ROOT / "README.md")} <= set(PROGRAMS)
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "in_objects"),
+    [
+        (
+            export,
+            export_program._ExportOptions,
+            {"embed_normalize", "explain_steps", "explain_max_words"},
+        ),
+        (convert, tflite_program._ConvertOptions, set()),
+    ],
+)
+def test_functions_take_the_options_of_their_programs(function, options, in_objects):
+    names = {field.name for field in dataclasses.fields(options)} - in_objects
+    assert names <= set(inspect.signature(function).parameters)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

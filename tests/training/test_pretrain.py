@@ -83,6 +83,23 @@ def test_the_same_command_returns_what_is_finished(whole_run, corpus):
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
+def test_the_card_says_what_the_result_says(whole_run):
+    folder, result = whole_run
+    card = (folder / "preset" / "README.md").read_text(encoding="utf-8")
+    assert "Not recorded." not in card
+    for row in (
+        f"| train tokens | {result['train_tokens']:,} |",
+        f"| validation tokens | {result['validation_tokens']:,} |",
+        f"| corpus fingerprint | {result['corpus_fingerprint']} |",
+        f"| learning rate | {result['learning_rate']} |",
+        "| step | loss | perplexity |",
+        f"| {result['steps']} (this preset) | {result['validation_loss']:.4f} "
+        f"| {result['validation_perplexity']:.4f} |",
+    ):
+        assert f"\n{row}\n" in card
+    assert 'model.generate("' in card
+
+
 @pytest.mark.slow
 def test_the_schedule_changes_nothing_in_the_model(whole_run, corpus, tmp_path):
     pretrain(

@@ -3,6 +3,7 @@
 import dataclasses
 
 from gpt1_keras.cli import option
+from gpt1_keras.labelled_files import columns_option, parse_columns
 from training.datasets.paper_datasets import DATASETS
 
 
@@ -24,15 +25,18 @@ class ExampleOptions:
     """Which examples a program reads: a split of a data set, or a user's file.
 
     Raises:
-        ValueError: not exactly one of `task` and `file`.
+        ValueError: not exactly one of `task` and `file`, or `columns` without `file`.
     """
 
     task: str | None = option(f"one of {', '.join(sorted(DATASETS))}; or give --file", None)
     file: str | None = option(
-        "your own .csv, .tsv or .jsonl, with the columns of the training file", None
+        "your own file, such as one that training.finetune takes or RUN/validation.jsonl", None
     )
+    columns: str | None = columns_option()
     split: str = option("split of --task", "validation", choices=("train", "validation", "test"))
 
     def __post_init__(self) -> None:
         if (self.task is None) == (self.file is None):
             raise ValueError("Give either --task or --file.")
+        if parse_columns(self.columns) and self.file is None:
+            raise ValueError("columns are for --file.")

@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import json
+import os
 from typing import Self
 
 import numpy as np
@@ -9,6 +11,8 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from sklearn.utils.class_weight import compute_class_weight
 
+from gpt1_keras.files import write_text
+from gpt1_keras.labelled_files import LABEL
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.paper_datasets import MULTIPLE_CHOICE, TfdsDataset
 from training.datasets.tfds_builders import prepared_builder, read_split
@@ -69,6 +73,17 @@ class LabelledExamples:
         weights = compute_class_weight("balanced", classes=classes, y=self.labels)
         names = [self.class_names[number] for number in classes]
         return dict(zip(names, weights.tolist()))
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes a .jsonl file that `training.datasets.user_files` reads as these examples."""
+        labels = self.labels.tolist()
+        if self.class_names is not None:
+            labels = [self.class_names[number] for number in labels]
+        lines = [
+            json.dumps({**dict(zip(self.texts, values)), LABEL: label}, default=_decoded)
+            for label, *values in zip(labels, *self.texts.values())
+        ]
+        write_text(path, "".join(f"{line}\n" for line in lines))
 
     def tensors(self) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Returns the texts by field: string `[examples]`, or ragged `[examples, None]`."""
@@ -131,6 +146,11 @@ def _find_split(
                 on_disk = dataclasses.replace(data, download=False)
                 return prepared_builder(dataset.held_out, on_disk), role
         raise
+
+
+def _decoded(text: bytes | np.ndarray) -> str | list[bytes]:
+    """Returns a text as JSON has it, or a list of texts."""
+    return text.decode() if isinstance(text, bytes) else text.tolist()
 
 
 def _tensor(array: np.ndarray) -> tf.Tensor | tf.RaggedTensor:

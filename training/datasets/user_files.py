@@ -1,4 +1,4 @@
-"""A user's own labelled texts: CSV, TSV and JSON Lines files as a data set.
+"""A user's own labelled texts, in a file of any format of `gpt1_keras.labelled_files`.
 
 The columns tell what kind of data it is: `text`; or `premise` and `hypothesis`; or `text1` and
 `text2`, whose order does not matter; or `context`, optionally `question`, and `choices`, in CSV and
@@ -9,11 +9,21 @@ index of the right one, from 0; or a score, if all labels are numbers and some h
 import dataclasses
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from gpt1_keras.labelled_files import CHOICES, LABEL, Row, as_label, read_rows, shortened
+from gpt1_keras.cli import note
+from gpt1_keras.labelled_files import (
+    CHOICES,
+    LABEL,
+    BadRows,
+    Row,
+    as_label,
+    open_table,
+    read_rows,
+    shortened,
+)
 from gpt1_keras.tasks.task import Task
 from training.datasets.paper_datasets import (
     CLASSIFICATION,
@@ -21,6 +31,7 @@ from training.datasets.paper_datasets import (
     SIMILARITY,
     TfdsDataset,
 )
+from training.datasets.validation_share import held_back
 
 _KINDS = {
     ("text",): CLASSIFICATION,
@@ -41,17 +52,24 @@ class UserFiles:
 
     Attributes:
         paths: dict from `"train"`, `"validation"` or `"test"` to paths.
+        columns: dict from names to the files' columns, as for `gpt1_keras.labelled_files`.
         kind, fields, metrics, score_range, glue_file: as in
             `training.datasets.paper_datasets.TfdsDataset`.
         class_names: None without classes.
+        share: what `training.datasets.validation_share` holds back of the train file, if there is
+            no validation file.
+        seed: of that choice.
     """
 
     paths: dict[str, str]
+    columns: Mapping[str, str]
     kind: str
     fields: dict[str, str]
     metrics: tuple[str, ...]
     score_range: tuple[int, int] | None
     class_names: list[str] | None
+    share: float = 0.0
+    seed: int = 0
     glue_file: None = None
 
     def read(self, role: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -61,14 +79,45 @@ class UserFiles:
             FileNotFoundError: the file does not exist.
             ValueError: it cannot be read, or a label is not one of the data set's.
         """
-        path = self.paths[role]
-        rows = read_rows(path)
-        missing = {*self.fields, LABEL} - rows[0].keys()
-        if missing:
-            raise ValueError(f"{path} has no columns {sorted(missing)}; it has {sorted(rows[0])}.")
+        is_shared = role == "validation" and role not in self.paths
+        path = self.paths["train" if is_shared else role]
+        tell = _keep_quiet if is_shared else note  # as the train file has been told of
+        rows = read_rows(path, self.columns, [(*self.fields, LABEL)], tell)
         _check_rows(path, rows, self.fields)
+        labels = self._labels(path, rows)
+        if is_shared or role == "train" and "validation" not in self.paths:
+            chosen = self._is_held_back(rows, labels, tell) == is_shared
+            rows = [row for row, is_chosen in zip(rows, chosen) if is_chosen]
+            labels = labels[chosen]
         texts = {field: _column([row[field] for row in rows]) for field in self.fields}
-        return texts, self._labels(path, rows)
+        return texts, labels
+
+    def _is_held_back(
+        self, rows: list[Row], labels: np.ndarray, tell: Callable[[str], None]
+    ) -> np.ndarray:
+        """Returns which rows of the train file are held back."""
+        texts: Iterable[list[str | list[str]]] = (
+            [row[field] for field in self.fields] for row in rows
+        )
+        if self.kind == SIMILARITY:  # where the order of texts does not matter
+            texts = (sorted(map(str, each)) for each in texts)
+        found = held_back(texts, labels, self.share, self.seed)
+        path = self.paths["train"]
+        if not found.any():
+            raise ValueError(
+                f"{path} has no label with two examples of different texts, one of which could be "
+                "held back. Give --validation."
+            )
+        tell(
+            f"{found.sum():,} of {len(found):,} examples of {path} are held back to choose the "
+            "best epoch on, as there is no --validation."
+        )
+        if self.class_names is not None:
+            left = np.setdiff1d(labels, labels[found])
+            if len(left):
+                names = [self.class_names[number] for number in left]
+                tell(f"No example of {_shown(names)} is held back, as there are too few.")
+        return found
 
     def _labels(self, path: str, rows: list[Row]) -> np.ndarray:
         labels = [str(row[LABEL]) for row in rows]
@@ -81,6 +130,7 @@ class UserFiles:
                 )
             return np.array([numbers_of[label] for label in labels], np.int32)
         numbers = [_number(label) for label in labels]
+        bad = BadRows(path)
         for row, number in zip(rows, numbers):
             if self.score_range is not None:
                 low, high = self.score_range
@@ -90,45 +140,51 @@ class UserFiles:
                 is_valid = number in range(len(row[CHOICES]))
                 expected = f"the index of one of the {len(row[CHOICES])} choices, from 0"
             if not is_valid:
-                raise ValueError(
-                    f"{path}, line {row.line}: has the label {row[LABEL]!r}; expected {expected}."
-                )
+                bad.add(row.line, f"has the label {row[LABEL]!r}; expected {expected}")
+        bad.refuse()
         return np.array(numbers, np.int32 if self.score_range is None else np.float32)
 
 
 Dataset = TfdsDataset | UserFiles  # what a model is fine-tuned on
 
 
-def find_user_files(train: str | os.PathLike[str], validation: str | os.PathLike[str]) -> UserFiles:
+def find_user_files(
+    train: str | os.PathLike[str],
+    validation: str | os.PathLike[str] | None,
+    columns: Mapping[str, str] | None = None,
+    share: float = 0.2,
+    seed: int = 0,
+) -> UserFiles:
     """Finds out from the train file's columns and labels what kind of data set the files are.
 
     Args:
         train: path.
-        validation: path of a file with the same columns.
+        validation: path of a file with the same columns; None to hold back a share of `train`.
+        columns: dict from names to the files' columns.
+        share, seed: as for `training.datasets.validation_share.held_back`.
 
     Raises:
         FileNotFoundError: the train file does not exist.
         ValueError: it cannot be read, or its columns fit no kind of data set.
     """
-    rows = read_rows(train)
-    columns = rows[0].keys()
-    fields = next((names for names in _KINDS if {*names, LABEL} <= columns), None)
-    if fields is None:
-        raise ValueError(
-            f"{train} has the columns {sorted(columns)}; expected `label` and one of "
-            f"{[', '.join(names) for names in _KINDS]}."
-        )
+    table = open_table(train, columns, [(*names, LABEL) for names in _KINDS])
+    rows = list(table)
+    fields = table.fields[:-1]
     kind = _KINDS[fields]
     _check_rows(train, rows, fields)
     labels = [str(row[LABEL]) for row in rows]
     numbers = [number for number in map(_number, labels) if number is not None]
     is_score = any(number % 1 for number in numbers)
     if is_score and len(numbers) < len(labels) and kind != MULTIPLE_CHOICE:
-        row = next(row for row in rows if _number(str(row[LABEL])) is None)
-        raise ValueError(
-            f"{train}, line {row.line}: has the label {row[LABEL]!r}, which is no number; others "
-            "have a fraction, as scores have and classes have not."
-        )
+        bad = BadRows(train)
+        for row in rows:
+            if _number(str(row[LABEL])) is None:
+                bad.add(
+                    row.line,
+                    f"has the label {row[LABEL]!r}, which is no number; others have a fraction, as "
+                    "scores have and classes have not",
+                )
+        bad.refuse()
     metrics: tuple[str, ...] = ("accuracy",)
     score_range = class_names = None
     if kind == MULTIPLE_CHOICE:
@@ -143,22 +199,30 @@ def find_user_files(train: str | os.PathLike[str], validation: str | os.PathLike
             )
     else:
         class_names = sorted(set(labels))
-    paths = {"train": str(train), "validation": str(validation)}
+    paths = {"train": str(train)}
+    if validation is not None:
+        paths["validation"] = str(validation)
     names = {field: field for field in fields}
-    return UserFiles(paths, kind, names, metrics, score_range, class_names)
+    return UserFiles(
+        paths, columns or {}, kind, names, metrics, score_range, class_names, share, seed
+    )
 
 
-def user_files_for(model: Task, kind: str, path: str | os.PathLike[str]) -> UserFiles:
+def user_files_for(
+    model: Task, kind: str, path: str | os.PathLike[str], columns: Mapping[str, str]
+) -> UserFiles:
     """Returns a file to evaluate a fine-tuned model on, as a data set with the split `"test"`.
 
     Args:
         model: fine-tuned.
         kind: kind of model, as `training.evaluation.fine_tuned_models.load_model` returns it.
         path: of the file.
+        columns: dict from names to the file's columns.
     """
     score_range = getattr(model, "score_range", None)
     return UserFiles(
         paths={"test": str(path)},
+        columns=columns,
         kind=kind,
         fields={name: name for name in model.preprocessor.fields},
         metrics=_SCORE_METRICS if score_range else ("accuracy",),
@@ -168,22 +232,25 @@ def user_files_for(model: Task, kind: str, path: str | os.PathLike[str]) -> User
 
 
 def _check_rows(path: str | os.PathLike[str], rows: list[Row], fields: Iterable[str]) -> None:
-    """Raises ValueError, with the line, for a text or label that is a list, or for no label."""
+    """Raises ValueError, with lines, for texts or labels that are lists, or for no label."""
+    bad = BadRows(path)
     for row in rows:
-        for name in (*fields, LABEL):
-            if isinstance(row[name], list) != (name == CHOICES):
-                expected = "a list of texts" if name == CHOICES else "one text"
-                received = shortened(repr(row[name]))
-                raise ValueError(
-                    f"{path}, line {row.line}: {name} must be {expected}. Received: {received}."
-                )
-        if not row[LABEL]:
-            raise ValueError(f"{path}, line {row.line}: the label is empty.")
-        if str(row[LABEL]).lower() in _MISSING:
-            raise ValueError(
-                f"{path}, line {row.line}: the label is {row[LABEL]!r}, as pandas writes a "
-                "missing one."
-            )
+        wrong = [
+            name for name in (*fields, LABEL) if isinstance(row[name], list) != (name == CHOICES)
+        ]
+        if wrong:
+            expected = "a list of texts" if wrong[0] == CHOICES else "one text"
+            received = shortened(repr(row[wrong[0]]))
+            bad.add(row.line, f"{wrong[0]} must be {expected}. Received: {received}")
+        elif not row[LABEL]:
+            bad.add(row.line, "the label is empty")
+        elif str(row[LABEL]).lower() in _MISSING:
+            bad.add(row.line, f"the label is {row[LABEL]!r}, as pandas writes a missing one")
+    bad.refuse()
+
+
+def _keep_quiet(notice: str) -> None:
+    """Says nothing."""
 
 
 def _column(values: list[str | list[str]]) -> np.ndarray:

@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 import gpt1_keras
+from gpt1_keras.labelled_files import parse_columns
 from gpt1_keras.presets import load_task
 from gpt1_keras.tasks.task import Task
 from training.datasets.data_options import DataOptions, ExampleOptions
@@ -67,7 +68,7 @@ def load_for_model(
     dataset: Dataset
     if asked.file is not None:
         described, role = {"file": str(asked.file)}, "test"
-        dataset = user_files_for(model, kind, asked.file)
+        dataset = user_files_for(model, kind, asked.file, parse_columns(asked.columns))
     else:
         assert asked.task is not None  # see `ExampleOptions`
         described, role = {"task": asked.task, "split": asked.split}, asked.split

@@ -7,6 +7,7 @@ from typing import Any
 
 import gpt1_keras
 from gpt1_keras.files import check_writable, read_json, write_json
+from gpt1_keras.presets.card import update_card
 from gpt1_keras.tasks.calibration import FRESH_ARGUMENTS, Calibration
 from training.datasets.data_options import DEFAULT_DATA, DataOptions, ExampleOptions
 from training.evaluation import temperature_scaling
@@ -29,7 +30,7 @@ def calibrate_preset(
 
     Args:
         model: path of the preset that `training.finetune` wrote. Its temperature and its threshold
-            are replaced last, after all other files; its weights stay as they are.
+            are replaced last, after all other files but its card; its weights stay as they are.
         output: path of the folder to write to.
         asked: which examples; those without a label are left out.
         sure_precision: above 0 and below 1, or None for no threshold.
@@ -97,3 +98,4 @@ def _store_calibration(preset: str | os.PathLike[str], calibration: Calibration)
     kept = {name: value for name, value in task["config"].items() if name not in FRESH_ARGUMENTS}
     task["config"] = kept | calibration.get_config()
     write_json(path, task)
+    update_card(preset)

@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 from gpt1_keras.cli import check_at_least_one, option
+from gpt1_keras.labelled_files import columns_option, parse_columns
 from gpt1_keras.presets import CONFIGURATIONS, PRESET_HELP, configuration
 from gpt1_keras.recipe import FineTuningRecipe
 from gpt1_keras.tokenization.normalization import check_normalization
@@ -11,6 +12,7 @@ from training.datasets.paper_datasets import DATASETS, find_dataset
 from training.runs.pretrain_options import DTYPES
 
 _START = "what to start from (one of --preset and --config)"  # a group in --help
+VALIDATION_SHARE = 0.2  # of --train, where there is no --validation
 _PAPER = FineTuningRecipe()
 
 
@@ -21,17 +23,27 @@ class FinetuneOptions:
     `training.runs.recipe_options` fills in the epochs and the learning rate where they are None.
 
     Raises:
-        ValueError: an unknown data set or configuration, both or none of `task` and files or of
-            `preset` and `config`, or a number out of its range.
+        ValueError: an unknown data set or configuration, both or none of `task` and `train` or of
+            `preset` and `config`, options of files without files, or a number out of its range.
     """
 
-    task: str | None = option(
-        f"one of {', '.join(sorted(DATASETS))}; or give --train and --validation", None
+    task: str | None = option(f"one of {', '.join(sorted(DATASETS))}; or give --train", None)
+    train: str | None = option(
+        "your own file to learn from: .csv, .tsv, .jsonl, .parquet, .xlsx, or a folder that "
+        "Hugging Face's Dataset.save_to_disk wrote",
+        None,
+        metavar="FILE",
     )
-    train: str | None = option("your own .csv, .tsv or .jsonl to learn from", None, metavar="FILE")
     validation: str | None = option(
-        "your own file to choose the best epoch on", None, metavar="FILE"
+        "your own file to choose the best epoch on (default: a share of --train, which the run "
+        "keeps as validation.jsonl)",
+        None,
+        metavar="FILE",
     )
+    validation_share: float | None = option(
+        f"that share, of each class (default: {VALIDATION_SHARE})", None
+    )
+    columns: str | None = columns_option()
     preset: str | None = option(PRESET_HELP, None, group=_START)
     transfer: str = option(
         "with --preset: all; none, for fresh weights; or N, for embeddings and the first N blocks",
@@ -89,12 +101,20 @@ class FinetuneOptions:
     seed: int = option("of weights, order and dropout", 0)
 
     def __post_init__(self) -> None:
-        if (self.task is None) == (self.train is None) or (self.train is None) != (
-            self.validation is None
-        ):
-            raise ValueError("Give either --task, or both --train and --validation.")
+        if (self.task is None) == (self.train is None):
+            raise ValueError("Give either --task or --train.")
         if self.task is not None:
             find_dataset(self.task)
+        if self.train is None and (self.validation or parse_columns(self.columns)):
+            raise ValueError("validation and columns are for --train.")
+        if self.validation_share is not None:
+            if self.train is None or self.validation is not None:
+                raise ValueError("validation_share is of --train, without --validation.")
+            if not 0 < self.validation_share < 1:
+                raise ValueError(
+                    f"validation_share must be above 0 and below 1. Received: "
+                    f"{self.validation_share}."
+                )
         check_at_least_one(
             self, "num_merges", "epochs", "batch_size", "limit_examples", "lora", "patience"
         )

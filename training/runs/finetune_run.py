@@ -94,6 +94,8 @@ def finetune(
     )
     step = run.checkpoints.restore(model)
     run.start()
+    if options.train is not None and options.validation is None:
+        validation.write(run.folder / "validation.jsonl")
     metric = dataset.metrics[0]
     for epoch in range(len(run.history), options.epochs):
         if _has_stopped_improving(run.history, metric, options.patience):
@@ -148,7 +150,7 @@ def _check_examples(
     validation: LabelledExamples,
 ) -> None:
     """Raises ValueError for data that would fail after an epoch; warns of labels all alike."""
-    what = f"The validation data of {options.task or options.validation}"
+    what = f"The validation data of {options.task or options.validation or options.train}"
     check_scorable(validation, dataset.metrics, what)
     if train.class_names is not None and np.ptp(train.labels) == 0:
         label = train.class_names[train.labels[0]]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpt1_keras.presets.card import licence_of
 from training.corpus.batches import training_batches
 from training.corpus.corpus_format import Corpus
 from training.corpus.pairs import Pairs
@@ -21,6 +22,7 @@ from training.runs.earlier_run import find_earlier_run
 from training.runs.pretrain_model import build_model, make_preset
 from training.runs.pretrain_options import MEASURED, CheckpointSchedule, PretrainOptions
 from training.runs.pretrain_validation import Validation, plot_context_use
+from training.runs.run_card import write_pretraining_card
 from training.runs.run_facts import facts_of
 from training.runs.run_folder import Run, preset_folders
 from training.runs.strategies import find_strategy
@@ -88,6 +90,7 @@ def pretrain(
         Pairs(data) if options.pair_share else None,
     )
     preset = options.initial_weights
+    licence = None if preset is None else licence_of(preset)
     initial = None if preset is None else load_for_corpus(preset, data).backbone
     is_tried = jit_compile == MEASURED and can_try(strategy)
     if jit_compile == MEASURED:
@@ -160,6 +163,7 @@ def pretrain(
         print("The preset needs TensorFlow: run the same command where it is installed.")
         return facts
     run.save_preset(make_preset(model.backbone, data.tokenizer_folder, options), "preset")
+    write_pretraining_card(run, options, facts, data, licence)
     return run.finish(facts)
 
 

@@ -6,19 +6,26 @@ import pathlib
 
 from gpt1_keras.cli import warn
 from gpt1_keras.files import read_json
+from gpt1_keras.labelled_files import parse_columns
 from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.paper_datasets import find_dataset
 from training.datasets.user_files import Dataset, find_user_files
-from training.runs.finetune_options import FinetuneOptions
+from training.runs.finetune_options import VALIDATION_SHARE, FinetuneOptions
 
 
 def find_dataset_of(options: FinetuneOptions) -> Dataset:
     """Returns the data set that a run learns from: what `task` names, or the user's files."""
     if options.task is not None:
         return find_dataset(options.task)
-    assert options.train is not None and options.validation is not None
-    return find_user_files(options.train, options.validation)
+    assert options.train is not None  # see `FinetuneOptions`
+    return find_user_files(
+        options.train,
+        options.validation,
+        parse_columns(options.columns),
+        VALIDATION_SHARE if options.validation_share is None else options.validation_share,
+        options.seed,
+    )
 
 
 def load_training_examples(

@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from gpt1_keras.convert import load_openai
+import gpt1_keras
+from gpt1_keras.convert import load_openai, normalization_taken
+from gpt1_keras.presets import find_preset
 
 ORDER = [
     "attn.c_attn.weight",
@@ -72,10 +74,24 @@ def test_the_number_of_heads(checkpoint):
             load_openai(folder, "bert", num_heads=wrong)
 
 
-def test_the_normalization_is_that_of_the_weights(checkpoint):
+def test_the_normalization_is_that_of_the_weights(checkpoint, capsys):
+    """One line says so, unless it was asked for."""
+    normalization_taken._say.cache_clear()
+    load_openai(checkpoint[0], "bert")
+    assert "normalization" not in capsys.readouterr().err
     tokenizer = load_openai(checkpoint[0]).preprocessor.tokenizer
+    assert "normalization='original', which the weights were" in capsys.readouterr().err
     assert tokenizer.normalization == "original"
     assert tokenizer.detokenize(tokenizer("a and a's")) == "a and a 's".replace("'", "<unk>")
+
+
+def test_where_a_preset_is_asked_for(checkpoint):
+    """The error says what makes one."""
+    for load in (find_preset, gpt1_keras.GPT1CausalLM.from_preset):
+        with pytest.raises(
+            FileNotFoundError, match=r"Make a preset .*load_openai\('.*'\)\.save_to"
+        ):
+            load(str(checkpoint[0]))
 
 
 @pytest.mark.parametrize(

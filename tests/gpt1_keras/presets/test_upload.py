@@ -13,7 +13,7 @@ from keras_hub.src.utils import preset_utils
 
 import gpt1_keras
 from gpt1_keras.presets import find_preset, load_task, load_tokenizer, upload_preset
-from gpt1_keras.presets.card import RunFacts, licence_of, write_card
+from gpt1_keras.presets.card import RunFacts, licence_of, update_card, write_card
 from tests.helpers.hub_server import running_hub
 
 FACTS = RunFacts(
@@ -21,7 +21,8 @@ FACTS = RunFacts(
     data={"source": "films.csv | more", "train_examples": 16},
     settings={"epochs": 2, "learning_rate": 6.25e-5, "dropout": None},
     scores=[{"epoch": 1, "accuracy": 0.75}, {"epoch": 2, "accuracy": 0.5}],
-    best_epoch=1,
+    best=1,
+    baselines={"majority class": 0.5, "words | tf-idf": 0.625},
     base="hf://openai-community/openai-gpt",
     licence="mit",
 )
@@ -90,12 +91,34 @@ def test_the_card_says_what_the_run_knows(preset):
         "| learning rate | 6.25e-05 |",
         "| 1 (this preset) | 0.7500 |",
         "| 2 | 0.5000 |",
+        "| baseline | accuracy |",
+        "| words \\| tf-idf | 0.6250 |",
+        'model.classify(["a text"])',
     ):
         assert f"\n{row}\n" in text
     assert "dropout" not in text
     parameters = json.loads((preset / "metadata.json").read_text())["parameter_count"]
     assert f"| parameters | {parameters:,} |" in text
     assert licence_of(preset) == "mit"
+
+
+def test_a_card_learns_of_a_calibration(preset):
+    write_card(preset, FACTS)
+    before = (preset / "README.md").read_text(encoding="utf-8")
+    update_card(preset)
+    assert (preset / "README.md").read_text(encoding="utf-8") == before
+    task = json.loads((preset / "task.json").read_text())
+    task["config"] |= {"temperature": 1.5, "sure_threshold": 0.75}
+    (preset / "task.json").write_text(json.dumps(task))
+    update_card(preset)
+    rows = (preset / "README.md").read_text(encoding="utf-8").splitlines()
+    assert [row for row in rows if row not in before.splitlines()] == [
+        "| temperature | 1.5 |",
+        "| sure threshold | 0.75 |",
+    ]
+    (preset / "README.md").unlink()
+    update_card(preset)
+    assert not (preset / "README.md").exists()
 
 
 def test_a_card_of_a_run_that_nobody_recorded(preset):

@@ -155,6 +155,14 @@ def test_openvino_would_give_other_outputs(classifier, tmp_path):
         classifier.export(tmp_path / "model.xml", format="openvino")
 
 
+def test_export_says_where_that_of_texts_is(classifier, tmp_path):
+    with pytest.raises(ValueError, match=r"Received: \['quantize'\].*call serving.export.export\("):
+        classifier.export(tmp_path / "model", quantize="int8")
+    with pytest.raises(ValueError, match="format=tflite") as raised:
+        classifier.export(tmp_path / "model", format="tflite")
+    assert "serving.tflite.convert(model, file)" in raised.value.__notes__[0]
+
+
 # === Training ===
 
 

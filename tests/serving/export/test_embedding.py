@@ -120,7 +120,7 @@ def test_an_lstm_s_states(tiny_tokenizer):
 def exported(pairs, tmp_path_factory):
     """The path of an export of pairs with `embed`."""
     folder = tmp_path_factory.mktemp("export")
-    return pathlib.Path(export(pairs, folder, embedding=Embedding("mean", normalize=True)))
+    return pathlib.Path(export(pairs, folder, embed=Embedding("mean", normalize=True)))
 
 
 def test_in_the_cpp_runtime(exported, states):

@@ -12,7 +12,7 @@ import gpt1_keras
 from serving.tflite import __main__ as command
 from serving.tflite import convert, read_metadata
 from serving.tflite.flatbuffer import pack, unpack
-from serving.tflite.quantize import quantize
+from serving.tflite.quantize import quantize_weights
 from serving.tflite.tflite_options import QUANTIZATIONS
 
 CONTEXT, MAX_BYTES, SEQUENCE_LENGTH = 64, 200, 40
@@ -45,6 +45,7 @@ def test_metadata(single, tiny_tokenizer):
         "sure_threshold": 0.6,
         "num_choices": None,
         "fields": ["text"],
+        "outputs": ["is_sure", "num_tokens", "scores", "truncated"],
         "max_bytes": {"text": MAX_BYTES},
         "sequence_length": SEQUENCE_LENGTH,
         "tokenizer": "GPT1Tokenizer",
@@ -75,7 +76,7 @@ def test_quantizations(single, assert_answers, interpret, tmp_path, quantization
     model, path = single
     content = pathlib.Path(path).read_bytes()
     small = tmp_path / "small.tflite"
-    quantized = quantize(content, quantization)
+    quantized = quantize_weights(content, quantization)
     small.write_bytes(pack(unpack(quantized)))
     assert small.stat().st_size < len(quantized) < len(content)
     assert read_metadata(small) == read_metadata(path)
@@ -166,7 +167,7 @@ def test_another_normalization(make_task, tmp_path):
 
 def test_an_unknown_quantization(single, tmp_path):
     with pytest.raises(ValueError, match="Unknown quantization 'int3'; expected one of"):
-        convert(single[0], tmp_path / "model.tflite", quantization="int3")
+        convert(single[0], tmp_path / "model.tflite", quantize="int3")
 
 
 def test_an_op_that_would_need_flex(make_task, tmp_path):

@@ -7,9 +7,9 @@ import pytest
 import scipy.special
 
 import gpt1_keras
+from serving.tflite import TextModel, convert, read_metadata
 from serving.tflite import __main__ as command
-from serving.tflite import convert, read_metadata
-from serving.tflite.quantize import quantize
+from serving.tflite.quantize import quantize_weights
 
 MAX_BYTES, SEQUENCE_LENGTH = 200, 40
 TEXTS = ["a good film", "", "the Staff were KIND, and a film", b"a g\xffood\xc3 film", b"\xfe"]
@@ -41,6 +41,9 @@ def test_similarity_through_the_command(make_task, assert_answers, interpret, tm
     assert command.main(arguments) == 0
     assert f"{output}: {output.stat().st_size / 1e6:.1f} MB\n" in capsys.readouterr().out
     assert_answers(model, output, PAIRS, interpret)
+    answer = TextModel(output)(PAIRS[0][0], PAIRS[1][0])
+    expected = model.classify(([PAIRS[0][0]], [PAIRS[1][0]]))
+    assert answer["score"] == pytest.approx(expected[0]["score"], abs=1e-4)
     metadata = read_metadata(output)
     assert (metadata["score_range"], metadata["class_names"]) == ([0, 5], None)
 
@@ -107,6 +110,22 @@ def test_choices(chooser, as_input, interpret):
     assert (metadata["num_choices"], metadata["max_bytes"]) == (3, SIZES)
 
 
+def test_choices_as_strings(chooser):
+    """TextModel answers as the Keras model does, also with fewer choices than the file has."""
+    model, path = chooser
+    choose, texts = TextModel(path), ("a good film", "the staff were?")
+    for choices in (["kind", "bad and dull staff", "lovely"], ["bad", "kind"]):
+        answer = choose(*texts, choices)
+        [expected] = model.classify(([texts[0]], [texts[1]], [choices]))
+        scores = answer.pop("scores")
+        np.testing.assert_allclose(scores, expected.pop("scores"), atol=1e-4)
+        for name in ("label", "choice", "is_sure"):
+            assert answer[name] == expected[name]
+    for wrong in ([], ["a", ""], ["a"] * 4, "abc"):
+        with pytest.raises(ValueError, match="Expected 1 to 3 choices, none of them empty. Recei"):
+            choose(*texts, wrong)
+
+
 def test_absent_choices(chooser, as_input, interpret):
     """Scores keep their indices; with no choice at all, all are 0."""
     choose, inputs = interpret(chooser[1], "text"), story_inputs(as_input, 1)
@@ -143,9 +162,17 @@ def test_the_next_tokens(make_task, as_input, interpret, tmp_path):
                     num_tokens=np.array([position], np.int32),
                     cache=outputs["cache"],
                 )
+    answer = TextModel(path)("the staff")
+    expected = scipy.special.softmax(read(text=as_input("the staff"))["logits"])
+    best = model.preprocessor.tokenizer.id_to_token(int(expected.argmax()))
+    assert (answer["label"], len(answer["scores"])) == (best, 10)
+    assert answer["score"] == pytest.approx(expected.max(), abs=1e-6)
+    with pytest.raises(ValueError, match="goes on from at least one token"):
+        TextModel(path)("")
     # The token embeddings are there once, for look-ups and for logits.
     content = pathlib.Path(path).read_bytes()
-    assert len(quantize(content, "int4")) < len(quantize(content, "int8")) < len(content)
+    in_8_bits = quantize_weights(content, "int8")
+    assert len(quantize_weights(content, "int4")) < len(in_8_bits) < len(content)
     assert read_metadata(path)["vocabulary"] == model.preprocessor.tokenizer.get_vocabulary()
     outputs = interpret(path, "tokenize")(text=as_input("good bad " * 22))
     assert outputs["num_tokens"].tolist() == [SEQUENCE_LENGTH]

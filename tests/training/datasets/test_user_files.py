@@ -71,8 +71,9 @@ def test_choices(name, write):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "body,label\na,b\n", r"has the columns \['body', 'label'\]; expected `label`"),
-        ("a.csv", "text,class\na,b\n", r"has the columns \['class', 'text'\]; expected `label`"),
+        ("a.csv", "prose,label\na,b\n",
+         r"has the columns \['prose', 'label'\]; expected text, label; or premise, hyp"),
+        ("a.csv", "text,verdict\na,b\n", r"has the columns \['text', 'verdict'\]; expected tex"),
         ("a.csv", "context,choice1,choice2,label\na,b,c,2\n",
          "label '2'; expected the index of one of the 2 choices, from 0"),
         ("a.csv", "context,choice1,choice2,label\na,b,c,right\n", "label 'right'; expected the i"),
@@ -88,7 +89,7 @@ def test_what_the_validation_file_must_have(write):
     train = write("a.csv", "text,label\na,yes\nb,no\n")
     for content, message in (
         ("text,label\na,perhaps\n", r"the labels \['perhaps'\]; expected \['no', 'yes'\]"),
-        ("body,label\na,yes\n", r"has no columns \['text'\]; it has \['body', 'label'\]"),
+        ("prose,label\na,yes\n", r"has the columns \['prose', 'label'\]; expected text, label. S"),
     ):
         dataset = find_user_files(train, write("b.csv", content))
         with pytest.raises(ValueError, match=message):

@@ -103,7 +103,7 @@ def test_it_is_served(path, capsys, free_ports):
 @pytest.mark.slow
 def test_choices_by_leaving_words_out(chooser, run_cpp, tmp_path):
     explanation = Explanation(LEAVE_ONE_OUT)
-    path = export(chooser, tmp_path, explanation=explanation, batching=Batching())
+    path = export(chooser, tmp_path, explain=explanation, batching=Batching())
     found = run_cpp(path, "explain", **STORY)
     assert_same(found, expected_of(chooser, explanation, STORY))
     assert check.main([path]) == 0

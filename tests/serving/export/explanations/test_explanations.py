@@ -277,14 +277,14 @@ def test_texts_that_take_too_long(make_classifier, chooser):
 
 def test_models_that_are_not_explained(lm, make_classifier, tiny_tokenizer, tmp_path):
     with pytest.raises(ValueError, match="A GPT1CausalLM's answers cannot be explained"):
-        export(lm, tmp_path, explanation=Explanation())
+        export(lm, tmp_path, explain=Explanation())
     backbone = gpt1_keras.LSTMBackbone(
         tiny_tokenizer.vocabulary_size(), 8, 8, max_sequence_length=32
     )
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
     classifier = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor)
     with pytest.raises(ValueError, match="LSTMBackbone has no gradients in an export.*'leave-one"):
-        export(classifier, tmp_path, explanation=Explanation())
+        export(classifier, tmp_path, explain=Explanation())
     assert not list(tmp_path.iterdir())
     found = explain(classifier, Explanation(LEAVE_ONE_OUT), text=REVIEWS[:1])
     assert np.abs(found["word_shares"]).max() > 0.0
@@ -292,7 +292,7 @@ def test_models_that_are_not_explained(lm, make_classifier, tiny_tokenizer, tmp_
 
 def test_products_in_8_bits_have_no_gradients(make_classifier, int8_products, tmp_path):
     with pytest.raises(ValueError, match="in 8 bits has no gradients in an export"):
-        export(make_classifier("single"), tmp_path, int8=True, explanation=Explanation())
+        export(make_classifier("single"), tmp_path, int8=True, explain=Explanation())
     assert not list(tmp_path.iterdir())
 
 

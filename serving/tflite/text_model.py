@@ -1,0 +1,133 @@
+"""TextModel: runs a .tflite file on strings."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from serving.export_names import TEXT
+from serving.tflite.tflite_metadata import read_metadata
+
+_NEXT_TOKENS = 10  # of a language model's answer
+
+
+class TextModel:
+    """A .tflite file in LiteRT: strings in, names and probabilities out.
+
+    ```python
+    model = TextModel("sst2.tflite")
+    model("a joy to watch")["label"]  # "positive"
+    ```
+
+    Sizes, fields and names come from the file's metadata. Only one thread may call it at a time.
+
+    Args:
+        path: a file that `convert` wrote.
+        num_threads: the threads that one call uses.
+
+    Attributes:
+        metadata: what `read_metadata` returns.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: another program wrote it, or it is damaged.
+        ImportError: LiteRT is not installed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], num_threads: int = 1) -> None:
+        self.metadata = read_metadata(path)
+        try:
+            from ai_edge_litert.interpreter import Interpreter
+        except ImportError as error:
+            raise ImportError(
+                "A .tflite file runs in LiteRT: pip install 'gpt1-keras[device]'."
+            ) from error
+        try:
+            interpreter = Interpreter(os.fspath(path), num_threads=num_threads)
+            self._run = interpreter.get_signature_runner(TEXT)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{path} is damaged: {str(error).strip()}") from error
+
+    def __call__(self, *texts: str | Sequence[str]) -> dict[str, Any]:
+        """Answers one example.
+
+        Args:
+            *texts: a string for each of `metadata["fields"]`, in their order. Of multiple choice,
+                the last one is a sequence of strings, at most `metadata["num_choices"]`.
+
+        Returns:
+            A dict as `gpt1_keras`'s `Task.classify` returns it: `label`, `score` and `scores`, and
+            `is_sure` if the model has a threshold; of a score range, `score` alone. A language
+            model's are of the ten tokens that are the likeliest to come next. Beside them,
+            `num_tokens`, how many tokens the model has read, and `truncated`, whether it has not
+            read all.
+
+        Raises:
+            ValueError: there are more or fewer texts than fields, or a text is no string; there are
+                no choices, too many, or empty ones; or a language model's text has no token.
+        """
+        sizes = self.metadata["max_bytes"]
+        if len(texts) != len(sizes):
+            raise ValueError(f"Expected a text for each of {[*sizes]}. Received: {len(texts)}.")
+        *fields, last = sizes
+        inputs = {field: _to_input(text, sizes[field]) for field, text in zip(fields, texts)}
+        choices = None
+        if self.metadata["num_choices"] is None:
+            inputs[last] = _to_input(texts[-1], sizes[last])
+        else:
+            choices = self._check_choices(texts[-1])
+            absent = [""] * (self.metadata["num_choices"] - len(choices))
+            inputs[last] = np.stack([_to_input(each, sizes[last]) for each in [*choices, *absent]])
+        outputs = self._run(**inputs)
+        answer = self._answer(outputs, choices)
+        if "is_sure" in outputs:
+            answer["is_sure"] = bool(outputs["is_sure"][0])
+        return answer | {
+            "num_tokens": int(outputs["num_tokens"][0]),
+            "truncated": bool(outputs["truncated"][0]),
+        }
+
+    def _check_choices(self, choices: Any) -> Sequence[str]:
+        most = self.metadata["num_choices"]
+        # An empty choice would count as absent, unlike elsewhere.
+        if isinstance(choices, str) or not 1 <= len(choices) <= most or "" in choices:
+            raise ValueError(
+                f"Expected 1 to {most} choices, none of them empty. Received: {choices!r}."
+            )
+        return choices
+
+    def _answer(
+        self, outputs: dict[str, np.ndarray], choices: Sequence[str] | None
+    ) -> dict[str, Any]:
+        """Returns `label`, `score` and `scores`, as far as the task has them."""
+        if "score" in outputs:
+            return {"score": float(outputs["score"][0])}
+        if "logits" in outputs:
+            return self._next_tokens(outputs)
+        scores = outputs["scores"].tolist()
+        best = int(np.argmax(scores))
+        if choices is not None:
+            answer = {"label": choices[best], "choice": best, "score": scores[best]}
+            return {**answer, "scores": scores[: len(choices)]}
+        names = self.metadata["class_names"]
+        return {"label": names[best], "score": scores[best], "scores": dict(zip(names, scores))}
+
+    def _next_tokens(self, outputs: dict[str, np.ndarray]) -> dict[str, Any]:
+        if not outputs["num_tokens"][0]:
+            raise ValueError("A text goes on from at least one token. Received: none.")
+        probabilities = scipy.special.softmax(outputs["logits"])
+        best = np.argsort(-probabilities)[:_NEXT_TOKENS]
+        vocabulary = self.metadata["vocabulary"]
+        scores = {vocabulary[index]: float(probabilities[index]) for index in best}
+        label, score = next(iter(scores.items()))
+        return {"label": label, "score": score, "scores": scores}
+
+
+def _to_input(text: Any, size: int) -> np.ndarray:
+    """Returns a text's UTF-8, cut or followed by zeros, int32 `[size]`."""
+    if not isinstance(text, str):
+        raise ValueError(f"Expected a string as a text. Received: {text!r}.")
+    encoded = text.encode()[:size].ljust(size, b"\0")
+    return np.frombuffer(encoded, np.uint8).astype(np.int32)

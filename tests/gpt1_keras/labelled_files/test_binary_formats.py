@@ -1,0 +1,170 @@
+"""Parquet files, Excel's workbooks, and data sets that Hugging Face's `datasets` saved."""
+
+import datetime
+import zipfile
+
+import datasets
+import openpyxl
+import pandas as pd
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from gpt1_keras.labelled_files import open_table, read_rows
+
+FRAME = pd.DataFrame(
+    {
+        "Kommentar": ["schön, ja", "zwei\nZeilen", None, "ende"],
+        "Note": [1, 2, None, 3],
+        "am": [datetime.datetime(2024, 1, 2), None, None, datetime.datetime(2024, 1, 2, 3, 4)],
+    }
+)
+COLUMNS = {"text": "Kommentar", "label": "Note"}
+WANTED = [("text", "label")]
+
+
+def dicts(path):
+    return [(row["text"], row["label"]) for row in open_table(path, COLUMNS, WANTED)]
+
+
+EXPECTED = [("schön, ja", "1"), ("zwei\nZeilen", "2"), ("ende", "3")]
+
+
+def test_a_workbook_that_pandas_writes(tmp_path):
+    path = tmp_path / "a.xlsx"
+    FRAME.to_excel(path, index=False)
+    table = open_table(path, COLUMNS, WANTED)
+    assert [(row["text"], row["label"]) for row in table] == EXPECTED
+    assert [row["am"] for row in table] == ["2024-01-02", "", "2024-01-02 03:04:00"]
+    assert [row.line for row in table] == [2, 3, 5]
+    assert table.notices == [f"{path}: 1 blank row is skipped."]
+
+
+def test_a_workbook_as_people_have_it(tmp_path):
+    """Rows above the names, sheets, a hidden one first, gaps, errors, and a merged cell."""
+    book = openpyxl.Workbook()
+    book.active.title = "hidden"
+    book.active.sheet_state = "hidden"
+    sheet = book.create_sheet("Januar")
+    book.create_sheet("Februar").append(["text"])
+    book.active = 1
+    for row in ([], [None, "text", "label", None], [None, "a", 1.0], [None, "b", 2], [None]):
+        sheet.append(row)
+    sheet["B7"], sheet["C7"] = "=NA()", "#N/A"
+    sheet["C7"].data_type = "e"
+    sheet["B8"] = "merged"
+    sheet.merge_cells("B8:D8")
+    sheet["B9"], sheet["C9"] = "c", True
+    path = tmp_path / "a.xlsx"
+    book.save(path)
+    table = open_table(path)
+    found = [(row.line, row["text"], row["label"]) for row in table]
+    assert found == [(3, "a", "1"), (4, "b", "2"), (8, "merged", ""), (9, "c", "True")]
+    told = " ".join(table.notices)
+    assert "has 2 sheets, of which 'Januar' is read" in told
+    assert "has 1 cells with errors, such as #N/A" in told
+
+
+def test_a_cell_far_away_is_refused(tmp_path):
+    """Its rectangle of 2**34 cells would end the process."""
+    book = openpyxl.Workbook()
+    book.active["A1"], book.active["XFD1048576"] = "text", "a"
+    book.save(tmp_path / "a.xlsx")
+    with pytest.raises(ValueError, match="a cell in row 1,048,576 and one in column 16,384"):
+        read_rows(tmp_path / "a.xlsx")
+
+
+def test_a_workbook_that_expands_beyond_measure(tmp_path):
+    book = openpyxl.Workbook()
+    for _ in range(400):
+        book.active.append(["x" * 32_000])
+    book.save(tmp_path / "a.xlsx")
+    with pytest.raises(ValueError, match="has more than [0-9,]+ bytes of text"):
+        read_rows(tmp_path / "a.xlsx")
+    with zipfile.ZipFile(tmp_path / "b.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/workbook.xml", b" " * 20_000_000)
+    with pytest.raises(ValueError, match="has more than [0-9,]+ bytes of text"):
+        read_rows(tmp_path / "b.xlsx")
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.parquet"])
+def test_damaged_files(tmp_path, name):
+    path = tmp_path / name
+    FRAME.to_excel(path) if name == "a.xlsx" else FRAME.to_parquet(path)
+    content = path.read_bytes()
+    for damaged in (b"", b"text,label\na,b\n", content[:-30], b"PK" + content[40:]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"{name} is damaged"):
+            read_rows(path)
+
+
+def test_parquet_that_pandas_writes(tmp_path):
+    path = tmp_path / "a.parquet"
+    FRAME.to_parquet(path)
+    assert dicts(path) == EXPECTED
+    FRAME.assign(Kommentar=FRAME.Kommentar.astype("category")).to_parquet(path)
+    assert dicts(path) == EXPECTED
+    frame = pd.DataFrame({"text": ["a", None], "label": ["b", "c"]})
+    frame.to_parquet(path)
+    with pytest.raises(ValueError, match="line 2: 'text' must be a text .* Received: null"):
+        read_rows(path)
+
+
+def test_parquet_with_other_columns_of_any_kind(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = {"text": ["a"], "tags": [[{"x": 1}]], "choices": [["b", "c"]], "seen": [None]}
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
+    [row] = open_table(path, wanted=[("text", "choices")])
+    assert row == {"text": "a", "tags": '[{"x": 1}]', "choices": ["b", "c"], "seen": ""}
+    with pytest.raises(ValueError, match="line 1: 'tags' must be a text"):
+        read_rows(path)
+
+
+def test_parquet_that_expands_beyond_measure(tmp_path):
+    path = tmp_path / "a.parquet"
+    column = pyarrow.array(["x" * 10_000] * 3_000).dictionary_encode()
+    pyarrow.parquet.write_table(pyarrow.table({"text": column.cast("string")}), path)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(ValueError, match="has more than [0-9,]+ bytes of text"):
+        read_rows(path)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A data set of Hugging Face's, and a folder where it is saved."""
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])}
+    )
+    data = datasets.Dataset.from_dict(
+        {"text": [f"text {number}" for number in range(600)], "label": [0, 1, 1] * 200}, features
+    )
+    data.save_to_disk(tmp_path / "saved", num_shards=2)
+    return data, tmp_path / "saved"
+
+
+def test_a_data_set_of_hugging_face_s(saved):
+    data, folder = saved
+    rows = read_rows(folder)
+    assert [row["text"] for row in rows] == list(data["text"])
+    names = data.features["label"].names
+    assert [row["label"] for row in rows] == [names[number] for number in data["label"]]
+    assert rows[-1].line == 600
+    chosen = data.filter(lambda row: row["label"] == 1).shuffle(seed=0)
+    chosen.save_to_disk(folder.parent / "chosen")
+    assert [row["text"] for row in read_rows(folder.parent / "chosen")] == list(chosen["text"])
+    data.to_parquet(folder.parent / "a.parquet")
+    assert read_rows(folder.parent / "a.parquet") == rows
+
+
+def test_folders_that_are_refused(saved, tmp_path):
+    data, folder = saved
+    datasets.DatasetDict({"train": data, "test": data}).save_to_disk(tmp_path / "both")
+    with pytest.raises(ValueError, match="splits. Name one of them: .*both/train, .*both/test"):
+        read_rows(tmp_path / "both")
+    [part, *_] = sorted(folder.glob("*.arrow"))
+    part.write_bytes(part.read_bytes()[:-200])
+    with pytest.raises(ValueError, match="is damaged"):
+        read_rows(folder)
+    part.unlink()
+    with pytest.raises(FileNotFoundError):
+        read_rows(folder)

@@ -1,0 +1,63 @@
+"""TextModel: strings in, names and probabilities out, as the Keras model gives them."""
+
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+from serving.tflite import TextModel
+
+TEXTS = [
+    "a good film",
+    "the Staff were KIND, and a film",
+    "",
+    "good bad " * 20,
+    "d\u00e9j\u00e0 \U0001f600",
+]
+
+
+def test_a_classifier_answers_as_in_python(single):
+    model, path = single
+    answer_of = TextModel(path)
+    for text in TEXTS:
+        answer, [expected] = answer_of(text), model.classify([text])
+        assert (answer["label"], answer["is_sure"]) == (expected["label"], expected["is_sure"])
+        assert answer["score"] == pytest.approx(expected["score"], abs=1e-4)
+        assert list(answer["scores"]) == list(expected["scores"])
+        np.testing.assert_allclose(
+            [*answer["scores"].values()], [*expected["scores"].values()], atol=1e-4
+        )
+    assert answer_of("good bad " * 20)["truncated"] and not answer_of("good")["truncated"]
+    assert answer_of("good")["num_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([], r"a text for each of \['text'\]. Received: 0"),
+        (["a", "b"], r"a text for each of \['text'\]. Received: 2"),
+        ([b"a"], "Expected a string as a text. Received: b'a'"),
+        ([["a", "b"]], r"Expected a string as a text. Received: \['a', 'b'\]"),
+        (["\ud83d"], "surrogates not allowed"),
+    ],
+)
+def test_what_is_refused(single, texts, message):
+    with pytest.raises(ValueError, match=message):
+        TextModel(single[1])(*texts)
+
+
+def test_a_damaged_file(single, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        TextModel(tmp_path / "nothing.tflite")
+    content = pathlib.Path(single[1]).read_bytes()
+    for length in (10, 1000, len(content) // 2, len(content) - 1):
+        (tmp_path / "a.tflite").write_bytes(content[:length])
+        with pytest.raises(ValueError, match=r"a\.tflite is damaged: "):
+            TextModel(tmp_path / "a.tflite")
+
+
+def test_where_there_is_no_litert(single, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
+    with pytest.raises(ImportError, match="runs in LiteRT: pip install"):
+        TextModel(single[1])
