@@ -118,12 +118,11 @@ class RowModel:
         if "scores" in outputs:
             scores = plain(outputs["scores"])
             columns["score"] = list(map(max, scores))
-            if self._class_names is not None:
-                for name, column in zip(self._class_names, zip(*scores)):
-                    columns[f"score_{name}"] = list(column)
-            else:
+            if self._choices is not None:
                 choices = [row[self._choices] for row in rows]
                 columns["scores"] = [each[: len(texts)] for each, texts in zip(scores, choices)]
+            for name, column in zip(self._class_names or (), zip(*scores)):
+                columns[f"score_{name}"] = list(column)
         else:
             columns["score"] = plain(outputs["score"])
         for name in self._of_words:
@@ -198,12 +197,13 @@ def _open_export(folder: Path, explain: bool) -> RowModel:
 def _open_preset(path: str, explain: bool) -> RowModel:
     # Imported here, as an export does not need them.
     from gpt1_keras.presets import load_task
+    from gpt1_keras.tasks.task import Task
     from serving.export.export_metadata import metadata_of
     from serving.export.export_options import Explanation
     from serving.export.export_spec import ExportSpec
     from serving.export.exported_tasks import signatures_of
 
-    model = load_task(path)
+    model: Task = load_task(path)
     spec = ExportSpec(model, explanation=Explanation() if explain else None)
     signature = signatures_of(spec).by_name[EXPLAIN if explain else DEFAULT_SIGNATURE].compiled
 

@@ -49,7 +49,7 @@ def preset(classifier, tmp_path_factory):
 def exported(classifier, tmp_path_factory):
     folder = tmp_path_factory.mktemp("export")
     (folder / "1").mkdir()  # the newest version is taken
-    export(classifier, folder, explanation=Explanation(), batching=Batching(2, max_queue=1))
+    export(classifier, folder, explain=Explanation(), batching=Batching(2, max_queue=1))
     return str(folder)
 
 
