@@ -42,7 +42,8 @@ class CheckpointSaver(keras.callbacks.Callback):
         self._checkpoints, self._keeps_loss, self._is_quiet = checkpoints, keeps_loss, is_quiet
         self._saved = time.monotonic()
         self._signal: int | None = None
-        self._first, self._loss_state = 0, None
+        self._first = 0
+        self._loss_state: Sequence[float] | None = None
 
     @contextlib.contextmanager
     def during_fit(self, step: int, loss_state: Sequence[float] | None = None) -> Iterator[None]:
