@@ -194,8 +194,8 @@ def _model_facts(folder: pathlib.Path, task: Mapping[str, Any]) -> dict[str, Any
     config = task.get("config", {})
     preprocessor = (config.get("preprocessor") or {}).get("config", {})
     tokenizer = (preprocessor.get("tokenizer") or {}).get("config", {})
-    names = ("class_names", "score_range", "temperature", "sure_threshold")
-    facts |= {name: config.get(name) for name in names}
+    of_head = ("class_names", "score_range", "temperature", "sure_threshold")
+    facts |= {name: config.get(name) for name in of_head}
     facts |= {name: preprocessor.get(name) for name in ("fields", "sequence_length")}
     recipe = backbone["config"].get("fine_tuning") or {}
     facts["fine_tune_with"] = [f"{name}={value}" for name, value in recipe.items()]

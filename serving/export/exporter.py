@@ -92,7 +92,7 @@ def export(
             options; its answers are NaN or infinite; examples do not fit it; or this machine cannot
             multiply in 8 bits.
     """
-    batching = Batching() if batching is True else batching or None
+    batches = batching if isinstance(batching, Batching) else Batching() if batching else None
     explanation = Explanation(explain) if isinstance(explain, str) else explain
     embedding = Embedding(embed) if isinstance(embed, str) else embed
     fields = fields_of(model)
@@ -107,7 +107,7 @@ def export(
         )
     if int8:
         check_int8(model)
-    size = {"batch_size": batching.max_batch_size} if batching else {}
+    size = {"batch_size": batches.max_batch_size} if batches else {}
     # This refuses what cannot be exported or explained.
     before = signatures_of(ExportSpec(model, explanation=explanation))
     comparison = Validation(model, validation, **size) if validation else None
@@ -117,7 +117,7 @@ def export(
         blocks, calibrated = calibrated_blocks(changed, calibration, "the calibration's examples")
     elif int8:
         blocks, calibrated = calibrated_blocks(changed, validation, "the validation's examples")
-    spec = ExportSpec(changed, batching, int8 or int8_storage, blocks, embedding, explanation)
+    spec = ExportSpec(changed, batches, int8 or int8_storage, blocks, embedding, explanation)
     weights, signatures = StoredWeights(spec), signatures_of(spec)
     _check_finite(signatures)
     output = pathlib.Path(output).absolute()
@@ -133,7 +133,7 @@ def export(
             "products": "int8" if int8 else None,
             "requires": REQUIREMENT if int8 else None,
             "calibration": calibrated,
-            "batching": dataclasses.asdict(batching) if batching else None,
+            "batching": dataclasses.asdict(batches) if batches else None,
             "embedding": dataclasses.asdict(embedding) if embedding else None,
             "explanation": dataclasses.asdict(explanation) if explanation else None,
             "validation": None,

@@ -69,6 +69,8 @@ def test_fine_tuning_keeps_the_best_model_and_its_score(tfds_dir, tmp_path, caps
     assert "| source | glue/cola of TensorFlow Datasets |" in card
     assert "| epoch | matthews |" in card
     assert f"| {result['best_epoch']} (this preset) | {result['score']:.4f} |" in card
+    for name, score in result["baselines"]["scores"].items():
+        assert f"| {name} | {score:.4f} |" in card
 
     # The preset gives the score, computed here over the whole split in its own order.
     classifier = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "best"))
