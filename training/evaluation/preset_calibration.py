@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import gpt1_keras
-from gpt1_keras.files import check_writable, read_json, write_json
+from gpt1_keras.files import check_writable, contents_of, read_json, write_json
 from gpt1_keras.presets.card import update_card
 from gpt1_keras.presets.pretrained import preset_in
 from gpt1_keras.tasks.calibration import FRESH_ARGUMENTS, Calibration
@@ -53,7 +53,8 @@ def calibrate_preset(
     preset = preset_in(pathlib.Path(model))
     if not (preset / _TASK).is_file():  # a name or handle: those files are not the user's
         raise ValueError(
-            f"Expected the folder of a fine-tuned model, such as RUN/best. Received: {model}."
+            "Expected the folder of a fine-tuned model, such as RUN/best. Received: "
+            f"{model}. {contents_of(model)}"
         )
     check_writable(output)
     fine_tuned, kind = load_model(model)
