@@ -1,6 +1,5 @@
 """CSV and TSV files: their separator, told from their rows, and their cells."""
 
-import contextlib
 import csv
 import dataclasses
 import io
@@ -32,13 +31,15 @@ class _Layout:
         quoting = csv.QUOTE_MINIMAL if self.has_quotes else csv.QUOTE_NONE
         reader = csv.reader(lines, delimiter=self.separator, quoting=quoting, strict=True)
         while True:
+            before = csv.field_size_limit(_LONGEST_FIELD)  # 131,072 characters, of the process
             try:
-                with _long_fields():
-                    cells: list[str] | BadRow = next(reader)
+                cells: list[str] | BadRow = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
                 cells = BadRow(str(error))
+            finally:
+                csv.field_size_limit(before)
             yield reader.line_num, cells
 
 
@@ -86,7 +87,11 @@ class DelimitedRecords:
             layouts = [_Layout(declared[1])]
         else:
             layouts = [_Layout(each) for each in _SEPARATORS] + [_Layout("\t", has_quotes=False)]
-        fits = [_fitted(layout, sample, is_whole) for layout in layouts]
+        names = _first_line(sample)
+        likely = [layout for layout in layouts if layout.separator in names]
+        fits = [_fitted(layout, sample, is_whole) for layout in likely]
+        if not any(len(fit.columns) > 1 for fit in fits):
+            fits = [_fitted(layout, sample, is_whole) for layout in layouts]
         fit = self._choose(fits, separator, sample, is_known)
         self._layout, self.columns = fit.layout, fit.columns
         if not self.columns:
@@ -134,7 +139,7 @@ def _one_column(fits: list[_Fit], usual: str, sample: str) -> _Fit:
     Separators in its lines are part of its texts, if none stands in quotes, and if not each line
     has the same number of them, as a table without names would.
     """
-    fit = next(fit for fit in fits if fit.layout.separator == usual)
+    fit = next((fit for fit in fits if fit.layout.separator == usual), fits[0])
     if not fit.bad or '"' in sample or any(fit.good == 0 for fit in fits):
         return fit
     return dataclasses.replace(fit, layout=_Layout(_NO_SEPARATOR, has_quotes=False))
@@ -179,6 +184,12 @@ def _fitting(cells: list[str] | BadRow, width: int) -> list[str] | BadRow:
     return BadRow(f"has another number of columns than the {width} that the first line names")
 
 
+def _first_line(sample: str) -> str:
+    """Returns what names the columns, or more if that may have line ends in quotes."""
+    line = next((line for line in io.StringIO(sample) if line.strip()), "")
+    return sample if line.count('"') % 2 else line
+
+
 def _most(fits: list[_Fit], value: Callable[[_Fit], float]) -> list[_Fit]:
     """Returns the fits of the greatest value."""
     greatest = max(map(value, fits))
@@ -196,13 +207,3 @@ def _has_quotes(sample: str) -> bool:
 
 def _shown(layout: _Layout) -> str:
     return _SEPARATORS.get(layout.separator, repr(layout.separator))
-
-
-@contextlib.contextmanager
-def _long_fields() -> Iterator[None]:
-    """Lets csv read fields of any length. Its limit, 131,072 characters, is the process's."""
-    before = csv.field_size_limit(_LONGEST_FIELD)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)

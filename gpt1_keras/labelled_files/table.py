@@ -122,6 +122,9 @@ class Table:
     def _row(self, line: int, cells: list[Any]) -> Row | BadRow:
         values: dict[str, str | list[str]] = {}
         for key, cell, is_strict in zip(self._keys, cells, self._strict):
+            if isinstance(cell, str) and cell.isascii():  # as most are: nothing to check
+                values[key] = cell
+                continue
             value = cell if isinstance(cell, str) else _text(cell)
             if value is None and not is_strict:
                 value = "" if cell is None else json.dumps(cell, default=str)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 
 import numpy as np
+from sklearn.metrics import confusion_matrix
 
 from training.evaluation.plots import BLUE, new_figure, save
 
@@ -12,17 +13,21 @@ _MOST_CHARACTERS = 30  # of a name
 
 
 def plot_confusion(
-    matrix: np.ndarray, class_names: Sequence[str], path: str | os.PathLike[str]
+    labels: np.ndarray,
+    answers: np.ndarray,
+    class_names: Sequence[str],
+    path: str | os.PathLike[str],
 ) -> None:
     """Plots a confusion matrix: counts, coloured by their share of the row's label.
 
     Of more than 30 classes it shows those that most errors have to do with.
 
     Args:
-        matrix: int `[classes, classes]`, a row for each label, a column for each answer.
-        class_names: in the order of rows and columns.
+        labels, answers: int `[examples]`, indices of classes.
+        class_names: in their order.
         path: of an .svg or .png.
     """
+    matrix = confusion_matrix(labels, answers, labels=range(len(class_names)))
     errors = matrix * (1 - np.eye(len(matrix), dtype=int))
     shown = np.argsort(-(errors.sum(axis=0) + errors.sum(axis=1)), kind="stable")
     shown = np.sort(shown[:_MOST_CLASSES])

@@ -71,8 +71,7 @@ def write_report(
         content, text = {"accuracy": right / len(labels)}, f"{right} of {len(labels)} are right\n"
         if examples.class_names is not None:
             text, content = _measure_classes(labels, answers, examples.class_names)
-            matrix = np.array(content["confusion_matrix"])
-            plot_confusion(matrix, examples.class_names, folder / CONFUSION)
+            plot_confusion(labels, answers, examples.class_names, folder / CONFUSION)
     _write_errors(folder / ERRORS, examples, answers, wrong, columns)
     write_json(folder / "report.json", content)
     write_text(folder / REPORT, text)
@@ -89,18 +88,22 @@ def read_report(folder: str | os.PathLike[str]) -> str:
 def _measure_classes(
     labels: np.ndarray, answers: np.ndarray, names: list[str]
 ) -> tuple[str, dict[str, Any]]:
-    """Returns scikit-learn's report as text, and as a dict with the confusion matrix."""
-    numbers = np.arange(len(names))
-    arguments: dict[str, Any] = {
-        "labels": numbers,
-        "target_names": names,
-        "digits": 3,
-        "zero_division": 0,
-    }
-    text = sklearn.metrics.classification_report(labels, answers, **arguments)
-    content = sklearn.metrics.classification_report(labels, answers, output_dict=True, **arguments)
-    matrix = sklearn.metrics.confusion_matrix(labels, answers, labels=numbers)
-    return text, {**content, "class_names": names, "confusion_matrix": matrix.tolist()}
+    """Returns scikit-learn's report as text, and as a dict, in which "classes" has them by name."""
+    numbers = [str(number) for number in range(len(names))]
+    text, content = (
+        sklearn.metrics.classification_report(
+            *(labels, answers),
+            labels=range(len(names)),
+            target_names=target_names,
+            digits=3,
+            zero_division=0,
+            output_dict=as_dict,
+        )
+        # In the dict, a class named "accuracy" would be lost.
+        for target_names, as_dict in ((names, False), (numbers, True))
+    )
+    classes = {name: content.pop(number) for name, number in zip(names, numbers)}
+    return text, {**content, "classes": classes}
 
 
 def _measure_scores(labels: np.ndarray, answers: np.ndarray) -> dict[str, float]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import gpt1_keras
+from gpt1_keras.cli import warn
 from gpt1_keras.files import check_writable, write_json, write_text
 from training.datasets.data_options import DEFAULT_DATA, DataOptions, ExampleOptions
 from training.datasets.labelled_examples import LabelledExamples
@@ -67,7 +68,7 @@ def evaluate(
     if len(labelled):
         scored = examples.take(labelled)
         result["metrics"] = score(scored, predictions[labelled], dataset.metrics)
-        if train is not None:
+        if train is not None and _fits(train, scored):
             result["baselines"] = score_baselines(dataset, train, scored)
         write_report(folder, fine_tuned, scored, outputs[labelled])
     if dataset.glue_file:
@@ -76,6 +77,14 @@ def evaluate(
     write_predictions(folder, examples, predictions)
     write_json(folder / "result.json", result)
     return result
+
+
+def _fits(train: LabelledExamples, scored: LabelledExamples) -> bool:
+    """Returns whether baselines can learn from some examples to predict others; warns if not."""
+    if (train.class_names, train.texts.keys()) == (scored.class_names, scored.texts.keys()):
+        return True
+    warn("No baselines: the run beside the model learned from data of other columns or classes.")
+    return False
 
 
 def _glue_lines(

@@ -29,8 +29,8 @@ class FinetuneOptions:
 
     task: str | None = option(f"one of {', '.join(sorted(DATASETS))}; or give --train", None)
     train: str | None = option(
-        "your own file to learn from: .csv, .tsv, .jsonl, .parquet or .xlsx, or a folder of Hugging "
-        "Face's Dataset.save_to_disk",
+        "your own file to learn from: .csv, .tsv, .jsonl, .parquet, .xlsx, or a folder that "
+        "Hugging Face's Dataset.save_to_disk wrote",
         None,
         metavar="FILE",
     )

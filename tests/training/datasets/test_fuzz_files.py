@@ -9,6 +9,7 @@ from pathlib import Path
 
 import hypothesis
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import strategies as st
 
@@ -16,6 +17,14 @@ from gpt1_keras.labelled_files import CHOICES, LABEL, as_label, read_rows
 from tests.helpers.fuzzing import damaged, search
 from training.datasets.labelled_examples import load_examples
 from training.datasets.user_files import find_user_files
+
+
+def _written(write):
+    """What pandas writes of a small table."""
+    file = io.BytesIO()
+    write(pd.DataFrame({"text": ["schön", "öde"], "label": [1, 0]}), file, index=False)
+    return file.getvalue()
+
 
 # Every fault that was found in these files, and a good one of each kind.
 SEEDS = [
@@ -46,6 +55,13 @@ SEEDS = [
     (".csv", b"\xef\xbb\xbftext;label\r\na;1\r\n"),  # of a spreadsheet
     (".csv", b"text,label\na, yes\nb,yes \n"),  # blanks around a label
     (".csv", b"text,label\na,0.5\nb,nan\n"),  # a score that is missing
+    (".csv", b"sep=;\r\nReview;Rating;;\r\ngood;1;;\r\n;;;\r\nbad;0\r\n"),
+    (".csv", "text|label\r\nschön|gut\r\nöde|schlecht\r\n".encode("cp1252")),
+    (".tsv", 'text\tlabel\r\n"schön ""x"""\tgut\r\n'.encode("utf-16")),
+    (".csv", b"text;label, or so\na;b, c\n"),  # two separators fit
+    (".csv", b"text\na, b\nc\n"),
+    (".xlsx", _written(pd.DataFrame.to_excel)),
+    (".parquet", _written(pd.DataFrame.to_parquet)),
 ]
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
@@ -101,7 +117,9 @@ def test_every_fault_that_was_found(read, suffix, content):
 def test_damaged_files(read, data):
     suffix, content = data.draw(st.sampled_from(SEEDS))
     content = data.draw(damaged(content))
-    suffix = data.draw(st.sampled_from([suffix] * 3 + [".csv", ".tsv", ".jsonl"]))
+    suffix = data.draw(
+        st.sampled_from([suffix] * 3 + [".csv", ".tsv", ".jsonl", ".xlsx", ".parquet"])
+    )
     assert_read_or_refused(read, suffix, content, data.draw(st.booleans()))
 
 

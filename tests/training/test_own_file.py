@@ -1,0 +1,84 @@
+"""From a spreadsheet to a score: files as people have them, through the programs."""
+
+import csv
+import json
+
+import pandas as pd
+import pytest
+
+from gpt1_keras.labelled_files import parse_columns
+from tests.helpers.eager import eagerly
+from training import evaluate, finetune
+from training.datasets.labelled_examples import load_examples
+from training.datasets.user_files import find_user_files
+
+ROWS = [
+    *((f"Schöner Film; Größe {n}", "positiv") for n in range(12)),
+    *((f"öde,\nund {n}", "negativ") for n in range(6)),
+    *((f'mäßig "{n}"', "neutral") for n in range(3)),
+]
+COLUMNS = ["--columns", "text=Kommentar,label=Stimmung"]
+
+
+@pytest.fixture(params=["excel.csv", "excel.xlsx", "utf16.csv"])
+def spreadsheet(request, tmp_path):
+    """The same table as Excel saves it: with blank rows, and columns without names."""
+    path = tmp_path / request.param
+    frame = pd.DataFrame(ROWS[:5] + [(None, None)] + ROWS[5:], columns=["Kommentar", "Stimmung"])
+    if path.suffix == ".xlsx":
+        frame.to_excel(path, index=False)
+    elif path.stem == "utf16":
+        frame.to_csv(path, sep=";", encoding="utf-16", index=False)
+    else:
+        with open(path, "w", encoding="utf-8-sig", newline="") as file:
+            writer = csv.writer(file, delimiter=";")
+            writer.writerow(["Kommentar", "Stimmung", "", ""])
+            writer.writerows([*row, "", ""] for row in frame.fillna("").values)
+    return path
+
+
+def test_a_spreadsheet_is_read_with_one_option(spreadsheet):
+    dataset = find_user_files(spreadsheet, None, parse_columns(COLUMNS[1]))
+    found = [load_examples(dataset, role) for role in ("train", "validation")]
+    assert [len(each) for each in found] == [17, 4]
+    rows = {
+        (text.decode(), dataset.class_names[label])
+        for each in found
+        for text, label in zip(each.texts["text"], each.labels)
+    }
+    assert rows == set(ROWS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spreadsheet", ["excel.csv"], indirect=True)
+def test_a_spreadsheet_is_learned_from_with_one_option(spreadsheet, tmp_path, capsys):
+    run, scores = tmp_path / "run", tmp_path / "scores"
+    model = ["--config", "gpt1_micro", "--num-merges", "10", "--epochs", "1"]
+    with eagerly():
+        assert (
+            finetune.main(["--train", str(spreadsheet), *COLUMNS, *model, "--output", str(run)])
+            == 0
+        )
+        told = capsys.readouterr().err
+        assert "1 blank row is skipped" in told and "4 of 21 examples" in told
+        best = ["--model", str(run / "best"), "--output", str(scores)]
+        assert evaluate.main([*best, "--file", str(run / "validation.jsonl")]) == 0
+        result, again = (json.loads((each / "result.json").read_text()) for each in (run, scores))
+        assert again["metrics"]["accuracy"] == result["score"]
+        assert (result["train_examples"], result["validation_examples"]) == (17, 4)
+        assert result["class_names"] == ["negativ", "neutral", "positiv"]
+        assert evaluate.main([*best, "--file", str(spreadsheet), *COLUMNS]) == 0
+    assert json.loads((scores / "result.json").read_text())["examples"] == 21
+    kept = [json.loads(line) for line in (run / "validation.jsonl").read_text().splitlines()]
+    assert {(row["text"], row["label"]) for row in kept} <= set(ROWS)
+    assert {row["label"] for row in kept} == {"positiv", "negativ", "neutral"}
+    card = (run / "best" / "README.md").read_text(encoding="utf-8")
+    assert f"{spreadsheet.name}, validated on a share" in card
+
+
+def test_columns_without_the_option(spreadsheet, tmp_path, capsys):
+    arguments = ["--train", str(spreadsheet), "--config", "gpt1_micro", "--output", str(tmp_path)]
+    assert finetune.main(arguments) == 1
+    error = capsys.readouterr().err
+    assert "has the columns ['Kommentar', 'Stimmung'" in error
+    assert "--columns text=COLUMN,label=COLUMN" in error
