@@ -6,6 +6,7 @@ import pathlib
 
 from gpt1_keras.cli import warn
 from gpt1_keras.files import read_json
+from gpt1_keras.handles import is_handle
 from gpt1_keras.labelled_files import parse_columns
 from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import LabelledExamples, load_examples
@@ -55,8 +56,11 @@ def training_examples_of(
         data: where the data sets are.
 
     Returns:
-        The examples; None, with a warning that says why, where they cannot be found.
+        The examples; None, with a warning that says why, where they cannot be found; None for a
+        handle.
     """
+    if is_handle(preset):  # whose run is elsewhere
+        return None
     path = pathlib.Path(preset).absolute().parent / "result.json"
     try:
         result = read_json(path)
