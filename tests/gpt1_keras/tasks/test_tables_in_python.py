@@ -1,4 +1,4 @@
-"""`fit` and `predict` on columns of pandas and of Hugging Face's `datasets`: the same as on lists."""
+"""`fit` and `predict` on columns of pandas and of Hugging Face's `datasets`, as on lists."""
 
 import datasets
 import keras
