@@ -28,8 +28,12 @@ class _Layout:
 
     def split(self, lines: Iterable[str]) -> Iterator[tuple[int, list[str] | BadRow]]:
         """Yields each row's last line, and its cells."""
-        quoting = csv.QUOTE_MINIMAL if self.has_quotes else csv.QUOTE_NONE
-        reader = csv.reader(lines, delimiter=self.separator, quoting=quoting, strict=True)
+        reader = csv.reader(
+            lines,
+            delimiter=self.separator,
+            quoting=csv.QUOTE_MINIMAL if self.has_quotes else csv.QUOTE_NONE,
+            strict=True,
+        )
         while True:
             before = csv.field_size_limit(_LONGEST_FIELD)  # 131,072 characters, of the process
             try:
@@ -154,7 +158,7 @@ def _fitted(layout: _Layout, sample: str, is_whole: bool) -> _Fit:
     for _, cells in rows:
         fitting = _fitting(cells, len(columns))
         is_last_bad = isinstance(fitting, BadRow)
-        last = is_last_bad or any(fitting)
+        last = isinstance(fitting, BadRow) or any(fitting)
         bad += is_last_bad
         good += last and not is_last_bad
     if last and not is_whole:

@@ -78,7 +78,8 @@ def find_text(path: pathlib.Path) -> TextFile:
 
     Returns:
         The file: in UTF-8, with or without a byte-order mark; in UTF-16 or UTF-32 with one; or in
-        Windows-1252, if it is not UTF-8, and has fewer characters that would be than would not.
+        Windows-1252, if it is not UTF-8, has fewer characters that would be than would not, and
+        reads like a Western language.
 
     Raises:
         ValueError: it is in another encoding, is damaged, or grows more than a hundredfold.
@@ -107,17 +108,25 @@ def find_text(path: pathlib.Path) -> TextFile:
 
 def _utf_8_or_windows(path: pathlib.Path) -> TextFile:
     good = bad = first = 0  # characters beyond ASCII; bytes that are none; the line of the first
+    letters = 0  # of ASCII, in the lines of those bytes
     with TextFile(path, _UTF_8, []).open("surrogateescape") as file:
         for number, line in enumerate(file, 1):
             if not line.isascii():
                 escaped = len(_NOT_UTF_8.findall(line))
                 bad += escaped
                 good += sum(character > "\x7f" for character in line) - escaped
-                first = first or (number if escaped else 0)
+                if escaped:
+                    first = first or number
+                    letters += sum(each.isascii() and each.isalpha() for each in line)
     if not bad:
         return TextFile(path, _UTF_8, [])
     if good >= bad:
         raise ValueError(f"{path} is not UTF-8: line {first} is damaged.")
+    if bad > letters:  # as in Greek, Cyrillic, Chinese or Japanese, and in no Western language
+        raise ValueError(
+            f"{path} is not UTF-8, and line {first} does not look like Windows-1252. Save it as "
+            "UTF-8."
+        )
     found = TextFile(path, _WINDOWS, [])
     with found.open() as file:
         for number, line in enumerate(file, 1):

@@ -140,6 +140,16 @@ def test_a_damaged_byte_does_not_make_the_file_windows_1252(write, tmp_path):
     assert table.notices == [f"{path} is not UTF-8, but Windows-1252: line 3 is 'naïve'."]
 
 
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [("привет", "cp1251"), ("γεια", "cp1253"), ("日本語", "shift-jis"), ("中文", "gbk")],
+)
+def test_other_encodings_are_not_taken_for_windows_1252(write, text, encoding):
+    path = write(f"text,label\n{text},1\n", encoding=encoding)
+    with pytest.raises(ValueError, match="a.csv is (damaged, or )?not UTF-8"):
+        read_rows(path)
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "cp1252"])
 def test_compressed_files_in_other_encodings(tmp_path, encoding):
     path = tmp_path / "a.csv.gz"

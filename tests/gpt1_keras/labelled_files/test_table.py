@@ -99,7 +99,7 @@ def test_a_path_as_text(write):
         ("a.jsonl", "[1]\n", r"line 1: must be an object. Received: \[1\]"),
         ("a.jsonl", '{"text": "a", "label": 1}\n\n{"text": "a"}\n',
          r"line 3: has the columns \['text'\]; the first example has \['label', 'text'\]"),
-        ("a.csv", "text,label\nä\x81,b\n".encode("latin-1"), r"a\.csv is damaged, or not UTF-8"),
+        ("a.csv", "text,label\nfor \x81,b\n".encode("latin-1"), r"a\.csv is damaged, or not UTF-8"),
         ("a.csv", "text,label\näöü,b\nä".encode() + b"\xe4", r"a\.csv is not UTF-8: line 3 is dam"),
     ],
 )  # fmt: skip

@@ -187,7 +187,7 @@ def test_int8_is_refused_where_products_saturate(multiplied, monkeypatch, capfd)
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        ('{"label": "good"}\n', "Expected examples of ['text']. Some have no ['text']."),
+        ('{"label": "good"}\n', "has the columns ['label']; expected text. Say which are meant: "),
         ("", "has no examples"),
         (None, "does not exist"),
     ],
@@ -287,12 +287,12 @@ def test_a_file_of_a_spreadsheet(tiny_tokenizer, tmp_path):
     }
     labels = chooser.predict(texts, verbose=0).argmax(axis=-1)
     file = tmp_path / "examples.tsv"
-    columns = ["context", "choice1", "choice2", "choice3", "label"]
+    columns = ["Kontext", "choice1", "choice2", "choice3", "label"]
     lines = [[context, *choices, str(n)] for (context, choices), n in zip(rows, labels)]
     content = "".join("\t".join(cells) + "\n" for cells in [columns, *lines])
     file.write_text(content, encoding="utf-8-sig")
     arguments = [f"--model={tmp_path / 'preset'}", f"--output={tmp_path / 'out'}"]
-    assert main([*arguments, f"--validation={file}"]) == 0
+    assert main([*arguments, f"--validation={file}", "--columns=context=Kontext"]) == 0
     assert metadata(tmp_path / "out" / "1")["validation"] == {
         "examples": 3,
         "metric": "accuracy",
@@ -306,7 +306,9 @@ def test_a_file_of_a_spreadsheet(tiny_tokenizer, tmp_path):
     [
         ("empty.csv", "text,label\n", "has no examples"),
         ("list.jsonl", "[1]\n", r"line 1: must be an object. Received: \[1\]"),
-        ("a.parquet", "", "ends in .csv, .tsv or .jsonl"),
+        ("a.txt", "", "ends in .csv, .tsv, .jsonl, .parquet or .xlsx"),
+        ("a.parquet", "", "a.parquet is damaged"),
+        ("own.csv", "Kommentar;Urteil\na;good\n", r"'Urteil'\]; expected text, label"),
         ("columns.csv", "text,label\na,b,c\n", "line 2: has another number of columns"),
     ],
 )
