@@ -8,6 +8,7 @@ from gpt1_keras.cli import warn
 from gpt1_keras.files import read_json
 from gpt1_keras.handles import is_handle
 from gpt1_keras.labelled_files import parse_columns
+from gpt1_keras.presets.pretrained import preset_in
 from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.paper_datasets import find_dataset
@@ -52,7 +53,7 @@ def training_examples_of(
     """Loads what a fine-tuned preset has learned from, as result.json beside it says.
 
     Args:
-        preset: path of RUN/best.
+        preset: path of a run, or of its preset, RUN/best.
         data: where the data sets are.
 
     Returns:
@@ -61,7 +62,7 @@ def training_examples_of(
     """
     if is_handle(preset):  # whose run is elsewhere
         return None
-    path = pathlib.Path(preset).absolute().parent / "result.json"
+    path = preset_in(pathlib.Path(preset).absolute()).parent / "result.json"
     try:
         result = read_json(path)
         names = {field.name for field in dataclasses.fields(FinetuneOptions)} & result.keys()
