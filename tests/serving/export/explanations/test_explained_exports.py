@@ -94,7 +94,7 @@ def test_it_is_served(path, capsys, free_ports):
             outputs.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
             assert query.main([*arguments, "A good film"]) == 0
             lines = capsys.readouterr().out.splitlines()
-            assert [line.split()[-1] for line in lines] == ["film", "A", "good", "film"]
+            assert [line.split()[-1] for line in lines] == ["text", "film", "A", "good", "film"]
         over_grpc, over_rest = outputs
         assert over_grpc == over_rest
         assert over_grpc[1]["words"][:2] == ["the", "st\ufffdaff"]
