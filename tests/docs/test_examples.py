@@ -43,6 +43,11 @@ def folder(tiny_tokenizer, tmp_path_factory):
         preprocessor=gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer),
     )
     lm.save_to_preset(path / "path/to/preset")
+    gpt1_keras.GPT1TextClassifier(
+        lm.backbone,
+        class_names=["negative", "positive"],
+        preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer),
+    ).save_to_preset(path / "runs/mine/best")
     (path / "path/to/openai-gpt").mkdir()
     gpt1_keras.convert.save_hugging_face(lm, path / "path/to/openai-gpt")
     return path
