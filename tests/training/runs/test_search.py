@@ -28,6 +28,7 @@ def made_up(options, folder, data=None):
     score = 0.9 - 0.1 * distance + 0.001 * options.seed
     (folder / "best").mkdir(parents=True)
     (folder / "best" / "options.json").write_text(json.dumps([options.learning_rate, options.seed]))
+    (folder / "result.json").write_text("{}")
     return {"score": score, "best_epoch": options.epochs}
 
 
@@ -120,12 +121,13 @@ def test_other_options(whole):
 
 def test_an_lstm_has_no_layer_wise_decay(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "write_report", lambda *_: None)
-    options = FinetuneOptions("rte", config="lstm_micro")
+    options = FinetuneOptions("rte", config="lstm_micro", epochs=2, learning_rate=1e-3)
 
     def finetune(options, folder, data):
         assert options.layer_decay is None
         (folder / "best").mkdir(parents=True)
         (folder / "best" / "file").touch()
+        (folder / "result.json").write_text("{}")
         return {"score": 0.5, "best_epoch": 1}
 
     assert "layer_decay" not in search_with(finetune, options, tmp_path, 2, 1)["history"][1]
