@@ -13,6 +13,7 @@ Send the server the file of `--split test`: the labels of that split are not pub
 """
 
 import dataclasses
+import functools
 import sys
 
 from gpt1_keras.cli import option, program
@@ -31,15 +32,13 @@ class _Options:
 @program("training.evaluate")
 def main(options: _Options, examples: ExampleOptions, data: DataOptions) -> None:
     """Evaluate a fine-tuned model on a split of a data set, or on your own file."""
-    from gpt1_keras.files import check_writable
     from training.evaluation.answer_report import read_report
     from training.evaluation.baseline_scores import describe_beside
     from training.evaluation.preset_evaluation import evaluate
     from training.runs.training_data import training_examples_of
 
-    check_writable(options.output)  # before data are read
-    train = training_examples_of(options.model, data)
-    result = evaluate(options.model, options.output, examples, data, train)
+    find_train = functools.partial(training_examples_of, options.model, data)
+    result = evaluate(options.model, options.output, examples, data, find_train)
     metrics = result.get("metrics", {})
     if "baselines" in result:
         value = metrics[result["baselines"]["metric"]]

@@ -176,7 +176,7 @@ def test_errors_are_one_line(mrpc, pairs, choices, tfds_dir, tmp_path, capsys):
         (["--model", pairs[1], "--task", "mrpc", "--data-dir", data_dir],
          "has the classes None; the task has ['not_equivalent', 'equivalent']"),
         (["--model", choices[1], "--file", str(pairs[0])],
-         "has no columns ['choices', 'context', 'question']"),
+         "; expected context, question, choices, label. Say which are meant: --columns"),
     ):  # fmt: skip
         assert main([*arguments, "--output", str(tmp_path / "out")]) == 1
         error = capsys.readouterr().err

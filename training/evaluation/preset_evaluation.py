@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ def evaluate(
     output: str | os.PathLike[str],
     asked: ExampleOptions,
     data: DataOptions = DEFAULT_DATA,
-    train: LabelledExamples | None = None,
+    find_train: Callable[[], LabelledExamples | None] = lambda: None,
 ) -> dict[str, Any]:
     """Evaluates a model on a split of a data set or on a file.
 
@@ -38,7 +38,8 @@ def evaluate(
         output: path of the folder to write to.
         asked: which examples.
         data: where the data sets are.
-        train: what the model has learned from, for the baselines; None leaves them out.
+        find_train: returns what the model has learned from, for the baselines; None leaves them
+            out. It is called once the model has answered.
 
     Returns:
         The content of `result.json`; without metrics where there are no labels.
@@ -68,6 +69,7 @@ def evaluate(
     if len(labelled):
         scored = examples.take(labelled)
         result["metrics"] = score(scored, predictions[labelled], dataset.metrics)
+        train = find_train()
         if train is not None and _fits(train, scored):
             result["baselines"] = score_baselines(dataset, train, scored)
         write_report(folder, fine_tuned, scored, outputs[labelled])
