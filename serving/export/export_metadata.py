@@ -10,7 +10,8 @@ from gpt1_keras.tasks.task import Task
 
 def fields_of(model: Task) -> list[str]:
     """Returns the names of the texts that a task with a preprocessor takes."""
-    return list(getattr(model.preprocessor, "fields", ("text",)))
+    preprocessor = getattr(model, "preprocessor", None)  # what has none is refused elsewhere
+    return list(getattr(preprocessor, "fields", ("text",)))
 
 
 def metadata_of(model: Task) -> dict[str, Any]:

@@ -96,7 +96,8 @@ def export(
     explanation = Explanation(explain) if isinstance(explain, str) else explain
     embedding = Embedding(embed) if isinstance(embed, str) else embed
     fields = fields_of(model)
-    labelled = [*fields, LABEL] if hasattr(model.preprocessor, "fields") else fields
+    is_labelled = hasattr(getattr(model, "preprocessor", None), "fields")
+    labelled = [*fields, LABEL] if is_labelled else fields
     calibration = _rows(calibration, columns, fields)
     validation = _rows(validation, columns, labelled)  # a language model's have no label
     if calibration is not None and not int8:

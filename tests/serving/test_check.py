@@ -126,7 +126,7 @@ def test_an_export_with_problems(run, tmp_path):
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (None, "No such file or directory"),
+        (None, "is not an export: it has no saved_model.pb"),
         (b"\xff\xff", "saved_model.pb is damaged: "),
         (b"", "saved_model.pb has no graph with the tag 'serve'"),
     ],

@@ -44,7 +44,7 @@ def test_errors_are_one_line(pretrained, corpus, tmp_path, capsys):
     preset = str(pretrained[0] / "preset")
     for arguments, message in (
         (["--preset", str(tmp_path), "--corpus", str(corpus)], "is not a preset: neither one that"),
-        (["--preset", preset, "--corpus", str(tmp_path)], "is not a corpus: it has no index.json"),
+        (["--preset", preset, "--corpus", str(tmp_path)], " makes it: it has no index.json"),
         (["--preset", preset, "--corpus", str(corpus), "--split", "x"], "has no split 'x'"),
     ):
         assert main(arguments) == 1

@@ -58,6 +58,18 @@ def test_what_the_run_saves_counts(now, saver, saved):
     assert saved == []
 
 
+@pytest.fixture
+def python_handles_signals():
+    """Handlers as a terminal's process has them: in the background, SIGINT may be ignored."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("python_handles_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_waits_for_the_update(number, saver, saved, capsys):
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]

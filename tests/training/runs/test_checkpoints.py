@@ -44,7 +44,7 @@ def test_all_that_training_changes_comes_back(checkpoints):
     for found, wanted in zip(state(model), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
     with np.load(checkpoints.folder / "step-00000002.npz", allow_pickle=False) as arrays:
-        assert arrays["header"].tobytes() == b'{"step": 2, "options": {"seed": 3}}'
+        assert arrays["header"].tobytes() == b'{"step": 2, "options": {"seed": 3}, "note": {}}'
 
 
 def test_only_the_last_few_are_kept(checkpoints):
