@@ -334,7 +334,12 @@ class TorchHooks(Model):
     training_step: Any
 
     def _symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
-        super()._symbolic_build(iterator, data_batch or _specs_of(iterator))
+        if data_batch is None and (specs := _specs_of(iterator)) is not None:
+            # Of an unknown size, Keras would try one that may be longer than the context.
+            data_batch = tree.map_structure(
+                lambda spec: tf.TensorSpec([size or 1 for size in spec.shape], spec.dtype), specs
+            )
+        super()._symbolic_build(iterator, data_batch)
 
     def train_step(self, data: Any) -> dict[str, Tensor]:
         return self.training_step.train(data)
