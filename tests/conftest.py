@@ -214,3 +214,14 @@ def time_limit():
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="module")
+def calibrated_classifier():
+    """A classifier whose answers have calibrated probabilities and `is_sure`."""
+    from gpt1_keras.presets import load_task
+    from gpt1_keras.tasks.calibration import Calibration
+
+    model = load_task(pathlib.Path(__file__).parent / "gpt1_keras/presets/saved_models/classifier")
+    model.calibration = Calibration(temperature=0.1, sure_threshold=0.6)
+    return model

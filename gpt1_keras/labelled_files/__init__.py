@@ -1,7 +1,15 @@
 """The reader of users' own tables of texts: CSV, TSV, JSON Lines, Parquet, Arrow and Excel."""
 
 from gpt1_keras.labelled_files.columns import columns_option, parse_columns
-from gpt1_keras.labelled_files.rows import CHOICES, LABEL, BadRows, Row, as_label, shortened
+from gpt1_keras.labelled_files.rows import (
+    CHOICES,
+    LABEL,
+    BadRows,
+    Row,
+    as_label,
+    shortened,
+    shown_names,
+)
 from gpt1_keras.labelled_files.table import Table, open_table, read_rows
 
 __all__ = [
@@ -16,4 +24,5 @@ __all__ = [
     "parse_columns",
     "read_rows",
     "shortened",
+    "shown_names",
 ]

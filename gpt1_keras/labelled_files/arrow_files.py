@@ -21,7 +21,6 @@ class ParquetRecords:
     """The rows of a .parquet file; see `Records`.
 
     Raises:
-        ImportError: pyarrow is not installed.
         ValueError: it is damaged.
     """
 
@@ -56,7 +55,6 @@ class DatasetRecords:
 
     Raises:
         FileNotFoundError: it is another folder.
-        ImportError: pyarrow is not installed.
         ValueError: it holds several splits, or is damaged.
     """
 
@@ -131,10 +129,8 @@ def _class_name(names: list[str], index: int | None) -> str | None:
 @contextlib.contextmanager
 def _errors_in_words(path: pathlib.Path) -> Iterator[None]:
     """Turns errors of a damaged file into ValueErrors that name it."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise ImportError(f"{path} needs pyarrow: pip install pyarrow.") from None
+    import pyarrow
+
     try:
         yield
     except OSError as error:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from gpt1_keras.cli import option
-from gpt1_keras.labelled_files.rows import CHOICES, LABEL, shortened
+from gpt1_keras.labelled_files.rows import CHOICES, LABEL, shown_names
 
 _OTHER_NAMES = {  # that people give to these columns, as `_plain` makes them
     "text": (
@@ -22,7 +22,6 @@ _OTHER_NAMES = {  # that people give to these columns, as `_plain` makes them
 }  # fmt: skip
 _CHOICE = re.compile(r"choice([0-9]+)")
 _MAPPING = re.compile(r",(?=\w+=)")  # between two; a column's name may have commas
-_MOST_SHOWN = 20  # names in a message
 
 
 def columns_option() -> Any:
@@ -110,7 +109,9 @@ def find_columns(
     """
     missing = sorted(set(given.values()) - set(columns))
     if missing:
-        raise ValueError(f"{path} has no column {_shown(missing)}; it has {_shown(columns)}.")
+        raise ValueError(
+            f"{path} has no column {shown_names(missing)}; it has {shown_names(columns)}."
+        )
     if not wanted:
         return dict(given), ()
     asked = {CHOICES if is_choice(name) else name for name in given}
@@ -135,8 +136,8 @@ def find_columns(
         expected = "; or ".join(", ".join(fields) for fields in kinds)
         example = ",".join(f"{field}=COLUMN" for field in kinds[0])
         raise ValueError(
-            f"{path} has the columns {_shown(columns)}; expected {expected}. Say which are meant: "
-            f"--columns {example}."
+            f"{path} has the columns {shown_names(columns)}; expected {expected}. Say which are "
+            f"meant: --columns {example}."
         )
     similar, chosen = largest[0]
     return {**given, **similar}, chosen
@@ -167,9 +168,3 @@ def _similar(columns: Sequence[str], fields: Collection[str]) -> dict[str, str] 
 def _plain(name: str) -> str:
     """Returns a name without case, spaces and punctuation."""
     return re.sub(r"[\W_]+", "", name).casefold()
-
-
-def _shown(names: Sequence[str]) -> str:
-    """Formats names for a message, at most 20 of them."""
-    more = f", and {len(names) - _MOST_SHOWN:,} more" if len(names) > _MOST_SHOWN else ""
-    return f"{[shortened(name) for name in names[:_MOST_SHOWN]]}{more}"

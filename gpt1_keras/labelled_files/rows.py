@@ -4,7 +4,7 @@ import dataclasses
 import os
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 LABEL = "label"
@@ -12,6 +12,7 @@ CHOICES = "choices"
 _WITHOUT_WIDTH = dict.fromkeys(map(ord, "\u200b\u2060\ufeff"))
 _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
 _SHOWN = 80  # characters of a damaged value
+_MOST_NAMES = 20  # in a message
 _MOST_BAD_ROWS = 10  # that a message names
 
 
@@ -104,3 +105,9 @@ def as_label(text: str) -> str:
 def shortened(text: str) -> str:
     """Returns a value as messages show it: cut, so that the rest of a message can be seen."""
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def shown_names(names: Sequence[str]) -> str:
+    """Formats names for a message, at most 20 of them."""
+    more = f", and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return f"{[shortened(name) for name in names[:_MOST_NAMES]]}{more}"

@@ -24,17 +24,12 @@ class SpreadsheetRecords:
     A whole number has no ".0" and a date is as in ISO 8601, however the sheet shows them.
 
     Raises:
-        ImportError: python-calamine is not installed.
         ValueError: it is damaged, protected by a password, or too large.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        try:
-            import python_calamine as calamine
-        except ImportError:
-            raise ImportError(
-                f"{path} needs python-calamine: pip install python-calamine."
-            ) from None
+        import python_calamine as calamine
+
         self.notices: list[str] = []
         try:
             errors = _check_size(path)

@@ -186,7 +186,6 @@ def open_table(
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ImportError: a package that reads it is not installed.
         ValueError: the file has another suffix or encoding, is damaged, or lacks a column.
     """
     path, given = pathlib.Path(path), columns or {}
@@ -232,7 +231,7 @@ def read_rows(
         tell: is called with each of the table's notices.
 
     Raises:
-        FileNotFoundError, ImportError, ValueError: as `open_table` and iterating raise them.
+        FileNotFoundError, ValueError: as `open_table` and iterating raise them.
     """
     table = open_table(path, columns, wanted)
     rows = list(table)

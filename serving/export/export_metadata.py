@@ -10,8 +10,7 @@ from gpt1_keras.tasks.task import Task
 
 def fields_of(model: Task) -> list[str]:
     """Returns the names of the texts that a task with a preprocessor takes."""
-    preprocessor = getattr(model, "preprocessor", None)  # what has none is refused elsewhere
-    return list(getattr(preprocessor, "fields", ("text",)))
+    return list(getattr(model.preprocessor, "fields", ("text",)))
 
 
 def metadata_of(model: Task) -> dict[str, Any]:

@@ -95,11 +95,6 @@ def export(
     batches = batching if isinstance(batching, Batching) else Batching() if batching else None
     explanation = Explanation(explain) if isinstance(explain, str) else explain
     embedding = Embedding(embed) if isinstance(embed, str) else embed
-    fields = fields_of(model)
-    is_labelled = hasattr(getattr(model, "preprocessor", None), "fields")
-    labelled = [*fields, LABEL] if is_labelled else fields
-    calibration = _rows(calibration, columns, fields)
-    validation = _rows(validation, columns, labelled)  # a language model's have no label
     if calibration is not None and not int8:
         raise ValueError("`calibration` is for `int8`. Received: int8=False.")
     if int8 and int8_storage:
@@ -111,6 +106,10 @@ def export(
     size = {"batch_size": batches.max_batch_size} if batches else {}
     # This refuses what cannot be exported or explained.
     before = signatures_of(ExportSpec(model, explanation=explanation))
+    fields = fields_of(model)
+    labelled = [*fields, LABEL] if hasattr(model.preprocessor, "fields") else fields
+    calibration = _rows(calibration, columns, fields)
+    validation = _rows(validation, columns, labelled)  # a language model's have no label
     comparison = Validation(model, validation, **size) if validation else None
     changed = _copy(model, dtype) if dtype or int8 or int8_storage else model
     blocks, calibrated = None, None

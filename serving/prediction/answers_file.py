@@ -95,11 +95,7 @@ class AnswersFile(Protocol):
 
 
 def create(path: pathlib.Path, layout: Layout) -> AnswersFile:
-    """Creates a file for answers; its suffix says the format.
-
-    Raises:
-        ImportError: a package that writes it is not installed.
-    """
+    """Creates a file for answers; its suffix says the format."""
     suffix = path.suffix.lower()
     if suffix == _PARQUET:
         return _ParquetWriter(path, layout)
@@ -142,11 +138,9 @@ class _ParquetWriter:
     """Writes .parquet."""
 
     def __init__(self, path: pathlib.Path, layout: Layout) -> None:
-        try:
-            import pyarrow
-            from pyarrow.parquet import ParquetWriter
-        except ImportError:
-            raise ImportError(f"{path} needs pyarrow: pip install pyarrow.") from None
+        import pyarrow
+        from pyarrow.parquet import ParquetWriter
+
         types = [_type_of(kinds) for kinds in layout.kinds] + list(
             map(_answer_type, layout.answers)
         )

@@ -86,9 +86,9 @@ def _length(texts: Mapping[str, Any], fields: Sequence[str]) -> int:
 def _pieces(
     items: Iterable[tuple[int, _Item]], most_items: int, most_length: int
 ) -> Iterator[list[tuple[int, _Item]]]:
-    """Yields consecutive items, with their lengths, in lists of so many items and lengths.
+    """Yields consecutive items, with their lengths, in lists of at most `most_items`.
 
-    A list has more than `most_length` if its last item is long.
+    A list ends with the item that brings its length to `most_length`.
     """
     piece: list[tuple[int, _Item]] = []
     length = 0

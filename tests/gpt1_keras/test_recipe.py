@@ -40,7 +40,7 @@ def test_three_epochs_or_as_many_as_make_200_updates(updates, epochs):
 
 
 def test_the_paper_s_data_sets_have_three_epochs():
-    """Of section 4.1, but for the Story Cloze Test; RTE is the next smallest, with 2,490 pairs."""
+    """Of section 4.1, except the Story Cloze Test; RTE is the next smallest, with 2,490 pairs."""
     assert FineTuningRecipe().epochs_for(-(-2490 // 32)) == 3
 
 

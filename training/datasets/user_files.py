@@ -23,6 +23,7 @@ from gpt1_keras.labelled_files import (
     open_table,
     read_rows,
     shortened,
+    shown_names,
 )
 from gpt1_keras.tasks.task import Task
 from training.datasets.paper_datasets import (
@@ -43,7 +44,6 @@ _KINDS = {
 _SCORE_METRICS = ("pearson", "spearman")
 _MOST_SCORES = 10_000  # integers in a range of scores
 _MISSING = ("nan", "<na>", "nat")  # in lower case
-_MOST_SHOWN = 20  # names in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +116,7 @@ class UserFiles:
             left = np.setdiff1d(labels, labels[found])
             if len(left):
                 names = [self.class_names[number] for number in left]
-                tell(f"No example of {_shown(names)} is held back, as there are too few.")
+                tell(f"No example of {shown_names(names)} is held back, as there are too few.")
         return found
 
     def _labels(self, path: str, rows: list[Row]) -> np.ndarray:
@@ -126,7 +126,8 @@ class UserFiles:
             unknown = sorted(set(labels) - numbers_of.keys())
             if unknown:
                 raise ValueError(
-                    f"{path} has the labels {_shown(unknown)}; expected {_shown(self.class_names)}."
+                    f"{path} has the labels {shown_names(unknown)}; expected "
+                    f"{shown_names(self.class_names)}."
                 )
             return np.array([numbers_of[label] for label in labels], np.int32)
         numbers = [_number(label) for label in labels]
@@ -262,12 +263,6 @@ def _column(values: list[str | list[str]]) -> np.ndarray:
         else:
             column[row] = value.encode()
     return column
-
-
-def _shown(names: list[str]) -> str:
-    """Formats names for a message, at most 20 of them."""
-    more = f", and {len(names) - _MOST_SHOWN:,} more" if len(names) > _MOST_SHOWN else ""
-    return f"{[shortened(name) for name in names[:_MOST_SHOWN]]}{more}"
 
 
 def _number(text: str) -> float | None:

@@ -14,8 +14,8 @@ def held_back(
     """Chooses which examples are held back: about the same share of each label.
 
     At least one example of each label is held back and one is left, if there are two with different
-    texts; otherwise all are left. Scores are taken by quantiles. Examples whose texts are the same,
-    but for case and white space, stay together.
+    texts; otherwise all are left. Scores are taken by quantiles. Examples whose texts differ
+    in case and white space alone stay together.
 
     Args:
         texts: of each example.

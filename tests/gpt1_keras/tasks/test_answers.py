@@ -10,7 +10,6 @@ import scipy.special
 import tensorflow as tf
 
 from gpt1_keras.presets import load_task
-from gpt1_keras.tasks.calibration import Calibration
 from tests.helpers.eager import eagerly
 
 SAVED = pathlib.Path(__file__).parents[1] / "presets" / "saved_models"
@@ -26,30 +25,23 @@ def eager():
 
 
 @pytest.fixture(scope="module")
-def classifier():
-    model = load_task(SAVED / "classifier")
-    model.calibration = Calibration(temperature=0.1, sure_threshold=0.6)
-    return model
-
-
-@pytest.fixture(scope="module")
 def chooser():
     return load_task(SAVED / "chooser")
 
 
 @pytest.fixture(scope="module")
-def answers(classifier):
-    return classifier.classify(TEXTS)
+def answers(calibrated_classifier):
+    return calibrated_classifier.classify(TEXTS)
 
 
-def test_calibrated_probabilities_by_name(classifier, answers):
-    logits = np.log(classifier.predict(TEXTS, verbose=0))  # it has a softmax
+def test_calibrated_probabilities_by_name(calibrated_classifier, answers):
+    logits = np.log(calibrated_classifier.predict(TEXTS, verbose=0))  # it has a softmax
     expected = scipy.special.softmax(logits / 0.1, axis=1)
     found = [list(answer["scores"].values()) for answer in answers]
     np.testing.assert_allclose(found, expected, atol=1e-5)
     for answer, row in zip(answers, expected):
         assert list(answer) == ["label", "score", "scores", "is_sure"]
-        assert list(answer["scores"]) == classifier.class_names == ["bad", "good"]
+        assert list(answer["scores"]) == calibrated_classifier.class_names == ["bad", "good"]
         assert answer["label"] == ["bad", "good"][row.argmax()]
         assert answer["score"] == max(answer["scores"].values())
         assert answer["is_sure"] is bool(row.max() >= 0.6)
@@ -71,27 +63,29 @@ def labels_and_scores(answers):
     ],
     ids=["array", "dict", "tuple", "dataset", "generator"],
 )
-def test_kinds_of_data(classifier, answers, x):
-    assert labels_and_scores(classifier.classify(x)) == labels_and_scores(answers)
+def test_kinds_of_data(calibrated_classifier, answers, x):
+    assert labels_and_scores(calibrated_classifier.classify(x)) == labels_and_scores(answers)
 
 
-def test_one_text_has_one_answer(classifier, answers):
-    assert labels_and_scores([classifier.classify(TEXTS[0])]) == labels_and_scores(answers[:1])
+def test_one_text_has_one_answer(calibrated_classifier, answers):
+    assert labels_and_scores([calibrated_classifier.classify(TEXTS[0])]) == labels_and_scores(
+        answers[:1]
+    )
 
 
-def test_a_table_keeps_its_index(classifier, answers):
+def test_a_table_keeps_its_index(calibrated_classifier, answers):
     table = pd.DataFrame({"other": [1, 2, 3], "text": TEXTS}, index=["x", "y", "z"])
-    found = classifier.classify(table)
+    found = calibrated_classifier.classify(table)
     assert list(found) == ["label", "score", "score_bad", "score_good", "is_sure"]
     assert list(found.index) == ["x", "y", "z"]
     assert list(zip(found.label, found.score)) == labels_and_scores(answers)
     np.testing.assert_allclose(found.score_bad + found.score_good, 1.0, atol=1e-6)
-    pd.testing.assert_frame_equal(classifier.classify(table["text"]), found)
+    pd.testing.assert_frame_equal(calibrated_classifier.classify(table["text"]), found)
 
 
-def test_nothing_to_answer(classifier):
-    assert classifier.classify([]) == []
-    table = classifier.classify(pd.DataFrame({"text": []}))
+def test_nothing_to_answer(calibrated_classifier):
+    assert calibrated_classifier.classify([]) == []
+    table = calibrated_classifier.classify(pd.DataFrame({"text": []}))
     assert list(table) == ["label", "score", "score_bad", "score_good", "is_sure"]
     assert len(table) == 0
 
@@ -135,15 +129,15 @@ def test_scores():
         ({"sentence": TEXTS}, "Expected the fields"),
     ],
 )
-def test_refused(classifier, x, message):
+def test_refused(calibrated_classifier, x, message):
     with pytest.raises(ValueError, match=message):
-        classifier.classify(x)
+        calibrated_classifier.classify(x)
 
 
-def test_tasks_that_do_not_classify(classifier):
+def test_tasks_that_do_not_classify(calibrated_classifier):
     lm = keras.models.load_model(SAVED / "lm.keras")
     with pytest.raises(ValueError, match="a GPT1CausalLM"):
         lm.classify(TEXTS)
-    of_ids = type(classifier)(classifier.backbone, 2)
+    of_ids = type(calibrated_classifier)(calibrated_classifier.backbone, 2)
     with pytest.raises(ValueError, match="preprocessor=None"):
         of_ids.classify(TEXTS)

@@ -13,7 +13,6 @@ import pytest
 
 import gpt1_keras
 from gpt1_keras.presets import load_task
-from gpt1_keras.tasks.calibration import Calibration
 from serving.export import export
 from serving.export.export_options import Batching, Explanation
 from serving.predict import main
@@ -32,30 +31,23 @@ def opened_once():
 
 
 @pytest.fixture(scope="module")
-def classifier():
-    model = load_task(SAVED / "classifier")
-    model.calibration = Calibration(temperature=0.1, sure_threshold=0.6)
-    return model
-
-
-@pytest.fixture(scope="module")
-def preset(classifier, tmp_path_factory):
+def preset(calibrated_classifier, tmp_path_factory):
     folder = tmp_path_factory.mktemp("preset")
-    classifier.save_to_preset(str(folder))
+    calibrated_classifier.save_to_preset(str(folder))
     return str(folder)
 
 
 @pytest.fixture(scope="module")
-def exported(classifier, tmp_path_factory):
+def exported(calibrated_classifier, tmp_path_factory):
     folder = tmp_path_factory.mktemp("export")
     (folder / "1").mkdir()  # the newest version is taken
-    export(classifier, folder, explain=Explanation(), batching=Batching(2, max_queue=1))
+    export(calibrated_classifier, folder, explain=Explanation(), batching=Batching(2, max_queue=1))
     return str(folder)
 
 
 @pytest.fixture(scope="module")
-def expected(classifier):
-    return classifier.classify(pd.Series(TEXTS))
+def expected(calibrated_classifier):
+    return calibrated_classifier.classify(pd.Series(TEXTS))
 
 
 def predict(model, source, output, *options):
