@@ -109,7 +109,7 @@ class _Sequence(keras.utils.PyDataset):
     """The batches without TensorFlow, for one device."""
 
     def __init__(self, batch: _MakeBatch, steps: range) -> None:
-        super().__init__()
+        super().__init__(workers=2)  # so that batches are made while the device computes
         self._batch, self._steps = batch, steps
 
     def __len__(self) -> int:
