@@ -123,7 +123,7 @@ def ask(
         QueryError: the model does not take one text, or the server did not answer.
     """
     with connect(target, Model(model, version, label), signature) as client:
-        inputs = client.signature().inputs
+        inputs = client.inputs()
         rows = rows_of_texts(map(os.fsencode, texts), missing_inputs(inputs, {}))
         return [answer for _, answer in answers(client, rows, {}, inputs)]
 
@@ -142,7 +142,7 @@ def _query(options: _QueryOptions, named_values: Sequence[tuple[str, str]]) -> N
     with contextlib.ExitStack() as stack:
         model = Model(options.model, options.version, options.label)
         client = stack.enter_context(connect(options.target, model, signature))
-        inputs = client.signature().inputs
+        inputs = client.inputs()
         named, shared = rows_of_arguments(named_values, inputs)
         if named and (options.texts or options.file):
             raise QueryError("Expected --input for what all questions share, received all inputs")
