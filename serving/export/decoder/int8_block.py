@@ -24,7 +24,7 @@ _SMOOTHING = 0.75  # the share of the channels' differences that moves into the 
 
 
 class Int8Block(tf.Module):
-    """A `ServedBlock` whose four products are of 8-bit numbers; the rest is float.
+    """A block whose four products are of 8-bit numbers; the rest is float.
 
     Args:
         block: a block of a `GPT1Backbone`. Its layer normalisations are used; its matrices are
