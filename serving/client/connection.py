@@ -7,15 +7,10 @@ from serving.client.rest_client import RestClient
 
 
 def connect(target: str, model: Model, signature: str) -> AbstractContextManager[Client]:
-    """Returns a client as a context manager.
+    """Returns a client as a context manager. Its calls raise `QueryError`.
 
     Args:
         target: `http://host:port` for REST; `host:port`, or another name that gRPC takes, for gRPC.
-        model: the model.
-        signature: the signature's name.
-
-    Returns:
-        A context manager that yields a client. Its calls raise `QueryError`.
     """
     if target.startswith(("http://", "https://")):
         return nullcontext(RestClient(target, model, signature))

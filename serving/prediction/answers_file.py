@@ -72,7 +72,6 @@ def check_output(path: pathlib.Path, is_folder: bool) -> None:
     """Refuses an output before the work, as what is there would be lost, or could not be written.
 
     Args:
-        path: of the output.
         is_folder: whether it will be a folder, which must be new or empty. A file is replaced.
 
     Raises:

@@ -42,13 +42,9 @@ def predict_in_beam(
     Their names, sorted, give the order of the input.
 
     Args:
-        model, explain: as for `open_model`; each worker opens it.
-        files: the input.
-        layout: the columns of the output.
         output: the folder's path, whose suffix says the format of the files in it. All workers must
             reach it, the model and the input under the same paths.
         runner: name of Beam's runner. `FnApiRunner` runs on this machine.
-        flags: further options of Beam's.
 
     Raises:
         ValueError: no row has an answer.
@@ -96,13 +92,7 @@ class _Handler(ModelHandler[_Asked, _Answered, RowModel]):
 
 @dataclasses.dataclass(frozen=True)
 class _Work:
-    """What workers do before and after inference.
-
-    Args:
-        files: the input.
-        layout: the columns of the output.
-        folder: the output, under its temporary name.
-    """
+    """What workers do before and after inference."""
 
     files: InputFiles
     layout: Layout

@@ -21,10 +21,6 @@ def predict(
     """Answers the rows of files, and writes one file, whole or not at all.
 
     Args:
-        model: answers the rows.
-        files: the input.
-        layout: the columns of the output.
-        output: its path.
         total: how many rows there are, for progress.
 
     Raises:

@@ -32,7 +32,6 @@ def answered(model: RowModel, found: Iterable[Window]) -> Iterator[tuple[Window,
     """Yields each window with its answers, in order.
 
     Args:
-        model: answers the rows, several batches of them at a time.
         found: the windows. At most two of them are in memory.
     """
     waiting: collections.deque[tuple[Window, _Batches]] = collections.deque()

@@ -167,10 +167,6 @@ def packed_outputs(
 ) -> Callable[[dict[str, tf.Tensor]], tf.Tensor] | None:
     """Returns a task's `predict_outputs` with a packed decoder instead of its backbone.
 
-    Args:
-        model: the task.
-        buckets, blocks: as in `PackedDecoder`.
-
     Returns:
         The function, or None if `predict_outputs` takes no `states_at` or the backbone is not
         packable.

@@ -57,9 +57,6 @@ class Explainer:
     """Answers examples, and computes the words' shares in the answers.
 
     Args:
-        spec: what the export is made of.
-        inputs: how texts become the model's inputs.
-        answers: the outputs, and the number that is explained.
         predict_outputs: from the model's inputs to its outputs, float `[batch, n]`.
         has_gradients: whether `predict_outputs` may take `states_at`, with float blocks.
 

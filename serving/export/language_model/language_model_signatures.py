@@ -83,9 +83,6 @@ def language_model_signatures(spec: ExportSpec) -> Signatures:
 class LanguageModelGraph:
     """The functions of a language model's signatures.
 
-    Args:
-        spec: see `language_model_signatures`.
-
     Attributes:
         sequence_length: the context, which may be longer than the preprocessor's sequences.
         decoder: computes hidden states, of whole texts or of one more token of each.
@@ -229,29 +226,19 @@ class LanguageModelGraph:
         **options: tf.Tensor,
     ) -> Tensors:
         """Computes the signature `generate` by a function like `continuations`."""
-        stop, has_tokens = self.normalized_stops(stop)
-        checks = [
-            tf.debugging.Assert(
-                tf.reduce_all(fits), [f"{name} must be {expected}. Received:", options[name]]
-            )
+        stops, has_tokens = self.normalized_stops(stop)
+        conditions = [
+            (fits, f"{name} must be {expected}.", options[name])
             for name, fits, expected in bounds(options, self.sequence_length)
         ]
-        checks.append(
-            tf.debugging.Assert(
-                tf.reduce_all(has_tokens),
-                ["Every stop text needs a token, or is empty for none. Has one:", has_tokens],
-            )
+        conditions.append(
+            (has_tokens, "Every stop text needs a token, or is empty for none.", stop)
         )
-        with tf.control_dependencies(checks):
-            ids = self._tokenizer.tokenize(text)
-        length = options["length"]
-        before = tf.cast(ids.row_lengths(), tf.int32)
-        check = tf.debugging.Assert(
-            tf.reduce_all(before > 0),
-            ["Every text needs a token to continue from. Tokens:", before],
-        )
-        with tf.control_dependencies([check]):
-            kept = tf.minimum(before, self.sequence_length - length)
+        ids = self._tokenizer.tokenize(asserted({"text": text}, *conditions)["text"])
+        length, before = options["length"], tf.cast(ids.row_lengths(), tf.int32)
+        has_token = before > 0, "Every text needs a token to continue from.", before
+        before = asserted({"before": before}, has_token)["before"]
+        kept = tf.minimum(before, self.sequence_length - length)
         limits = tf.cast(ids.row_limits(), tf.int32)
         prompts = _slices(ids.values, limits - kept, limits)
         added = go_on(
@@ -262,7 +249,7 @@ class LanguageModelGraph:
         added = tf.RaggedTensor.from_tensor(added, tf.cast(length, tf.int64))
         texts = joined(self._tokenizer.detokenize(tf.concat([prompts, added], axis=1)))
         whole = joined_continuations(self._tokenizer.detokenize(added))
-        continuations = before_stops(whole, stop)
+        continuations = before_stops(whole, stops)
         left_out = tf.strings.length(whole) - tf.strings.length(continuations)
         texts = tf.strings.substr(
             texts, tf.zeros_like(left_out), tf.strings.length(texts) - left_out

@@ -26,10 +26,6 @@ class TextStream:
     A text is the one that the signature `generate` of the model's export returns for the same
     options, unless two tokens are equally likely to the last digits of a float.
 
-    Args:
-        lm: a language model.
-        options: how to continue texts.
-
     Raises:
         ValueError: the model cannot be exported, or an option is out of range.
     """

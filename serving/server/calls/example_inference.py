@@ -29,11 +29,6 @@ def classify(
 ) -> ClassificationResponse:
     """Runs a signature on tf.Examples: `inputs` in, `classes` and `scores` out.
 
-    Args:
-        servable: what to run.
-        request: the signature and the examples.
-        budget: what the request may use.
-
     Raises:
         ServingError: the signature does not classify, or the graph refused the examples.
     """
@@ -65,11 +60,6 @@ def regress(
 ) -> RegressionResponse:
     """Runs a signature on tf.Examples: `inputs` in, `outputs` out.
 
-    Args:
-        servable: what to run.
-        request: the signature and the examples.
-        budget: what the request may use.
-
     Raises:
         ServingError: the signature does not regress, or the graph refused the examples.
     """
@@ -91,11 +81,6 @@ def multi_inference(
     servable: Servable, request: MultiInferenceRequest, budget: Budget = UNLIMITED
 ) -> MultiInferenceResponse:
     """Classifies and regresses the same tf.Examples with several signatures of one model.
-
-    Args:
-        servable: the model.
-        request: the signatures and the examples.
-        budget: what the request may use.
 
     Raises:
         ServingError: as in `classify` and `regress`; or `request.tasks` name several models, the

@@ -37,11 +37,6 @@ def predict(
 ) -> PredictResponse:
     """Runs a signature on named tensors.
 
-    Args:
-        servable: what to run.
-        request: the signature, its inputs, and which outputs to return.
-        budget: what the request may use.
-
     Raises:
         ServingError: the request does not fit the signature, or the graph refused it.
     """

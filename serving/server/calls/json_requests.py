@@ -63,10 +63,6 @@ def read_inputs(document: Mapping[str, Any], signature: SignatureDef) -> dict[st
 def read_examples(document: Mapping[str, Any], budget: Budget = UNLIMITED) -> Input:
     """Returns the tf.Examples of a request to classify or to regress.
 
-    Args:
-        document: the request.
-        budget: what it may use: an example takes many times the memory of its JSON.
-
     Raises:
         ServingError: the document does not give them as a list of objects of features, or they are
             too many.
@@ -76,6 +72,7 @@ def read_examples(document: Mapping[str, Any], budget: Budget = UNLIMITED) -> In
         raise invalid_argument(
             f"Expected 'examples' to be a list of at least one object; received {shown(examples)}"
         )
+    # Before they are read: an example takes many times the memory of its JSON.
     budget.check_rows("Input", len(examples))
     found = [_example(each) for each in examples]
     if "context" not in document:

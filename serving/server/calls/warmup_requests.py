@@ -29,10 +29,7 @@ _CALLS: Mapping[type, Callable[[Servable, Any], Message]] = {
 
 
 def read_warmup(path: Path) -> list[Message]:
-    """Returns the warm-up requests of a SavedModel.
-
-    Args:
-        path: the SavedModel's folder.
+    """Returns the warm-up requests in a SavedModel's folder.
 
     Raises:
         ServingError: they cannot be read, or are not what such a file may hold.
@@ -58,7 +55,6 @@ def warm_up(servable: Servable, rounds: int = 1) -> None:
     """Answers a version's warm-up requests, so that clients' first requests are not slow.
 
     Args:
-        servable: the version.
         rounds: how often each is answered; 0 for no warm-up.
 
     Raises:

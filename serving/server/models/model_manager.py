@@ -29,7 +29,6 @@ class ModelManager:
         changed. A version that is unloaded is freed once the last request to it is answered.
 
     Args:
-        options: how versions are loaded, and which labels are accepted.
         metrics: times the models' runs; None if no page shows metrics.
         prepare: called with each version before it is available. If it raises a ServingError, the
             version counts as not loaded.

@@ -35,9 +35,6 @@ class Servable:
     """One version of one model, loaded and ready to run.
 
     Args:
-        name: the model's name.
-        version: the version's number.
-        path: the folder.
         metrics: times the runs; None if no page shows metrics.
         loader: loads the version; by default with a server's default options.
 
@@ -85,10 +82,8 @@ class Servable:
         """Checks a request against a signature and runs it.
 
         Args:
-            signature_name: the signature to run.
             inputs: a tensor for each of its inputs, by name; those with a default may be missing.
             output_filter: names of the outputs to return; all if empty.
-            budget: what the request may use.
 
         Returns:
             The outputs by name; strings are arrays of `bytes` objects.
@@ -120,9 +115,6 @@ class Servable:
         """Runs a signature on a tensor for each of its inputs, without checks of these.
 
         Args:
-            signature: the signature to run.
-            inputs: its inputs by name.
-            outputs: names of the outputs to return.
             api: the name of the call in the metrics, such as `Classify`.
             budget: how long the run may take, and how large the outputs may be.
 
