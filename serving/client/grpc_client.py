@@ -20,7 +20,7 @@ from serving.plain_values import plain
 
 @contextmanager
 def open_client(target: str, model: Model, signature: str) -> Iterator["_GrpcClient"]:
-    """Opens a channel; see `serving.client.connection.connect`."""
+    """Opens a channel to `host:port`, or another name that gRPC takes."""
     with grpc.insecure_channel(target) as channel:
         yield _GrpcClient(PredictionServiceStub(channel), model, signature)
 

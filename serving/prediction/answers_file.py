@@ -120,9 +120,9 @@ def _arrow_table(rows: Rows, schema: "pyarrow.Schema") -> "pyarrow.Table":
 
     arrays = []
     for column, field in zip(zip(*rows), schema):
-        if field.type == pyarrow.string():
-            column = [None if each is None else _as_text(each) for each in column]
-        arrays.append(pyarrow.array(column, field.type))
+        is_text = field.type == pyarrow.string()
+        cells = [_as_text(each) if is_text and each is not None else each for each in column]
+        arrays.append(pyarrow.array(cells, field.type))
     return pyarrow.Table.from_arrays(arrays, schema=schema)
 
 

@@ -1,4 +1,8 @@
-"""ServingError: every error of the server, with TensorFlow Serving's code and message."""
+"""ServingError: every error of the server, with TensorFlow Serving's code and message.
+
+Loading a version and answering a request raise no other. Messages say what was received and what was
+expected, where TensorFlow Serving has none of its own.
+"""
 
 from collections.abc import Iterable
 

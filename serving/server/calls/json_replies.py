@@ -29,12 +29,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 def write_outputs(
     document: Mapping[str, Any], outputs: Mapping[str, np.ndarray], budget: Budget = UNLIMITED
 ) -> str:
-    """Returns the reply to a request to predict.
-
-    Raises:
-        ServingError: rows were asked for, and the outputs are not batches of one size; or time ran
-            out.
-    """
+    """Returns the reply to a request to predict."""
     by_row = "instances" in document
     batch_sizes = {array.shape[:1] for array in outputs.values()}
     if by_row and (len(batch_sizes) != 1 or () in batch_sizes):

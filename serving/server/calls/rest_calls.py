@@ -52,11 +52,7 @@ class RestCalls:
         self._timeout = timeout
 
     def answer(self, method: str, path: str, body: bytes) -> bytes:
-        """Returns the reply to a `GET` or `POST` of a path, a JSON document.
-
-        Raises:
-            ServingError: the request cannot be answered.
-        """
+        """Returns the reply to a `GET` or `POST` of a path, a JSON document."""
         resources = self._resources
         budget = Budget(resources.limits, self._timeout)
         path = path.partition("?")[0]

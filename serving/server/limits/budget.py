@@ -39,8 +39,6 @@ class RequestLimits:
 class Budget:
     """What one request may use. Its time begins when the budget is made.
 
-    Its checks raise a ServingError that says what was received and what was expected.
-
     Args:
         limits: how large the request may be; None for no limit.
         seconds: the time until it must be answered; None for no limit. gRPC gives 292 billion years

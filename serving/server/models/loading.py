@@ -49,11 +49,7 @@ class Loader:
         self._num_interpreters = options.num_tflite_pools if options.prefer_tflite_model else 0
 
     def load(self, path: Path) -> _Loaded:
-        """Loads the version in a folder.
-
-        Raises:
-            ServingError: it cannot be loaded, or not yet.
-        """
+        """Loads the version in a folder."""
         try:
             _check_files(path)
             tflite = path / _TFLITE_FILE

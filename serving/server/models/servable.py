@@ -43,9 +43,6 @@ class Servable:
         version: the version's number.
         path: the folder.
         signature_defs: all signatures by name, as the model describes them.
-
-    Raises:
-        ServingError: `path` does not hold a model that can be loaded.
     """
 
     def __init__(
@@ -87,9 +84,6 @@ class Servable:
 
         Returns:
             The outputs by name; strings are arrays of `bytes` objects.
-
-        Raises:
-            ServingError: the request does not fit the signature, or the graph refused it.
         """
         signature = self.signature_defs.get(signature_name)
         if signature is None:
@@ -120,9 +114,6 @@ class Servable:
 
         Returns:
             The outputs by name; strings are arrays of `bytes` objects.
-
-        Raises:
-            ServingError: the graph refused the inputs, time ran out, or the outputs are too large.
         """
         timeout = budget.seconds_left()
         if timeout is not None and timeout <= 0:
