@@ -39,9 +39,6 @@ class Servable:
         loader: loads the version; by default with a server's default options.
 
     Attributes:
-        name: the model's name.
-        version: the version's number.
-        path: the folder.
         signature_defs: all signatures by name, as the model describes them.
     """
 
