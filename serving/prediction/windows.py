@@ -64,7 +64,7 @@ def _submit(model: RowModel, window: Window, pool: ThreadPoolExecutor) -> _Batch
 
 def _in_order(batches: _Batches) -> list[RowAnswer]:
     """Waits for the answers of batches, and returns them in the order of their window."""
-    answers = {}
+    answers: dict[int, RowAnswer] = {}
     for numbers, batch in batches:
         answers.update(zip(numbers, batch.result(), strict=True))
     return [answers[number] for number in range(len(answers))]
