@@ -27,8 +27,7 @@ from typing import Any
 
 from gpt1_keras.cli import UsageError, note, option, program
 from gpt1_keras.labelled_files import columns_option, open_table, parse_columns
-from serving.client.connection import connect
-from serving.client.protocol import Input, Model, QueryError
+from serving.client.protocol import Client, Input, Model, QueryError
 from serving.client.questions import (
     BATCH_SIZE,
     Row,
@@ -39,6 +38,7 @@ from serving.client.questions import (
     rows_of_table,
     rows_of_texts,
 )
+from serving.client.rest_client import RestClient
 from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")
@@ -122,10 +122,22 @@ def ask(
     Raises:
         QueryError: the model does not take one text, or the server did not answer.
     """
-    with connect(target, Model(model, version, label), signature) as client:
-        inputs = client.signature().inputs
+    with _connect(target, Model(model, version, label), signature) as client:
+        inputs = client.inputs()
         rows = rows_of_texts(map(os.fsencode, texts), missing_inputs(inputs, {}))
         return [answer for _, answer in answers(client, rows, {}, inputs)]
+
+
+def _connect(
+    target: str, model: Model, signature: str
+) -> contextlib.AbstractContextManager[Client]:
+    """Returns a client as a context manager. Its calls raise `QueryError`."""
+    if target.startswith(("http://", "https://")):
+        return contextlib.nullcontext(RestClient(target, model, signature))
+    # Imported here, as it imports TensorFlow, which REST does not need.
+    from serving.client.grpc_client import open_client
+
+    return open_client(target, model, signature)
 
 
 def _named_value(argument: str) -> tuple[str, str]:
@@ -141,8 +153,8 @@ def _query(options: _QueryOptions, named_values: Sequence[tuple[str, str]]) -> N
     signature = options.signature or (EXPLAIN if options.explain else DEFAULT_SIGNATURE)
     with contextlib.ExitStack() as stack:
         model = Model(options.model, options.version, options.label)
-        client = stack.enter_context(connect(options.target, model, signature))
-        inputs = client.signature().inputs
+        client = stack.enter_context(_connect(options.target, model, signature))
+        inputs = client.inputs()
         named, shared = rows_of_arguments(named_values, inputs)
         if named and (options.texts or options.file):
             raise QueryError("Expected --input for what all questions share, received all inputs")

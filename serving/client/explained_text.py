@@ -52,12 +52,7 @@ def table(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def coloured(row: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[Text]:
-    """Yields each text of an example, its words coloured by their shares.
-
-    Args:
-        row: the texts by field; choices are a list.
-        answer: the outputs of `explain` by name.
-    """
+    """Yields each text of an example, its words coloured by their shares."""
     words = words_of(answer)
     largest = max((abs(word.share) for word in words), default=0.0)
     for field in row:

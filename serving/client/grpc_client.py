@@ -14,13 +14,13 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
-from serving.client.protocol import TIMEOUT_SECONDS, Input, Model, QueryError, Signature
+from serving.client.protocol import TIMEOUT_SECONDS, Input, Model, QueryError
 from serving.plain_values import plain
 
 
 @contextmanager
 def open_client(target: str, model: Model, signature: str) -> Iterator["_GrpcClient"]:
-    """Opens a channel; see `serving.client.connection.connect`."""
+    """Opens a channel to `host:port`, or another name that gRPC takes."""
     with grpc.insecure_channel(target) as channel:
         yield _GrpcClient(PredictionServiceStub(channel), model, signature)
 
@@ -36,7 +36,7 @@ class _GrpcClient:
         self._signature_name = signature
         self._inputs: Mapping[str, Any] = {}
 
-    def signature(self) -> Signature:
+    def inputs(self) -> Mapping[str, Input]:
         request = GetModelMetadataRequest(model_spec=self._spec, metadata_field=["signature_def"])
         signatures = SignatureDefMap()
         _answer(self._stub.GetModelMetadata, request).metadata["signature_def"].Unpack(signatures)
@@ -46,7 +46,7 @@ class _GrpcClient:
             raise QueryError(f"The model has no signature {name}, only {known}")
         found = signatures.signature_def[name]
         self._inputs = found.inputs
-        inputs = {
+        return {
             name: Input(
                 DataType.Name(info.dtype),
                 None if info.tensor_shape.unknown_rank else len(info.tensor_shape.dim),
@@ -54,7 +54,6 @@ class _GrpcClient:
             )
             for name, info in found.inputs.items()
         }
-        return Signature(inputs, sorted(found.outputs))
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         request = PredictRequest(model_spec=self._spec)

@@ -1,7 +1,6 @@
 """The interface of a model server's clients, the same for gRPC and REST."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 TIMEOUT_SECONDS = 60.0
@@ -33,26 +32,18 @@ class Input(NamedTuple):
     has_default: bool = False
 
 
-@dataclass(frozen=True)
-class Signature:
-    """The inputs of a signature by name, and the names of its outputs."""
-
-    inputs: Mapping[str, Input]
-    outputs: Sequence[str]
-
-
 class Client(Protocol):
     """Asks one signature of one model on a server."""
 
-    def signature(self) -> Signature:
-        """Returns the signature as the server describes it.
+    def inputs(self) -> Mapping[str, Input]:
+        """Returns the signature's inputs by name, as the server describes them.
 
         Raises:
             QueryError: the model does not have it, or the server did not answer.
         """
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the outputs for inputs. Call it after `signature`.
+        """Returns the outputs for inputs. Call it after `inputs`.
 
         Args:
             inputs: nested lists of numbers, strings or bytes, by name.

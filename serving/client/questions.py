@@ -81,9 +81,6 @@ def rows_of_lines(
     """Yields a row for each line: a text if one text is missing, otherwise a JSON object.
 
     Args:
-        lines: with their ends.
-        inputs: the signature's inputs.
-        shared: the values that all rows share.
         tell: is called once if objects have more than the inputs, which is left out.
 
     Raises:
@@ -115,9 +112,6 @@ def rows_of_table(
     """Yields a row for each row of a table, which has a column for each missing input.
 
     Args:
-        table: the table.
-        inputs: the signature's inputs.
-        shared: the values that all rows share.
         tell: is called with the table's notices, and with the columns that are left out.
 
     Raises:
@@ -144,13 +138,6 @@ def answers(
     batch_size: int = BATCH_SIZE,
 ) -> Iterator[tuple[Row, dict[str, Any]]]:
     """Asks a server about rows, in batches of rows of the same shape.
-
-    Args:
-        client: a client of the server.
-        rows: a value for each input that is not shared.
-        shared: values of the inputs that all rows share.
-        inputs: the signature's inputs.
-        batch_size: the most rows of a batch.
 
     Yields:
         Each row with its outputs by name.

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from serving.client.protocol import TIMEOUT_SECONDS, Input, Model, QueryError, Signature
+from serving.client.protocol import TIMEOUT_SECONDS, Input, Model, QueryError
 
 
 class RestClient:
@@ -24,7 +24,7 @@ class RestClient:
         self._name = signature
         self._outputs: Sequence[str] = []
 
-    def signature(self) -> Signature:
+    def inputs(self) -> Mapping[str, Input]:
         reply = self._ask("/metadata")
         signatures = reply["metadata"]["signature_def"]["signature_def"]
         if self._name not in signatures:
@@ -32,11 +32,10 @@ class RestClient:
         found = signatures[self._name]
         self._outputs = sorted(found["outputs"])
         defaults = found.get("defaults", {})
-        inputs = {
+        return {
             name: Input(info["dtype"], _rank(info), name in defaults)
             for name, info in found["inputs"].items()
         }
-        return Signature(inputs, self._outputs)
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         document = {"signature_name": self._name, "inputs": _json_value(inputs)}

@@ -25,7 +25,6 @@ def merged(
             on each other. Check its arguments before: an error in it fails all calls that are
             merged.
         names: the names of the strings.
-        batching: how calls are merged.
 
     Returns:
         A function of the same strings, for graphs. All its calls share one queue.
@@ -51,7 +50,6 @@ def batched(
             Its rows do not depend on each other, and only the batch may differ between calls'
             shapes. An error in it fails all calls that are merged.
         specs: the specs of its arguments, with their names.
-        batching: how calls are merged.
 
     Returns:
         A function of the same tensors by name, for graphs. All its calls share one queue.

@@ -1,11 +1,12 @@
 """The signatures of a multiple-choice task's export."""
 
+import functools
+
 import tensorflow as tf
 
 from serving.export.answers import Answers
 from serving.export.choice_inputs import ChoiceInputs
-from serving.export.confidence import calibrated_logits, confidence_of
-from serving.export.explanations.log_odds import log_odds
+from serving.export.confidence import calibrated_log_odds, confidence_of
 from serving.export.export_spec import ExportSpec
 from serving.export.signature import Signatures, Tensors
 from serving.export.task_signatures import task_signatures
@@ -27,10 +28,8 @@ def choice_signatures(spec: ExportSpec) -> Signatures:
         choice = tf.argmax(confidence["scores"], axis=-1, output_type=tf.int32)
         return {"choice": choice, **confidence}
 
-    def explained(answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor:
-        return log_odds(calibrated_logits(model, answers), answer)
-
     def classify(texts: Tensors, outputs: Tensors) -> Tensors:
         return {"classes": inputs.dense_choices(texts), "scores": outputs["scores"]}
 
+    explained = functools.partial(calibrated_log_odds, model)
     return task_signatures(spec, Answers(outputs, explained, {CLASSIFY: classify}), inputs)

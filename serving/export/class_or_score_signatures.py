@@ -6,8 +6,7 @@ import tensorflow as tf
 from gpt1_keras.tasks.class_heads import is_softmax
 from gpt1_keras.tasks.task import Task
 from serving.export.answers import Answers
-from serving.export.confidence import calibrated_logits, confidence_of
-from serving.export.explanations.log_odds import log_odds
+from serving.export.confidence import calibrated_log_odds, confidence_of
 from serving.export.export_spec import ExportSpec
 from serving.export.signature import Signatures, Tensors
 from serving.export.task_signatures import task_signatures
@@ -43,7 +42,7 @@ def _class_answers(model: Task) -> Answers:
 
     def explained(answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor:
         if model.activation is keras.activations.linear or is_softmax(model.activation):
-            return log_odds(calibrated_logits(model, answers), answer)
+            return calibrated_log_odds(model, answers, answer)
         return tf.gather(answers, answer, batch_dims=1)
 
     def classify(texts: Tensors, outputs: Tensors) -> Tensors:

@@ -25,11 +25,6 @@ def embed_signature(spec: ExportSpec, embedding: Embedding, sequence_length: int
     `truncated`, bool `[batch]`. With the pooling `"tokens"`, `embedding` is `[batch, length,
     hidden_dim]`, with zeros for padding, and it also returns `token_ids` and `padding_mask`, int32
     `[batch, length]`. A text without tokens has an embedding of zeros.
-
-    Args:
-        spec: what the export is made of.
-        embedding: what the signature returns.
-        sequence_length: the most tokens of a text.
     """
     tokenizer, lengths = spec.model.preprocessor.tokenizer, bucket_lengths(sequence_length)
     backbone: Any = spec.model.backbone

@@ -18,12 +18,7 @@ from serving.export_names import CLASSIFY, EXAMPLES_INPUT, REGRESS
 
 
 def warmup_requests(signatures: Signatures, model_name: str) -> list[PredictionLog]:
-    """Returns requests for each signature, so that no client's request is the first of its shape.
-
-    Args:
-        signatures: the export's signatures, each with the lengths of its requests.
-        model_name: the name in the requests' model_spec.
-    """
+    """Returns requests for each signature, so that no client's is the first of its shape."""
     lengths = sorted({length for each in signatures.by_name.values() for length in each.lengths})
     return [
         _request(ModelSpec(name=model_name, signature_name=name), each.inputs_of_example(length))

@@ -48,13 +48,7 @@ Then ask it:
 
 
 def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> str:
-    """Returns the README, in Markdown.
-
-    Args:
-        name: the model's name.
-        metadata: the metadata that `serving.export` writes.
-        signatures: the export's signatures.
-    """
+    """Returns the README, in Markdown."""
     names = [each for each in (DEFAULT_SIGNATURE, GENERATE) if each in signatures.by_name]
     return _TEMPLATE.format(
         **metadata,

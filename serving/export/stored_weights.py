@@ -16,7 +16,7 @@ class StoredWeights(tf.Module):
     """The weights that a SavedModel's signatures read.
 
     The model itself is not an attribute: TensorFlow would track it, and store all weights twice.
-        Matrices that `spec.blocks` replace are not stored.
+    Matrices that `spec.blocks` replace are not stored.
 
     Args:
         spec: what the export is made of. With `int8`, its model's matrices are rounded in place.

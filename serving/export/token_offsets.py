@@ -27,7 +27,6 @@ def tokenize_each_with_offsets(
     """Tokenizes several batches of strings in one call, and finds each token's range of bytes.
 
     Args:
-        tokenizer: the tokenizer.
         batches: string `[batch]` each, or ragged `[batch, None]`.
 
     Returns:
@@ -57,7 +56,6 @@ def framed_offsets(
     """Returns the ranges of bytes of the tokens in the model's inputs.
 
     Args:
-        preprocessor: the preprocessor that framed the segments.
         inputs: the model's inputs, with `token_ids`, int32 `[batch, ..., length]`.
         segments, starts, ends: as `tokenize_each_with_offsets` returns them.
 

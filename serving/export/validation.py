@@ -21,11 +21,9 @@ class Validation:
     """Labelled examples that a model and its export answer.
 
     Args:
-        model: a registered task.
         examples: the model's inputs and `label`, as `gpt1_keras.labelled_files.read_rows` returns
             them: a class, a score, or the index of the right choice. A language model's examples
             have no label.
-        batch_size: the number of examples in a request.
 
     Raises:
         ValueError: the task has no metric; or examples lack an input of the model, or have unknown

@@ -1,12 +1,13 @@
 """Writes answers beside what a table holds: CSV, TSV, JSON Lines or Parquet, by the suffix."""
 
+import contextlib
 import csv
 import dataclasses
 import json
 import math
 import pathlib
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpt1_keras.files import check_writable
 from serving.prediction.rows import Line, RowAnswer
@@ -19,6 +20,8 @@ _DIALECTS: dict[str, type[csv.Dialect]] = {".csv": csv.excel, ".tsv": csv.excel_
 _JSON_LINES, _PARQUET = ".jsonl", ".parquet"
 _KINDS = {True: "a folder", False: "a file"}
 SUFFIXES = (*_DIALECTS, _JSON_LINES, _PARQUET)
+
+Rows: TypeAlias = Sequence[Sequence[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +72,6 @@ def check_output(path: pathlib.Path, is_folder: bool) -> None:
     """Refuses an output before the work, as what is there would be lost, or could not be written.
 
     Args:
-        path: of the output.
         is_folder: whether it will be a folder, which must be new or empty. A file is replaced.
 
     Raises:
@@ -84,83 +86,44 @@ def check_output(path: pathlib.Path, is_folder: bool) -> None:
     check_writable(path.parent)
 
 
-class AnswersFile(Protocol):
-    """A file that answers are written to."""
+@contextlib.contextmanager
+def answers_file(path: pathlib.Path, layout: Layout) -> Iterator[Callable[[Rows], object]]:
+    """Opens a new file for answers; its suffix says the format.
 
-    def write(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Writes rows, each the values of all columns."""
-
-    def close(self) -> None:
-        """Writes what is left, and closes the file."""
-
-
-def create(path: pathlib.Path, layout: Layout) -> AnswersFile:
-    """Creates a file for answers; its suffix says the format."""
+    Yields:
+        A function that writes rows, each the values of all columns.
+    """
     suffix = path.suffix.lower()
     if suffix == _PARQUET:
-        return _ParquetWriter(path, layout)
-    if suffix == _JSON_LINES:
-        return _JsonWriter(path, layout)
-    return _DelimitedWriter(path, layout, _DIALECTS[suffix])
-
-
-class _DelimitedWriter:
-    """Writes .csv and .tsv."""
-
-    def __init__(self, path: pathlib.Path, layout: Layout, dialect: type[csv.Dialect]) -> None:
-        self._file = open(path, "w", encoding="utf-8", newline="")
-        self._writer = csv.writer(self._file, dialect, lineterminator="\n")
-        self._writer.writerow(layout.names)
-
-    def write(self, rows: Sequence[Sequence[Any]]) -> None:
-        self._writer.writerows(list(map(_as_text, row)) for row in rows)
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class _JsonWriter:
-    """Writes .jsonl."""
-
-    def __init__(self, path: pathlib.Path, layout: Layout) -> None:
-        self._file = open(path, "w", encoding="utf-8", newline="")
-        self._names = layout.names
-
-    def write(self, rows: Sequence[Sequence[Any]]) -> None:
-        for row in rows:
-            self._file.write(_as_json(dict(zip(self._names, row))) + "\n")
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class _ParquetWriter:
-    """Writes .parquet."""
-
-    def __init__(self, path: pathlib.Path, layout: Layout) -> None:
         import pyarrow
         from pyarrow.parquet import ParquetWriter
 
-        types = [_type_of(kinds) for kinds in layout.kinds] + list(
-            map(_answer_type, layout.answers)
-        )
-        self._schema = pyarrow.schema(list(zip(layout.names, types)))
-        self._are_texts = [type_ == pyarrow.string() for type_ in types]
-        self._writer = ParquetWriter(path, self._schema)
+        types = [*map(_type_of, layout.kinds), *map(_answer_type, layout.answers)]
+        schema = pyarrow.schema(list(zip(layout.names, types)))
+        with ParquetWriter(path, schema) as parquet:
+            yield lambda rows: parquet.write_table(_arrow_table(rows, schema))
+        return
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        if suffix == _JSON_LINES:
+            yield lambda rows: file.writelines(
+                _as_json(dict(zip(layout.names, row))) + "\n" for row in rows
+            )
+        else:
+            writer = csv.writer(file, _DIALECTS[suffix], lineterminator="\n")
+            writer.writerow(layout.names)
+            yield lambda rows: writer.writerows(list(map(_as_text, row)) for row in rows)
 
-    def write(self, rows: Sequence[Sequence[Any]]) -> None:
-        import pyarrow
 
-        arrays = [
-            pyarrow.array([None if each is None else _as_text(each) for each in column], field.type)
-            if is_text
-            else pyarrow.array(column, field.type)
-            for column, field, is_text in zip(zip(*rows), self._schema, self._are_texts)
-        ]
-        self._writer.write_table(pyarrow.Table.from_arrays(arrays, schema=self._schema))
+def _arrow_table(rows: Rows, schema: "pyarrow.Schema") -> "pyarrow.Table":
+    """Returns rows as a table; the columns of text take any value."""
+    import pyarrow
 
-    def close(self) -> None:
-        self._writer.close()
+    arrays = []
+    for column, field in zip(zip(*rows), schema):
+        is_text = field.type == pyarrow.string()
+        cells = [_as_text(each) if is_text and each is not None else each for each in column]
+        arrays.append(pyarrow.array(cells, field.type))
+    return pyarrow.Table.from_arrays(arrays, schema=schema)
 
 
 def kind_of(cell: Any) -> type | None:

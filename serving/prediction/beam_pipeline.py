@@ -1,6 +1,5 @@
 """Answers the rows of files in an Apache Beam pipeline, on one machine or many."""
 
-import contextlib
 import dataclasses
 import os
 import pathlib
@@ -8,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gpt1_keras.files import atomic_path, read_json, write_json
-from serving.prediction.answers_file import Layout, create
+from serving.prediction.answers_file import Layout, answers_file
 from serving.prediction.input_files import InputFiles
-from serving.prediction.outcome import Outcome
 from serving.prediction.row_model import RowModel, open_model
-from serving.prediction.rows import Line, RowAnswer
+from serving.prediction.rows import Line, Outcome, RowAnswer
 from serving.prediction.windows import answered, windows
 
 try:
@@ -44,13 +42,9 @@ def predict_in_beam(
     Their names, sorted, give the order of the input.
 
     Args:
-        model, explain: as for `open_model`; each worker opens it.
-        files: the input.
-        layout: the columns of the output.
         output: the folder's path, whose suffix says the format of the files in it. All workers must
             reach it, the model and the input under the same paths.
         runner: name of Beam's runner. `FnApiRunner` runs on this machine.
-        flags: further options of Beam's.
 
     Raises:
         ValueError: no row has an answer.
@@ -98,13 +92,7 @@ class _Handler(ModelHandler[_Asked, _Answered, RowModel]):
 
 @dataclasses.dataclass(frozen=True)
 class _Work:
-    """What workers do before and after inference.
-
-    Args:
-        files: the input.
-        layout: the columns of the output.
-        folder: the output, under its temporary name.
-    """
+    """What workers do before and after inference."""
 
     files: InputFiles
     layout: Layout
@@ -123,10 +111,10 @@ class _Work:
         outcome = Outcome()
         path = self.files.paths[int(shard.partition("-")[0])]
         with atomic_path(self.folder / f"part-{shard}{self.folder.suffix.lower()}") as temporary:
-            with contextlib.closing(create(pathlib.Path(temporary), self.layout)) as file:
+            with answers_file(pathlib.Path(temporary), self.layout) as write:
                 for _, lines, answers in sorted(found, key=lambda each: each[0]):
                     outcome.count(path, lines, answers)
-                    file.write(self.layout.rows(lines, answers))
+                    write(self.layout.rows(lines, answers))
         return dataclasses.asdict(outcome)
 
     def finish(self, outcomes: Iterable[dict[str, Any]]) -> None:

@@ -46,9 +46,7 @@ class InputFiles:
     """Files of rows to answer.
 
     Args:
-        paths: of the files.
         columns: from names to the files' columns; see `open_table`.
-        fields: the names of the model's texts.
     """
 
     paths: Sequence[pathlib.Path]

@@ -1,17 +1,15 @@
 """Answers the rows of files on this machine."""
 
-import contextlib
 import pathlib
 import sys
 import time
 from collections.abc import Iterable, Iterator
 
 from gpt1_keras.files import atomic_path
-from serving.prediction.answers_file import Layout, create
+from serving.prediction.answers_file import Layout, answers_file
 from serving.prediction.input_files import InputFiles
-from serving.prediction.outcome import Outcome
 from serving.prediction.row_model import RowModel
-from serving.prediction.rows import RowAnswer
+from serving.prediction.rows import Outcome, RowAnswer
 from serving.prediction.windows import Window, answered, windows
 
 _SECONDS = 10.0  # between two lines of progress
@@ -23,10 +21,6 @@ def predict(
     """Answers the rows of files, and writes one file, whole or not at all.
 
     Args:
-        model: answers the rows.
-        files: the input.
-        layout: the columns of the output.
-        output: its path.
         total: how many rows there are, for progress.
 
     Raises:
@@ -35,12 +29,12 @@ def predict(
     """
     outcome = Outcome()
     with atomic_path(output) as temporary:
-        with contextlib.closing(create(pathlib.Path(temporary), layout)) as file:
+        with answers_file(pathlib.Path(temporary), layout) as write:
             for path in files.paths:
                 found = answered(model, windows(files.lines(path), files.fields))
                 for lines, answers in _told(found, outcome, total):
                     outcome.count(path, lines, answers)
-                    file.write(layout.rows(lines, answers))
+                    write(layout.rows(lines, answers))
         outcome.check()
     return outcome
 

@@ -34,9 +34,6 @@ class RowModel:
     """Answers rows of texts. Several threads may use it at once.
 
     Args:
-        fields: the names of the texts.
-        class_names: of a classifier.
-        outputs: the names of the outputs.
         run: from tensors of strings by field to the outputs. ValueError, if it refuses some.
 
     Raises:

@@ -3,7 +3,7 @@
 import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from serving.prediction.row_model import RowModel
 from serving.prediction.rows import Line, RowAnswer
@@ -17,6 +17,8 @@ _THREADS = 2  # while one batch is tokenized, another is in the model
 
 _Item = TypeVar("_Item")
 Window = Sequence[Line]
+# The batches of a window: their rows' numbers in it, and their answers.
+_Batches: TypeAlias = list[tuple[list[int], Future[list[RowAnswer]]]]
 
 
 def windows(lines: Iterable[Line], fields: Sequence[str]) -> Iterator[Window]:
@@ -30,51 +32,42 @@ def answered(model: RowModel, found: Iterable[Window]) -> Iterator[tuple[Window,
     """Yields each window with its answers, in order.
 
     Args:
-        model: answers the rows, several batches of them at a time.
         found: the windows. At most two of them are in memory.
     """
-    waiting: collections.deque[tuple[Window, _Answers]] = collections.deque()
+    waiting: collections.deque[tuple[Window, _Batches]] = collections.deque()
     pool = ThreadPoolExecutor(_THREADS)
     try:
         for window in found:
-            waiting.append((window, _Answers(model, window, pool)))
+            waiting.append((window, _submit(model, window, pool)))
             if len(waiting) > _WINDOWS_AHEAD:
-                lines, answers = waiting.popleft()
-                yield lines, answers.wait()
-        for lines, answers in waiting:
-            yield lines, answers.wait()
+                lines, batches = waiting.popleft()
+                yield lines, _in_order(batches)
+        for lines, batches in waiting:
+            yield lines, _in_order(batches)
     finally:
         # After an error or Ctrl-C, batches that wait are not computed.
         pool.shutdown(cancel_futures=True)
 
 
-class _Answers:
-    """The answers to a window, which threads compute.
+def _submit(model: RowModel, window: Window, pool: ThreadPoolExecutor) -> _Batches:
+    """Lets threads answer a window."""
+    lengths = [_length(line.texts, model.fields) for line in window]
+    order = sorted(range(len(window)), key=lengths.__getitem__)
+    batches = []
+    numbered = ((lengths[number], number) for number in order)
+    for piece in _pieces(numbered, _ROWS_OF_BATCH, _LENGTH_OF_BATCH):
+        numbers = [number for _, number in piece]
+        texts = [window[number].texts for number in numbers]
+        batches.append((numbers, pool.submit(model.answers, texts)))
+    return batches
 
-    Args:
-        model: answers the rows.
-        window: the rows.
-        pool: the threads.
-    """
 
-    def __init__(self, model: RowModel, window: Window, pool: ThreadPoolExecutor) -> None:
-        lengths = [_length(line.texts, model.fields) for line in window]
-        order = sorted(range(len(window)), key=lengths.__getitem__)
-        numbered = ((lengths[number], number) for number in order)
-        self._size = len(window)
-        self._batches: list[tuple[list[int], Future[list[RowAnswer]]]] = []
-        for piece in _pieces(numbered, _ROWS_OF_BATCH, _LENGTH_OF_BATCH):
-            numbers = [number for _, number in piece]
-            texts = [window[number].texts for number in numbers]
-            self._batches.append((numbers, pool.submit(model.answers, texts)))
-
-    def wait(self) -> list[RowAnswer]:
-        """Returns the answers in the order of the window."""
-        answers = [RowAnswer({})] * self._size
-        for numbers, batch in self._batches:
-            for number, answer in zip(numbers, batch.result(), strict=True):
-                answers[number] = answer
-        return answers
+def _in_order(batches: _Batches) -> list[RowAnswer]:
+    """Waits for the answers of batches, and returns them in the order of their window."""
+    answers: dict[int, RowAnswer] = {}
+    for numbers, batch in batches:
+        answers.update(zip(numbers, batch.result(), strict=True))
+    return [answers[number] for number in range(len(answers))]
 
 
 def _length(texts: Mapping[str, Any], fields: Sequence[str]) -> int:

@@ -48,8 +48,6 @@ class Session:
     """A SavedModel, loaded for serving. Any number of threads may run it at once.
 
     Args:
-        runtime: the runtime to load it in.
-        path: the SavedModel's folder.
         tags: the tags of the graph to load.
         config: a serialized ConfigProto: threads, and how graphs are optimised.
 
@@ -142,11 +140,6 @@ class Session:
 
 def parse(runtime: Runtime, name: str, proto: bytes) -> np.ndarray:
     """Returns the array of a serialized TensorProto, as the runtime reads it.
-
-    Args:
-        runtime: the runtime.
-        name: the tensor's name, for errors.
-        proto: the serialized TensorProto.
 
     Raises:
         FeedError: it is not well-formed.

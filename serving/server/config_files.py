@@ -1,16 +1,27 @@
 """Reads TensorFlow Serving's configuration files, protocol buffers in text format."""
 
+import functools
 import re
 from typing import Any, TypeVar
 
-from google.protobuf import text_format
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from google.protobuf.message import Message
 from tensorflow.core.protobuf.config_pb2 import ConfigProto
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-from serving.server import config_messages
-
 _Message = TypeVar("_Message", bound=Message)
+_PACKAGE = "tensorflow.serving"
+# Messages that tensorflow-serving-api lacks: their fields' names and types, by number.
+_MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
+    "SSLConfig": {
+        1: ("server_key", "TYPE_STRING"),
+        2: ("server_cert", "TYPE_STRING"),
+        3: ("custom_ca", "TYPE_STRING"),
+        4: ("client_verify", "TYPE_BOOL"),
+    },
+    "PrometheusConfig": {1: ("enable", "TYPE_BOOL"), 2: ("path", "TYPE_STRING")},
+    "MonitoringConfig": {1: ("prometheus_config", "PrometheusConfig")},
+}
 
 
 class ConfigError(ValueError):
@@ -36,6 +47,11 @@ def read(path: str, message: _Message) -> _Message:
         ) from error
 
 
+def read_ssl(path: str) -> Any:
+    """Returns the SSLConfig in the file that `--ssl_config_file` names; raises as `read`."""
+    return read(path, _new("SSLConfig"))
+
+
 def read_models(path: str) -> ModelServerConfig:
     """Reads the file that `--model_config_file` names; raises as `read`."""
     return read(path, ModelServerConfig())
@@ -51,5 +67,30 @@ def read_metrics_path(path: str) -> str | None:
 
     Raises as `read`.
     """
-    config: Any = read(path, config_messages.new("MonitoringConfig")).prometheus_config
+    config: Any = read(path, _new("MonitoringConfig")).prometheus_config
     return (config.path or "/monitoring/prometheus/metrics") if config.enable else None
+
+
+def _new(name: str) -> Message:
+    """Returns an empty message of one of the types in `_MESSAGES`."""
+    descriptor = _pool().FindMessageTypeByName(f"{_PACKAGE}.{name}")
+    return message_factory.GetMessageClass(descriptor)()
+
+
+@functools.cache
+def _pool() -> descriptor_pool.DescriptorPool:
+    """Returns the messages' descriptors, in a pool separate from other libraries'."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="serving.proto", package=_PACKAGE, syntax="proto3"
+    )
+    for message, fields in _MESSAGES.items():
+        message_type = file.message_type.add(name=message)
+        for number, (field, kind) in fields.items():
+            added = message_type.field.add(name=field, number=number, label="LABEL_OPTIONAL")
+            if kind in _MESSAGES:
+                added.type, added.type_name = "TYPE_MESSAGE", f".{_PACKAGE}.{kind}"
+            else:
+                added.type = kind
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return pool

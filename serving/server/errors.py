@@ -1,4 +1,8 @@
-"""ServingError: every error of the server, with TensorFlow Serving's code and message."""
+"""ServingError: every error of the server, with TensorFlow Serving's code and message.
+
+Loading a version and answering a request raise no other. Where TensorFlow Serving has no message of
+its own, one says what was received and what was expected.
+"""
 
 from collections.abc import Iterable
 

@@ -125,13 +125,7 @@ class Metrics:
     def watch_queue(
         self, limit: int, waiting: Callable[[], int], running: Callable[[], int]
     ) -> None:
-        """Shows how full the queue of requests is, whenever the page is read.
-
-        Args:
-            limit: the number of requests that may wait.
-            waiting: returns how many requests wait.
-            running: returns how many requests run.
-        """
+        """Shows how full the queue of requests is, whenever the page is read."""
         for name, text, value in (
             ("queued_requests_limit", "Requests that may wait for their turn.", lambda: limit),
             ("queued_requests", "Requests that wait for their turn.", waiting),

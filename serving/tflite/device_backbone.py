@@ -24,7 +24,6 @@ class DeviceBackbone(tf.Module):
     """Reads texts of at most `sequence_length` tokens.
 
     Args:
-        backbone: the backbone whose weights are used.
         sequence_length: the most tokens of a text, at most the backbone's context.
 
     Raises:

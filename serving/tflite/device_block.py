@@ -34,11 +34,7 @@ class Dense(tf.Module):
 
 
 class LayerNorm(tf.Module):
-    """Layer normalisation over the last axis, in float32.
-
-    Args:
-        layer: the layer whose weights are used.
-    """
+    """Layer normalisation over the last axis, in float32."""
 
     def __init__(self, layer: keras.layers.LayerNormalization) -> None:
         super().__init__()
@@ -53,11 +49,7 @@ class LayerNorm(tf.Module):
 
 
 class DeviceBlock(tf.Module):
-    """A post-norm block of the Transformer (figure 1).
-
-    Args:
-        block: the block of a `GPT1Backbone` whose weights are used.
-    """
+    """A post-norm block of the Transformer (figure 1)."""
 
     def __init__(self, block: keras.layers.Layer) -> None:
         super().__init__()

@@ -22,7 +22,6 @@ class Framer:
     """Frames texts.
 
     Args:
-        tokenizer: has the special ids.
         sequence_length: the most tokens of a sequence.
         truncate: how two texts that are too long together are truncated; see `kept_lengths`.
     """

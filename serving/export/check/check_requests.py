@@ -35,11 +35,7 @@ class Request:
 
 
 def requests_for(graph: MetaGraphDef, warmup: Sequence[Message]) -> list[Request]:
-    """Returns requests for every signature.
-
-    Args:
-        graph: the export's graph.
-        warmup: the export's warm-up requests. A signature without one gets a made-up request.
+    """Returns requests for every signature: of the warm-up, or where it has none, made up.
 
     Raises:
         ValueError: a request is for a signature that the graph does not have.

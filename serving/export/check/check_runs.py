@@ -24,8 +24,6 @@ def run_in(folder: str | os.PathLike[str], path: Path, requests: Sequence[Reques
 
     Args:
         folder: the folder of an installed tensorflow package, whose libraries are used.
-        path: the export.
-        requests: the requests to run.
 
     Returns:
         What `serving.runtime.process` writes, a dict.
@@ -66,7 +64,6 @@ def failures(
     """Yields the first problem of each signature in one runtime.
 
     Args:
-        requests: the requests that were run.
         found: what `run_in` returned for this runtime.
         first: what it returned for the first one, which the others must agree with.
     """

@@ -18,9 +18,6 @@ from serving.export_names import SAVED_MODEL_FILE
 def read_graph(path: Path) -> MetaGraphDef:
     """Reads the graph that TensorFlow Serving serves.
 
-    Args:
-        path: the SavedModel's folder.
-
     Raises:
         OSError: it cannot be read.
         ValueError: it is damaged, or has no graph for serving.
@@ -39,7 +36,6 @@ def foreign_ops(graph: MetaGraphDef, op_list: str) -> Iterator[str]:
     """Yields a problem if a graph has ops that a runtime lacks.
 
     Args:
-        graph: the graph.
         op_list: the runtime's ops, a serialized OpList in base64.
     """
     known = {op.name for op in OpList.FromString(base64.b64decode(op_list)).op}

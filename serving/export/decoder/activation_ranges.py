@@ -38,18 +38,18 @@ class BlockRanges:
 
 
 class RangeRecorder:
-    """Records the ranges of what the dense layers of blocks multiply.
-
-    Args:
-        blocks: the blocks of a `GPT1Backbone`.
-    """
+    """Records the ranges of what the dense layers of blocks multiply."""
 
     def __init__(self, blocks: Sequence[TransformerBlock]) -> None:
         self._blocks = blocks
-        self._by_layer = {
-            id(layer): _ChannelRecorder(layer.kernel.shape[0])
+        # By layer, the smallest and the largest activation of each channel.
+        self._limits = {
+            id(layer): [
+                tf.Variable(tf.fill([layer.kernel.shape[0]], np.float32(limit)), trainable=False)
+                for limit in ("inf", "-inf")
+            ]
             for block in blocks
-            for layer in _dense_layers(block)
+            for layer in dense_layers(block)
         }
 
     @contextmanager
@@ -65,37 +65,27 @@ class RangeRecorder:
             ValueError: no token was read, or an activation was infinite or NaN.
         """
         return [
-            BlockRanges(*(self._by_layer[id(layer)].ranges() for layer in _dense_layers(block)))
+            BlockRanges(*(self._ranges_of(layer) for layer in dense_layers(block)))
             for block in self._blocks
         ]
 
-    def _record(self, layer: keras.layers.Dense, x: tf.Tensor) -> None:
-        self._by_layer[id(layer)].record(x)
-
-
-class _ChannelRecorder:
-    """Records the smallest and the largest activation of each channel."""
-
-    def __init__(self, channels: int) -> None:
-        self._least = tf.Variable(tf.fill([channels], np.float32("inf")), trainable=False)
-        self._greatest = tf.Variable(tf.fill([channels], -np.float32("inf")), trainable=False)
-
-    def record(self, x: tf.Tensor) -> None:
-        """Records float `[..., channels]`."""
-        numbers = tf.reshape(tf.cast(x, tf.float32), [-1, x.shape[-1]])
-        self._least.assign(tf.minimum(self._least, tf.reduce_min(numbers, axis=0)))
-        self._greatest.assign(tf.maximum(self._greatest, tf.reduce_max(numbers, axis=0)))
-
-    def ranges(self) -> ChannelRanges:
-        least, greatest = self._least.numpy(), self._greatest.numpy()
+    def _ranges_of(self, layer: keras.layers.Dense) -> ChannelRanges:
+        least, greatest = (each.numpy() for each in self._limits[id(layer)])
         if not (np.isfinite(least).all() and np.isfinite(greatest).all()):
             raise ValueError(
                 "The calibration's texts give no ranges of activations: expected finite numbers."
             )
         return ChannelRanges(least, greatest)
 
+    def _record(self, layer: keras.layers.Dense, x: tf.Tensor) -> None:
+        """Records float `[..., channels]`."""
+        least, greatest = self._limits[id(layer)]
+        numbers = tf.reshape(tf.cast(x, tf.float32), [-1, x.shape[-1]])
+        least.assign(tf.minimum(least, tf.reduce_min(numbers, axis=0)))
+        greatest.assign(tf.maximum(greatest, tf.reduce_max(numbers, axis=0)))
 
-def _dense_layers(block: TransformerBlock) -> list[keras.layers.Dense]:
+
+def dense_layers(block: TransformerBlock) -> list[keras.layers.Dense]:
     """Returns the dense layers, in the order of the fields of `BlockRanges`."""
     attention = block.attention
     return [attention.qkv, attention.output_projection, block.expand, block.contract]

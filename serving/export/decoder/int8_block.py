@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpt1_keras.models.transformer_block import TransformerBlock, normalize
-from serving.export.decoder.activation_ranges import BlockRanges, ChannelRanges
+from serving.export.decoder.activation_ranges import BlockRanges, ChannelRanges, dense_layers
 from serving.export.decoder.int8_product import Int8Linear, Range
 
 # oneDNN compiles a product for each number of rows. With these four sizes between powers of two, at
@@ -24,7 +24,7 @@ _SMOOTHING = 0.75  # the share of the channels' differences that moves into the 
 
 
 class Int8Block(tf.Module):
-    """A `ServedBlock` whose four products are of 8-bit numbers; the rest is float.
+    """A block whose four products are of 8-bit numbers; the rest is float.
 
     Args:
         block: a block of a `GPT1Backbone`. Its layer normalisations are used; its matrices are
@@ -42,8 +42,7 @@ class Int8Block(tf.Module):
     def __init__(self, block: TransformerBlock, ranges: BlockRanges) -> None:
         super().__init__()
         self.num_heads = block.num_heads
-        attention = block.attention
-        layers = (attention.qkv, attention.output_projection, block.expand, block.contract)
+        layers = dense_layers(block)
         untracked = {  # an export need not hold these, or holds them as the model's
             "replaced": [weight for layer in layers for weight in layer.weights],
             "_norms": (block.attention_norm, block.feedforward_norm),

@@ -16,7 +16,6 @@ class PackedAttention:
     Where each group's tokens are and what they see is the same for all blocks, and computed once.
 
     Args:
-        packing: says which tokens the rows are.
         branches: optional int32 `[rows]`, for branches after a shared prefix; see
             `gpt1_keras.models.attention_scores`.
     """
@@ -37,7 +36,6 @@ class PackedAttention:
         Args:
             qkv: float `[rows, 3 * hidden_dim]`, queries, keys and values; rows after the tokens'
                 are padding.
-            num_heads: number of heads.
             padding: int32 scalar, the number of rows to append.
 
         Returns:
@@ -110,7 +108,6 @@ def gather_heads(qkv: tf.Tensor, rows: tf.Tensor, num_heads: int) -> list[tf.Ten
     Args:
         qkv: float `[all rows, 3 * hidden_dim]`.
         rows: int32 `[n, length]`.
-        num_heads: number of heads.
 
     Returns:
         Three tensors, float `[n, heads, length, head_dim]`.

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -13,7 +13,18 @@ from gpt1_keras.upstream import layers_of
 from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.packed_attention import PackedAttention
 from serving.export.decoder.packing import Packing
-from serving.export.decoder.served_block import ServedBlock
+
+
+class ServedBlock(Protocol):
+    """What a decoder needs of a `TransformerBlock` or an `Int8Block`, on rows without a batch."""
+
+    num_heads: int
+
+    def project(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+        """Maps float `[rows, hidden_dim]` and int32 `[rows]` to `[rows, 3 * hidden_dim]`."""
+
+    def finish(self, attended: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        """Maps attention's outputs and the block's input to its output, `[rows, hidden_dim]`."""
 
 
 class Rows(NamedTuple):
@@ -155,10 +166,6 @@ def packed_outputs(
     model: Task, buckets: Sequence[int], blocks: Sequence[Int8Block] | None = None
 ) -> Callable[[dict[str, tf.Tensor]], tf.Tensor] | None:
     """Returns a task's `predict_outputs` with a packed decoder instead of its backbone.
-
-    Args:
-        model: the task.
-        buckets, blocks: as in `PackedDecoder`.
 
     Returns:
         The function, or None if `predict_outputs` takes no `states_at` or the backbone is not

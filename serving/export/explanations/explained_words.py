@@ -43,9 +43,6 @@ class WordFinder:
 
     `<unk>` has no such mark: a word ends after it if the next token's bytes do not follow directly.
     So several words that are each one unknown character, such as Chinese ones, may be found as one.
-
-    Args:
-        tokenizer: the tokenizer that made the tokens.
     """
 
     def __init__(self, tokenizer: GPT1Tokenizer) -> None:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from serving.export.answers import Answers
 from serving.export.explanations.explained_words import WordFinder, Words
 from serving.export.explanations.integrated_gradients import IntegratedGradients
-from serving.export.explanations.leave_one_out import LeaveOneOut
+from serving.export.explanations.leave_one_out import explained_without_each
 from serving.export.export_options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT
 from serving.export.export_spec import ExportSpec
 from serving.export.input_checks import asserted, at_most, attention_cost
@@ -57,9 +57,6 @@ class Explainer:
     """Answers examples, and computes the words' shares in the answers.
 
     Args:
-        spec: what the export is made of.
-        inputs: how texts become the model's inputs.
-        answers: the outputs, and the number that is explained.
         predict_outputs: from the model's inputs to its outputs, float `[batch, n]`.
         has_gradients: whether `predict_outputs` may take `states_at`, with float blocks.
 
@@ -94,17 +91,12 @@ class Explainer:
                 f"The export of a {type(model).__name__} does not say what of its answers is "
                 "`explained`."
             )
-        explained = answers.explained
         self._explanation, self._preprocessor = explanation, preprocessor
         self._pad, self._predict_outputs = inputs.pad, predict_outputs
-        self._outputs, self._explained = answers.outputs, explained
+        self._outputs, self._explained = answers.outputs, answers.explained
         self._finder = WordFinder(preprocessor.tokenizer)
         self._field_names = tf.constant(preprocessor.fields)
-        self._gradients = IntegratedGradients(model, explained, explanation.steps)
-        self._leave_one_out = LeaveOneOut(
-            lambda segments: inputs.pad(preprocessor.frame(segments)[0]),
-            lambda framed, answer: explained(predict_outputs(dict(framed)), answer),
-        )
+        self._gradients = IntegratedGradients(model, answers.explained, explanation.steps)
 
     @property
     def description(self) -> str:
@@ -212,8 +204,10 @@ class Explainer:
             ),
         ]
         read = asserted({"read": batch.read}, *conditions)["read"]
-        without = self._leave_one_out.without_each(
-            batch.segments, batch.words, read, batch.lengths, batch.answer
+        without = explained_without_each(
+            lambda segments: self._pad(self._preprocessor.frame(segments)[0]),
+            lambda framed, answer: self._explained(self._predict_outputs(dict(framed)), answer),
+            *(batch.segments, batch.words, read, batch.lengths, batch.answer),
         )
         return tf.gather(batch.value, tf.gather(batch.words.examples, read)) - without
 

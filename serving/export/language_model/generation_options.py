@@ -4,6 +4,8 @@ This file imports neither Keras nor TensorFlow, so that `--help` shows the optio
 """
 
 import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from gpt1_keras.cli import option
 
@@ -26,3 +28,20 @@ class GenerationOptions:
     stop: tuple[str, ...] = option(
         "end the text before this one; may be given several times", (), consume_multiple=False
     )
+
+
+def bounds(options: Mapping[str, Any], context: int) -> Iterator[tuple[str, Any, str]]:
+    """Yields what options must be, which may be numbers or tensors.
+
+    Args:
+        options: the options by name.
+        context: the most tokens that the model reads.
+
+    Yields:
+        An option's name, whether it fits, and what is expected.
+    """
+    length, temperature, top_p = options["length"], options["temperature"], options["top_p"]
+    yield "length", (length >= 1) & (length < context), f"from 1 to {context - 1}"
+    yield "temperature", (temperature >= 0) & (temperature < float("inf")), "at least 0"
+    yield "top_k", options["top_k"] >= 0, "at least 0"
+    yield "top_p", (top_p > 0) & (top_p <= 1), "above 0 and at most 1"

@@ -14,7 +14,7 @@ from serving.export.decoder.cached_decoder import CachedDecoder
 from serving.export.decoder.packed_decoder import computes_by_blocks
 from serving.export.export_spec import ExportSpec
 from serving.export.input_checks import asserted
-from serving.export.language_model.generation_options import GenerationOptions
+from serving.export.language_model.generation_options import GenerationOptions, bounds
 from serving.export.language_model.output_text import before_stops, joined, joined_continuations
 from serving.export.language_model.prompt_continuation import continuations
 from serving.export.language_model.text_scoring import log_probabilities
@@ -43,15 +43,12 @@ def language_model_signatures(spec: ExportSpec) -> Signatures:
       length]`; `log_probabilities`, float `[batch, length]`, of each token given those before it,
       in nats, and 0 for the first token and for padding; and `score`, float `[batch]`, the mean
       over all tokens but the first, which is minus infinity for a text of one token or none.
-    - `generate`: takes `text`, and for each text, or once for all: `length`, int32 `[batch]`, the
-      number of tokens to add; `temperature`, float `[batch]`, 0 to always take the likeliest token;
-      `top_k`, int32 `[batch]`, the number of likeliest tokens to choose from, 0 for all; `top_p`,
-      float `[batch]`, to choose from the likeliest that together have this probability, 1 for all;
-      `seed`, int32 `[batch]`; and `stop`, string `[batch, n]`, texts before which the continuation
-      ends, an empty string being none. Those that are left out have the defaults of
-      `GenerationOptions`. It returns `text`, string `[batch]`, the normalised prompt with its
-      continuation, and `continuation`, string `[batch]`, both with the spaces that people write.
-      If prompt and continuation are longer than the context, the prompt loses its first tokens.
+    - `generate`: takes `text`, and for each text, or once for all, the options of
+      `GenerationOptions`, which have its defaults: `length`, `top_k` and `seed`, int32 `[batch]`;
+      `temperature` and `top_p`, float `[batch]`; and `stop`, string `[batch, n]`, an empty string
+      being none. It returns `text`, string `[batch]`, the normalised prompt with its continuation,
+      and `continuation`, string `[batch]`, both with the spaces that people write. If prompt and
+      continuation are longer than the context, the prompt loses its first tokens.
     - `tokenize`: maps `text` to `token_ids` and `padding_mask`, int32 `[batch, length]`; and to
       `starts` and `ends` of this shape, the range of bytes that each token came from, -1 for
       padding.
@@ -86,9 +83,6 @@ def language_model_signatures(spec: ExportSpec) -> Signatures:
 class LanguageModelGraph:
     """The functions of a language model's signatures.
 
-    Args:
-        spec: see `language_model_signatures`.
-
     Attributes:
         sequence_length: the context, which may be longer than the preprocessor's sequences.
         decoder: computes hidden states, of whole texts or of one more token of each.
@@ -109,7 +103,8 @@ class LanguageModelGraph:
         self._never = tf.where(is_word, 0.0, float("-inf"))
 
     def signatures(self) -> dict[str, Signature]:
-        score_texts, go_on = self._score_texts, self._continue
+        score_texts: Callable[..., Any] = self._score_texts
+        go_on: Callable[..., Any] = functools.partial(continuations, self.decoder, self.word_logits)
         if self._batching:
             prompts = [
                 tf.TensorSpec([None, self.sequence_length], tf.int32, "prompts"),
@@ -227,40 +222,34 @@ class LanguageModelGraph:
         self,
         go_on: Callable[..., Tensors],
         text: tf.Tensor,
-        length: tf.Tensor,
-        temperature: tf.Tensor,
-        top_k: tf.Tensor,
-        top_p: tf.Tensor,
-        seed: tf.Tensor,
         stop: tf.Tensor,
+        **options: tf.Tensor,
     ) -> Tensors:
-        """Computes the signature `generate` by a function like `_continue`."""
-        stop, has_tokens = self._normalized_stops(stop)
-        checks = self._checks(length, temperature, top_k, top_p, has_tokens)
-        with tf.control_dependencies(checks):
-            ids = self._tokenizer.tokenize(text)
-        before = tf.cast(ids.row_lengths(), tf.int32)
-        check = tf.debugging.Assert(
-            tf.reduce_all(before > 0),
-            ["Every text needs a token to continue from. Tokens:", before],
+        """Computes the signature `generate` by a function like `continuations`."""
+        stops, has_tokens = self.normalized_stops(stop)
+        conditions = [
+            (fits, f"{name} must be {expected}.", options[name])
+            for name, fits, expected in bounds(options, self.sequence_length)
+        ]
+        conditions.append(
+            (has_tokens, "Every stop text needs a token, or is empty for none.", stop)
         )
-        with tf.control_dependencies([check]):
-            kept = tf.minimum(before, self.sequence_length - length)
+        ids = self._tokenizer.tokenize(asserted({"text": text}, *conditions)["text"])
+        length, before = options["length"], tf.cast(ids.row_lengths(), tf.int32)
+        has_token = before > 0, "Every text needs a token to continue from.", before
+        before = asserted({"before": before}, has_token)["before"]
+        kept = tf.minimum(before, self.sequence_length - length)
         limits = tf.cast(ids.row_limits(), tf.int32)
         prompts = _slices(ids.values, limits - kept, limits)
         added = go_on(
             prompts=prompts.to_tensor(0, shape=[None, self.sequence_length]),
             kept=kept,
-            length=length,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            seed=seed,
-        )["added"]
+            **options,
+        )
         added = tf.RaggedTensor.from_tensor(added, tf.cast(length, tf.int64))
         texts = joined(self._tokenizer.detokenize(tf.concat([prompts, added], axis=1)))
         whole = joined_continuations(self._tokenizer.detokenize(added))
-        continuations = before_stops(whole, stop)
+        continuations = before_stops(whole, stops)
         left_out = tf.strings.length(whole) - tf.strings.length(continuations)
         texts = tf.strings.substr(
             texts, tf.zeros_like(left_out), tf.strings.length(texts) - left_out
@@ -272,7 +261,7 @@ class LanguageModelGraph:
             "truncated": before > kept,
         }
 
-    def _normalized_stops(self, stop: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def normalized_stops(self, stop: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns stop texts as texts have them, and which of them consist of tokens, or are none.
 
         A stop text without a token, such as a line break for `bert`, would never be found.
@@ -281,50 +270,6 @@ class LanguageModelGraph:
         normalized = joined(self._tokenizer.detokenize(ids))
         is_found = (ids.row_lengths() > 0) | (tf.reshape(stop, [-1]) == "")
         return tf.reshape(normalized, tf.shape(stop)), is_found
-
-    def _checks(
-        self,
-        length: tf.Tensor,
-        temperature: tf.Tensor,
-        top_k: tf.Tensor,
-        top_p: tf.Tensor,
-        stop_is_found: tf.Tensor,
-    ) -> list[Any]:
-        return [
-            tf.debugging.Assert(
-                tf.reduce_all((length >= 1) & (length < self.sequence_length)),
-                [f"length must be from 1 to {self.sequence_length - 1}. Received:", length],
-            ),
-            tf.debugging.Assert(
-                tf.reduce_all((temperature >= 0.0) & (temperature < float("inf"))),
-                ["temperature must be at least 0. Received:", temperature],
-            ),
-            tf.debugging.Assert(
-                tf.reduce_all(top_k >= 0), ["top_k must be at least 0. Received:", top_k]
-            ),
-            tf.debugging.Assert(
-                tf.reduce_all((top_p > 0.0) & (top_p <= 1.0)),
-                ["top_p must be above 0 and at most 1. Received:", top_p],
-            ),
-            tf.debugging.Assert(
-                tf.reduce_all(stop_is_found),
-                ["Every stop text needs a token, or is empty for none. Has one:", stop_is_found],
-            ),
-        ]
-
-    def _continue(
-        self,
-        prompts: tf.Tensor,
-        kept: tf.Tensor,
-        length: tf.Tensor,
-        temperature: tf.Tensor,
-        top_k: tf.Tensor,
-        top_p: tf.Tensor,
-        seed: tf.Tensor,
-    ) -> Tensors:
-        """Returns the continuations of prompts as `added`; see `continuations`."""
-        arguments = prompts, kept, length, temperature, top_k, top_p, seed
-        return {"added": continuations(self.decoder, self.word_logits, *arguments)}
 
     def word_logits(self, states: tf.Tensor) -> tf.Tensor:
         """Returns logits of float `[n, hidden_dim]`, minus infinity for what is no word."""

@@ -30,7 +30,6 @@ def continuations(
     computed, and the cache has no more columns than the longest remaining text needs.
 
     Args:
-        decoder: the model's decoder.
         logits: from hidden states, float `[n, hidden_dim]`, to float32 `[n, vocabulary_size]`.
         prompts: int32 `[batch, context]`, padded on the right.
         kept: int32 `[batch]`, the prompts' numbers of tokens, at least 1.

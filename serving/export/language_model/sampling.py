@@ -11,7 +11,6 @@ def uniform_numbers(seeds: tf.Tensor, count: int) -> tf.Tensor:
 
     Args:
         seeds: int32 `[batch]`.
-        count: number of numbers for each text.
 
     Returns:
         float32 `[batch, count]`.

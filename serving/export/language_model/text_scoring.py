@@ -18,7 +18,6 @@ def log_probabilities(
     """Scores each token given those before it, and computes nothing for padding.
 
     Args:
-        decoder: the model's decoder.
         logits: from hidden states, float `[n, hidden_dim]`, to float32 `[n, vocabulary_size]`.
         token_ids: int32 `[batch, length]`, padded on the right.
         num_tokens: int32 `[batch]`, the number of tokens of each text, which may be 0.

@@ -8,7 +8,7 @@ import tensorflow as tf
 from gpt1_keras import GPT1CausalLM
 from serving.export.decoder.cached_decoder import Cache
 from serving.export.export_spec import ExportSpec
-from serving.export.language_model.generation_options import GenerationOptions
+from serving.export.language_model.generation_options import GenerationOptions, bounds
 from serving.export.language_model.language_model_signatures import (
     LanguageModelGraph,
     language_model_signatures,
@@ -26,10 +26,6 @@ class TextStream:
     A text is the one that the signature `generate` of the model's export returns for the same
     options, unless two tokens are equally likely to the last digits of a float.
 
-    Args:
-        lm: a language model.
-        options: how to continue texts.
-
     Raises:
         ValueError: the model cannot be exported, or an option is out of range.
     """
@@ -41,8 +37,10 @@ class TextStream:
         self._graph = LanguageModelGraph(spec)
         self._tokenizer = lm.preprocessor.tokenizer
         self._options = options
-        self._check_options()
-        self._stops = self._normalized_stops(options.stop)
+        for name, fits, expected in bounds(vars(options), self._graph.sequence_length):
+            if not fits:
+                raise ValueError(f"{name} must be {expected}. Received: {getattr(options, name)}.")
+        self._stops = [self._normalized_stop(each) for each in options.stop]
         self._sampling = [
             tf.constant([value]) for value in (options.temperature, options.top_k, options.top_p)
         ]
@@ -141,26 +139,12 @@ class TextStream:
             complete = complete[: -len(_GOES_ON)]
         return _written(joined(complete.rstrip(" "))), start
 
-    def _normalized_stops(self, stops: Sequence[str]) -> list[str]:
-        """Returns stop texts as texts have them."""
-        for stop in stops:
-            if not len(self._tokenizer(stop)):
-                raise ValueError(f"A stop text needs at least one token. Received: {stop!r}.")
-        return [
-            _written(joined(self._tokenizer.detokenize(self._tokenizer(each)))) for each in stops
-        ]
-
-    def _check_options(self) -> None:
-        """Raises ValueError if an option is out of range."""
-        options, most = self._options, self._graph.sequence_length - 1
-        for name, fits, expected in (
-            ("length", 1 <= options.length <= most, f"from 1 to {most}"),
-            ("temperature", 0 <= options.temperature < float("inf"), "at least 0"),
-            ("top_k", options.top_k >= 0, "at least 0"),
-            ("top_p", 0 < options.top_p <= 1, "above 0 and at most 1"),
-        ):
-            if not fits:
-                raise ValueError(f"{name} must be {expected}. Received: {getattr(options, name)}.")
+    def _normalized_stop(self, stop: str) -> str:
+        """Returns a stop text as texts have it."""
+        normalized, has_tokens = self._graph.normalized_stops(tf.constant([stop]))
+        if not stop or not has_tokens[0]:
+            raise ValueError(f"A stop text needs at least one token. Received: {stop!r}.")
+        return _written(normalized[0])
 
 
 def _written(text: tf.Tensor) -> str:

@@ -27,16 +27,7 @@ from serving.server.models.servable import Servable
 def classify(
     servable: Servable, request: ClassificationRequest, budget: Budget = UNLIMITED
 ) -> ClassificationResponse:
-    """Runs a signature on tf.Examples: `inputs` in, `classes` and `scores` out.
-
-    Args:
-        servable: what to run.
-        request: the signature and the examples.
-        budget: what the request may use.
-
-    Raises:
-        ServingError: the signature does not classify, or the graph refused the examples.
-    """
+    """Runs a signature on tf.Examples: `inputs` in, `classes` and `scores` out."""
     name = _example_signature(servable, request.model_spec)
     expected = {"classes": np.dtype(object), "scores": np.dtype(np.float32)}
     outputs, batch = _run_examples(servable, name, request.input, budget, "Classify", expected)
@@ -63,16 +54,7 @@ def classify(
 def regress(
     servable: Servable, request: RegressionRequest, budget: Budget = UNLIMITED
 ) -> RegressionResponse:
-    """Runs a signature on tf.Examples: `inputs` in, `outputs` out.
-
-    Args:
-        servable: what to run.
-        request: the signature and the examples.
-        budget: what the request may use.
-
-    Raises:
-        ServingError: the signature does not regress, or the graph refused the examples.
-    """
+    """Runs a signature on tf.Examples: `inputs` in, `outputs` out."""
     name = _example_signature(servable, request.model_spec)
     outputs, batch = _run_examples(servable, name, request.input, budget, "Regress", ["outputs"])
     values = outputs["outputs"]
@@ -90,17 +72,7 @@ def regress(
 def multi_inference(
     servable: Servable, request: MultiInferenceRequest, budget: Budget = UNLIMITED
 ) -> MultiInferenceResponse:
-    """Classifies and regresses the same tf.Examples with several signatures of one model.
-
-    Args:
-        servable: the model.
-        request: the signatures and the examples.
-        budget: what the request may use.
-
-    Raises:
-        ServingError: as in `classify` and `regress`; or `request.tasks` name several models, the
-            same signature twice, or another method.
-    """
+    """Classifies and regresses the same tf.Examples with several signatures of one model."""
     response = MultiInferenceResponse()
     names = set()
     for each in request.tasks:
@@ -157,9 +129,7 @@ def _run_examples(
 ) -> tuple[dict[str, np.ndarray], int]:
     """Returns a signature's outputs for tf.Examples, and how many examples there were.
 
-    Raises:
-        ServingError: the signature's outputs are not among the `possible` ones, there is no
-            example, or the graph refused them.
+    It refuses a signature with other outputs than `possible` ones.
     """
     signature = servable.signature_defs[name]
     inputs, outputs = set(signature.inputs), set(signature.outputs)

@@ -88,9 +88,6 @@ def _parsed(request_class: type[Message], body: bytes, max_bytes: float) -> Any:
     """Returns the message that a client sent, compressed or not.
 
     gRPC leaves decompression to this function: it would do so before a request has its turn.
-
-    Raises:
-        ServingError: it is not such a message, or longer than `max_bytes`.
     """
     try:
         if body.startswith(_COMPRESSED):
@@ -123,11 +120,7 @@ def _model_name(body: bytes) -> str:
 
 
 def _model_spec(request: Any) -> ModelSpec:
-    """Returns the request's model_spec.
-
-    Raises:
-        ServingError: the request does not name one.
-    """
+    """Returns the request's model_spec."""
     if isinstance(request, MultiInferenceRequest):
         return request.tasks[0].model_spec if request.tasks else ModelSpec()
     if not request.HasField("model_spec"):

@@ -35,16 +35,7 @@ _VALUE_FIELDS = {
 def predict(
     servable: Servable, request: PredictRequest, budget: Budget = UNLIMITED
 ) -> PredictResponse:
-    """Runs a signature on named tensors.
-
-    Args:
-        servable: what to run.
-        request: the signature, its inputs, and which outputs to return.
-        budget: what the request may use.
-
-    Raises:
-        ServingError: the request does not fit the signature, or the graph refused it.
-    """
+    """Runs a signature on named tensors."""
     signature_name = request.model_spec.signature_name or DEFAULT_SIGNATURE
     outputs = servable.predict(signature_name, request.inputs, request.output_filter, budget)
     response = PredictResponse(model_spec=reply_spec(servable, signature_name))

@@ -26,9 +26,6 @@ def parse_document(body: bytes) -> dict[str, Any]:
 
     Like TensorFlow Serving, it takes strings that are not UTF-8. Surrogates stand for their bytes,
     and other surrogates are refused.
-
-    Raises:
-        ServingError: the body is not a JSON object.
     """
     if not body:
         raise invalid_argument("JSON Parse error: The document is empty")
@@ -55,11 +52,7 @@ def parse_document(body: bytes) -> dict[str, Any]:
 
 
 def read_signature_name(document: Mapping[str, Any]) -> str:
-    """Returns the name of the signature that a document asks for, or of the default one.
-
-    Raises:
-        ServingError: it is not a string.
-    """
+    """Returns the name of the signature that a document asks for, or of the default one."""
     name = document.get("signature_name", "")
     if not isinstance(name, str):
         raise invalid_argument(f"'signature_name' is not a string but {shown(name)}")
@@ -67,11 +60,7 @@ def read_signature_name(document: Mapping[str, Any]) -> str:
 
 
 def require_utf8(name: str) -> str:
-    """Returns a name. Unlike a text, it must be UTF-8.
-
-    Raises:
-        ServingError: it is not.
-    """
+    """Returns a name. Unlike a text, it must be UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError as error:

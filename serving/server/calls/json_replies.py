@@ -14,6 +14,7 @@ import numpy as np
 from tensorflow_serving.apis.classification_pb2 import ClassificationResult
 from tensorflow_serving.apis.regression_pb2 import RegressionResult
 
+from serving.plain_values import plain
 from serving.server.calls.json_documents import BASE64_KEY
 from serving.server.errors import invalid_argument
 from serving.server.limits.budget import UNLIMITED, Budget
@@ -28,17 +29,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 def write_outputs(
     document: Mapping[str, Any], outputs: Mapping[str, np.ndarray], budget: Budget = UNLIMITED
 ) -> str:
-    """Returns the reply to a request to predict.
-
-    Args:
-        document: the request.
-        outputs: the signature's outputs by name; strings are arrays of `bytes` objects.
-        budget: the request's time.
-
-    Raises:
-        ServingError: rows were asked for, and the outputs are not batches of one size; or time ran
-            out.
-    """
+    """Returns the reply to a request to predict."""
     by_row = "instances" in document
     batch_sizes = {array.shape[:1] for array in outputs.values()}
     if by_row and (len(batch_sizes) != 1 or () in batch_sizes):
@@ -106,10 +97,7 @@ def _plain(name: str, array: np.ndarray) -> Any:
     if array.dtype == object:
         encode = _base64_object if name.endswith(_BASE64_OUTPUT_SUFFIX) else _text
         return np.vectorize(encode, otypes=[object])(array).tolist()
-    if np.issubdtype(array.dtype, np.floating):
-        # Through text, a float32 becomes its shortest decimal, such as 0.9, not 0.8999999761581421.
-        return array.astype(str).astype(float).tolist()
-    return array.tolist()
+    return plain(array)
 
 
 def _short(number: float) -> float:

@@ -35,12 +35,7 @@ _FEATURES = {  # a JSON value's type: its field in a tf.train.Feature and its ty
 
 
 def read_inputs(document: Mapping[str, Any], signature: SignatureDef) -> dict[str, TensorProto]:
-    """Returns a tensor for each input of `signature` that the document has, by name.
-
-    Raises:
-        ServingError: the document does not give each input without a default, or one is not an
-            array of its dtype.
-    """
+    """Returns a tensor for each input of `signature` that the document has, by name."""
     if "instances" in document and "inputs" in document:
         raise invalid_argument(
             f"JSON Value: {shown(document)} Not formatted correctly expecting only one of "
@@ -61,21 +56,13 @@ def read_inputs(document: Mapping[str, Any], signature: SignatureDef) -> dict[st
 
 
 def read_examples(document: Mapping[str, Any], budget: Budget = UNLIMITED) -> Input:
-    """Returns the tf.Examples of a request to classify or to regress.
-
-    Args:
-        document: the request.
-        budget: what it may use: an example takes many times the memory of its JSON.
-
-    Raises:
-        ServingError: the document does not give them as a list of objects of features, or they are
-            too many.
-    """
+    """Returns the tf.Examples of a request to classify or to regress."""
     examples = document.get("examples")
     if not isinstance(examples, list) or not examples:
         raise invalid_argument(
             f"Expected 'examples' to be a list of at least one object; received {shown(examples)}"
         )
+    # Before they are read: an example takes many times the memory of its JSON.
     budget.check_rows("Input", len(examples))
     found = [_example(each) for each in examples]
     if "context" not in document:

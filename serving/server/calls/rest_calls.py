@@ -44,7 +44,6 @@ class RestCalls:
     """Answers REST requests about a server's models.
 
     Args:
-        resources: the models, limits and metrics of the server.
         timeout: seconds that a request may take after it is received; None for no limit.
     """
 
@@ -53,16 +52,7 @@ class RestCalls:
         self._timeout = timeout
 
     def answer(self, method: str, path: str, body: bytes) -> bytes:
-        """Returns the reply to a request, a JSON document.
-
-        Args:
-            method: `GET` or `POST`.
-            path: the path, as the request's first line has it.
-            body: the request's body.
-
-        Raises:
-            ServingError: the request cannot be answered.
-        """
+        """Returns the reply to a `GET` or `POST` of a path, a JSON document."""
         resources = self._resources
         budget = Budget(resources.limits, self._timeout)
         path = path.partition("?")[0]

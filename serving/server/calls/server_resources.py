@@ -11,14 +11,7 @@ from serving.server.prometheus_metrics import MeasuredRequest, Metrics
 
 @dataclass(frozen=True)
 class Resources:
-    """The models, limits and metrics of one server.
-
-    Attributes:
-        models: the models that requests are about.
-        metrics: counts and times the requests.
-        admission: where requests that run a model wait for their turn.
-        limits: how large a request may be once it is expanded.
-    """
+    """The models, limits and metrics of one server."""
 
     models: ModelManager
     metrics: Metrics

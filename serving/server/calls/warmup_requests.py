@@ -29,14 +29,7 @@ _CALLS: Mapping[type, Callable[[Servable, Any], Message]] = {
 
 
 def read_warmup(path: Path) -> list[Message]:
-    """Returns the warm-up requests of a SavedModel.
-
-    Args:
-        path: the SavedModel's folder.
-
-    Raises:
-        ServingError: they cannot be read, or are not what such a file may hold.
-    """
+    """Returns the warm-up requests in a SavedModel's folder, or refuses its file."""
     file = path / WARMUP_FILE
     if not file.exists():
         return []
@@ -58,11 +51,7 @@ def warm_up(servable: Servable, rounds: int = 1) -> None:
     """Answers a version's warm-up requests, so that clients' first requests are not slow.
 
     Args:
-        servable: the version.
         rounds: how often each is answered; 0 for no warm-up.
-
-    Raises:
-        ServingError: a request cannot be read or answered.
     """
     requests = read_warmup(servable.path) if rounds else []
     for request in requests:

@@ -17,11 +17,6 @@ class Admission:
 
     Under overload, a queue without a bound grows until every reply arrives after its client has
     given up. With a bound, the server keeps its speed, and a client that it refuses knows at once.
-
-    Args:
-        max_running: the most requests that run at once.
-        max_waiting: the most requests that wait.
-        metrics: the metrics that show how many run and wait.
     """
 
     def __init__(self, max_running: int, max_waiting: int, metrics: Metrics) -> None:

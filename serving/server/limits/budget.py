@@ -56,22 +56,14 @@ class Budget:
         return None if self._end is None else self._end - time.monotonic()
 
     def check_time(self) -> None:
-        """Refuses to go on once the time is over.
-
-        Raises:
-            ServingError: with DEADLINE_EXCEEDED.
-        """
+        """Refuses to go on once the time is over."""
         if self._end is not None and time.monotonic() >= self._end:
             raise ServingError(
                 StatusCode.DEADLINE_EXCEEDED, "Timed out while the reply was written"
             )
 
     def check_outputs(self, outputs: Mapping[str, np.ndarray]) -> None:
-        """Refuses outputs that are too large, before a reply is made of them.
-
-        Raises:
-            ServingError: what the outputs would take and what was expected.
-        """
+        """Refuses outputs that are too large, before a reply is made of them."""
         size = sum(array.nbytes for array in outputs.values())
         for array in outputs.values():
             if array.dtype == object:
@@ -84,11 +76,7 @@ class Budget:
             )
 
     def check_inputs(self, inputs: Mapping[str, TensorProto]) -> None:
-        """Refuses tensors that are malformed or too large, before anything is expanded.
-
-        Raises:
-            ServingError: with the input, what was received and what was expected.
-        """
+        """Refuses tensors that are malformed or too large, before anything is expanded."""
         expanded = 0
         for alias, proto in inputs.items():
             dims = proto.tensor_shape.dim
@@ -107,11 +95,7 @@ class Budget:
             self._check_bytes(f"Input {alias}", expanded)
 
     def check_examples(self, examples: Input) -> None:
-        """Refuses tf.Examples that are too many, or too large together with their context.
-
-        Raises:
-            ServingError: what was received and what was expected.
-        """
+        """Refuses tf.Examples that are too many, or too large together with their context."""
         if examples.WhichOneof("kind") == "example_list_with_context":
             shared = examples.example_list_with_context
             count, context = len(shared.examples), shared.context.ByteSize()
@@ -121,11 +105,7 @@ class Budget:
         self._check_bytes("Input", examples.ByteSize() + count * (context + _STRING_BYTES))
 
     def check_rows(self, what: str, rows: int) -> None:
-        """Refuses more rows than a request may have; `what` names them in the message.
-
-        Raises:
-            ServingError: what was received and what was expected.
-        """
+        """Refuses more rows than a request may have; `what` names them in the message."""
         if rows > self._limits.max_rows:
             raise invalid_argument(
                 f"{what}: expected at most {self._limits.max_rows} rows in a request, received "

@@ -4,11 +4,10 @@ import functools
 import importlib
 import importlib.util
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias, Union
 
-import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from grpc import StatusCode
@@ -24,28 +23,19 @@ from serving.server.errors import ServingError, runtime_refusal
 from serving.server.models.session_config import session_config
 from serving.server.options import Options
 
+if TYPE_CHECKING:
+    from serving.server.models.tflite_session import TfLiteSession
+
+# A session, and its signatures by name.
+_Loaded: TypeAlias = tuple[Union[Session, "TfLiteSession"], dict[str, SignatureDef]]
+
 _TFLITE_FILE = "model.tflite"
 _VARIABLES_FILE = "variables/variables.index"
 _VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
 
 
-class Runnable(Protocol):
-    """The interface of a session: `serving.runtime.session.Session` or `TfLiteSession`."""
-
-    def run(
-        self, feeds: Mapping[str, bytes], fetches: Sequence[str], options: bytes = b""
-    ) -> list[np.ndarray]:
-        """Runs the model; see `Session.run`."""
-
-    def cancel(self) -> None:
-        """Ends the runs in flight, and refuses further ones."""
-
-
 class Loader:
     """Loads versions as a server's options say.
-
-    Args:
-        options: the options.
 
     Raises:
         OSError: a file that they name cannot be read.
@@ -58,15 +48,8 @@ class Loader:
         self._config = session_config(options).SerializeToString()
         self._num_interpreters = options.num_tflite_pools if options.prefer_tflite_model else 0
 
-    def load(self, path: Path) -> tuple[Runnable, dict[str, SignatureDef]]:
-        """Loads the version in a folder.
-
-        Returns:
-            The session that runs it, and its signatures by name.
-
-        Raises:
-            ServingError: it cannot be loaded, or not yet.
-        """
+    def load(self, path: Path) -> _Loaded:
+        """Loads the version in a folder."""
         try:
             _check_files(path)
             tflite = path / _TFLITE_FILE
@@ -78,7 +61,7 @@ class Loader:
         except (OSError, ValueError, DecodeError) as error:
             raise ServingError(StatusCode.INTERNAL, str(error)) from error
 
-    def _load_saved_model(self, path: Path) -> tuple[Runnable, dict[str, SignatureDef]]:
+    def _load_saved_model(self, path: Path) -> _Loaded:
         """Loads a SavedModel."""
         # Read first, so that the error says if the file is missing or broken.
         saved_model = SavedModel.FromString((path / SAVED_MODEL_FILE).read_bytes())
@@ -96,7 +79,7 @@ class Loader:
         session = Session(runtime(), path, self._tags, self._config)
         return session, dict(graphs[0].signature_def)
 
-    def _load_tflite(self, path: Path) -> tuple[Runnable, dict[str, SignatureDef]]:
+    def _load_tflite(self, path: Path) -> _Loaded:
         """Loads a .tflite file."""
         # Imported here, as few servers need it, and it imports the whole converter.
         from serving.server.models.tflite_session import TfLiteSession

@@ -20,11 +20,7 @@ _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def check_config(config: ModelServerConfig) -> None:
-    """Refuses a configuration unless it is a list of different models with absolute paths.
-
-    Raises:
-        ServingError: with TensorFlow Serving's message.
-    """
+    """Refuses a configuration unless it is a list of different models with absolute paths."""
     if config.WhichOneof("config") != "model_config_list":
         raise invalid_argument(
             "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
@@ -57,11 +53,7 @@ def check_config(config: ModelServerConfig) -> None:
 
 
 def versions_on_disk(config: ModelConfig) -> dict[int, Path]:
-    """Returns the versions that a model's policy chooses from those under its base path.
-
-    Raises:
-        ServingError: there is no such folder, or it cannot be read.
-    """
+    """Returns the versions that a model's policy chooses from those under its base path."""
     base = Path(config.base_path)
     try:
         found = {int(child.name): child for child in base.iterdir() if is_version(child)}

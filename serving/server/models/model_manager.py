@@ -29,7 +29,6 @@ class ModelManager:
         changed. A version that is unloaded is freed once the last request to it is answered.
 
     Args:
-        options: how versions are loaded, and which labels are accepted.
         metrics: times the models' runs; None if no page shows metrics.
         prepare: called with each version before it is available. If it raises a ServingError, the
             version counts as not loaded.
@@ -99,11 +98,7 @@ class ModelManager:
             self._reported = {name: error.message for name, error in errors.items()}
 
     def find(self, spec: ModelSpec) -> Servable:
-        """Returns the version that `spec` names by number or label, or the latest one.
-
-        Raises:
-            ServingError: `spec` names no model, or one that is not served.
-        """
+        """Returns the version that `spec` names by number or label, or the latest one."""
         if not spec.name:
             raise invalid_argument("ModelSpec has no name specified.")
         version = self._version(spec)
@@ -115,11 +110,7 @@ class ModelManager:
         raise ServingError(StatusCode.NOT_FOUND, f"Servable not found for request: {asked}")
 
     def status(self, spec: ModelSpec) -> GetModelStatusResponse:
-        """Returns the state of all versions of a model, or of the one that `spec` names.
-
-        Raises:
-            ServingError: there has never been such a version.
-        """
+        """Returns the state of all versions of a model, or of the one that `spec` names."""
         version = self._version(spec)
         states = self._states.get(spec.name, {})
         missing = f"Could not find any versions of model {spec.name}"

@@ -35,20 +35,11 @@ class Servable:
     """One version of one model, loaded and ready to run.
 
     Args:
-        name: the model's name.
-        version: the version's number.
-        path: the folder.
         metrics: times the runs; None if no page shows metrics.
         loader: loads the version; by default with a server's default options.
 
     Attributes:
-        name: the model's name.
-        version: the version's number.
-        path: the folder.
         signature_defs: all signatures by name, as the model describes them.
-
-    Raises:
-        ServingError: `path` does not hold a model that can be loaded.
     """
 
     def __init__(
@@ -85,16 +76,11 @@ class Servable:
         """Checks a request against a signature and runs it.
 
         Args:
-            signature_name: the signature to run.
             inputs: a tensor for each of its inputs, by name; those with a default may be missing.
             output_filter: names of the outputs to return; all if empty.
-            budget: what the request may use.
 
         Returns:
             The outputs by name; strings are arrays of `bytes` objects.
-
-        Raises:
-            ServingError: the request does not fit the signature, or the graph refused it.
         """
         signature = self.signature_defs.get(signature_name)
         if signature is None:
@@ -120,17 +106,11 @@ class Servable:
         """Runs a signature on a tensor for each of its inputs, without checks of these.
 
         Args:
-            signature: the signature to run.
-            inputs: its inputs by name.
-            outputs: names of the outputs to return.
             api: the name of the call in the metrics, such as `Classify`.
             budget: how long the run may take, and how large the outputs may be.
 
         Returns:
             The outputs by name; strings are arrays of `bytes` objects.
-
-        Raises:
-            ServingError: the graph refused the inputs, time ran out, or the outputs are too large.
         """
         timeout = budget.seconds_left()
         if timeout is not None and timeout <= 0:

@@ -28,7 +28,6 @@ class TfLiteSession:
     LiteRT cannot stop a run: a time limit only bounds how long a request waits for its turn.
 
     Args:
-        path: the file.
         num_interpreters: the most runs at once; each needs its own memory.
         runtime: parses the feeds.
 
@@ -59,15 +58,7 @@ class TfLiteSession:
     def run(
         self, feeds: Mapping[str, bytes], fetches: Sequence[str], options: bytes = b""
     ) -> list[np.ndarray]:
-        """Runs the model.
-
-        Args:
-            feeds: serialized TensorProtos by tensor name.
-            fetches: names of the tensors to return.
-            options: serialized RunOptions.
-
-        Returns:
-            The fetched tensors; strings are arrays of `bytes` objects.
+        """Runs the model, like `serving.runtime.session.Session.run`.
 
         Raises:
             FeedError: a feed is not well-formed.

@@ -7,8 +7,7 @@ from typing import Any
 
 import grpc
 
-from serving.server import config_files, config_messages
-from serving.server.config_files import ConfigError
+from serving.server.config_files import ConfigError, read_ssl
 from serving.server.options import Options
 
 
@@ -35,7 +34,7 @@ def read_credentials(path: str) -> grpc.ServerCredentials:
         ConfigError: it is not an SSLConfig in text format, or does not hold a key and its
             certificate.
     """
-    config: Any = config_files.read(path, config_messages.new("SSLConfig"))
+    config = read_ssl(path)
     if not config.server_key or not config.server_cert:
         raise ConfigError(f"Expected server_key and server_cert, both in PEM format, in {path}")
     if config.client_verify and not config.custom_ca:

@@ -23,10 +23,6 @@ _MOST_CONNECTIONS = 4096
 class GrpcServer:
     """Answers gRPC requests about a server's models.
 
-    Args:
-        resources: the models, limits and metrics of the server.
-        options: where and how to listen, and how many requests may run and wait.
-
     Attributes:
         port: the port, once `listen` has opened it.
 

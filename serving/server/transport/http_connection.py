@@ -25,11 +25,7 @@ _PORT = re.compile(":[0-9]*$")  # of a host, where an IPv6 address stands in bra
 
 
 class HttpError(Exception):
-    """A request is malformed or not accepted here, or was not sent in time.
-
-    Attributes:
-        status: the status to answer with.
-    """
+    """A request is malformed or not accepted here, or was not sent in time."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -56,14 +52,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Reply:
-    """The reply to a request.
-
-    Attributes:
-        status: such as 200.
-        body: its bytes.
-        content_type: the body's type.
-        more_headers: headers besides those of all replies.
-    """
+    """The reply to a request."""
 
     status: int
     body: bytes

@@ -56,9 +56,6 @@ class RestServer(ThreadingTCPServer):
     """Answers REST requests about a server's models, each connection on its own thread.
 
     Args:
-        resources: the models, limits and metrics of the server.
-        options: the port, how long a request may take, and how long its body may be.
-        address: the address to listen on.
         metrics_path: path of the metrics page; None for no page.
         page: the page at `/`; None for no page.
 

@@ -11,8 +11,8 @@ from transformers import AutoTokenizer, OpenAIGPTConfig, OpenAIGPTForSequenceCla
 import gpt1_keras
 from gpt1_keras.presets import load_task
 from serving.export import export
+from serving.export.confidence import log_odds
 from serving.export.explanations import integrated_gradients, leave_one_out
-from serving.export.explanations.log_odds import log_odds
 from serving.export.export_options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT, Explanation
 from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
