@@ -4,7 +4,7 @@
 # CORPUS is what training.corpus wrote. PACK gets wheels/ and corpus.tar.xz, 60 MB at most.
 set -euo pipefail
 corpus=$1 pack=$2 version=${3:-3.12}
-missing="keras keras-hub namex optree cyclopts docstring-parser rich-rst docutils"
+missing="keras keras-hub namex optree cyclopts docstring-parser rich-rst"
 
 mkdir -p "$pack/wheels"
 for name in $missing; do
