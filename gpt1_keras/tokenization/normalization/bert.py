@@ -11,7 +11,7 @@ them; here they stay as typed.
 from __future__ import annotations
 
 import functools
-import os
+import pathlib
 import unicodedata
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from gpt1_keras.tokenization.lookup.code_point_map import CodePointMap
 from gpt1_keras.tokenization.normalization.normalizer import Normalizer
 from gpt1_keras.tokenization.ragged import rows_of_one, split_at_white_space
 
-TABLE_FILE = "bert_table.npz"
+TABLE_FILE = pathlib.Path(__file__).with_name("bert_table.npz")
 HANGUL = range(0xAC00, 0xD7A4)  # syllables, which every version of Unicode decomposes alike
 _PLAIN = r"[ -~\t\n\r]*"  # printable ASCII, of which only capitals change
 
@@ -46,9 +46,8 @@ class BertTable(NamedTuple):
 
 @functools.cache
 def read_bert_table() -> BertTable:
-    """Reads bert_table.npz, which `build_bert_table` writes, and adds the Hangul syllables."""
-    path = os.path.join(os.path.dirname(__file__), TABLE_FILE)
-    with np.load(path, allow_pickle=False) as arrays:
+    """Reads bert_table.npz (of tests/helpers/make_bert_table.py), and adds the Hangul syllables."""
+    with np.load(TABLE_FILE, allow_pickle=False) as arrays:
         entries = arrays["pages"][arrays["page_of"]].reshape(-1)
         replacements = arrays["replacements"].tolist()
         isolated = arrays["isolated"]
