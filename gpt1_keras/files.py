@@ -116,11 +116,7 @@ def writing_weights(path: str | os.PathLike[str]) -> Iterator[io.BytesIO]:
 
 
 def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:
-    """Reads a file of JSON.
-
-    Args:
-        path: the file's path.
-        kind: what it must hold, dict or list.
+    """Reads a file of JSON, which must hold a dict, or a list if this is its `kind`.
 
     Raises:
         FileNotFoundError: it does not exist.
@@ -142,10 +138,6 @@ def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes a file of JSON, whole or not at all.
 
-    Args:
-        path: the file's path.
-        value: what `json.dumps` takes.
-
     Raises:
         ValueError: a number is NaN or infinite, which JSON does not have. Nothing is written.
         OSError: the file cannot be written.
@@ -154,11 +146,7 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file of text in UTF-8, whole or not at all.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Writes a file of text in UTF-8, whole or not at all. Raises OSError if it cannot."""
     with atomic_path(path) as temporary:
         pathlib.Path(temporary).write_text(text, encoding="utf-8")
 

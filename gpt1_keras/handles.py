@@ -163,10 +163,8 @@ def _check_hash(handle: str, path: pathlib.Path) -> None:
     """Compares a file with the hash that the hub lists; huggingface_hub compares only sizes.
 
     The hash is the name of the cache's blob: SHA-256 for large files, git's SHA-1 for others.
-    Without symbolic links in the cache, it is not known.
-
-    Raises:
-        ValueError: the hashes differ. The file is removed.
+    Without symbolic links in the cache, it is not known. Raises ValueError if the hashes differ;
+    the file is removed.
     """
     if not path.is_symlink():
         return

@@ -69,9 +69,6 @@ def dtype_of_preset(config: dict[str, Any]) -> Any:
 
     Models of floats load in Keras's own policy, which is None here where KerasHub 0.32 does the
     same. Quantized ones load in their own: KerasHub does so for a task of the saved class alone.
-
-    Args:
-        config: the content of config.json.
     """
     policy = config.get("config", {}).get("dtype")
     if not isinstance(policy, dict):

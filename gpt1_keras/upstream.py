@@ -143,10 +143,8 @@ def saved_layers(model: keras.Model) -> set[str]:
 def weights_files(store: Any) -> Iterator[h5py.File]:
     """Yields the files that Keras loads a whole model's weights from, one or several shards.
 
-    There is none for a model inside another one, whose files are the outer model's.
-
-    Args:
-        store: what Keras passes to `load_own_variables`.
+    There is none for a model inside another one, whose files are the outer model's. `store` is what
+    Keras passes to `load_own_variables`.
     """
     if not isinstance(store, H5IOStore) or store._h5_entry_path:
         return

@@ -68,11 +68,7 @@ def assign_embeddings(
 
 
 def assign_block(block: keras.layers.Layer, arrays: Sequence[np.ndarray]) -> None:
-    """Assigns twelve arrays to a block, in the order of `block_variables`.
-
-    Raises:
-        ValueError: an array has another shape, or values that are NaN or infinite.
-    """
+    """Assigns twelve arrays to a block, in the order of `block_variables`; see `assign`."""
     for variable, array in zip(block_variables(block), arrays, strict=True):
         assign(variable, array)
 
@@ -80,8 +76,7 @@ def assign_block(block: keras.layers.Layer, arrays: Sequence[np.ndarray]) -> Non
 def assign(variable: keras.Variable, array: np.ndarray) -> None:
     """Assigns an array to a variable.
 
-    Raises:
-        ValueError: the array has another shape, or values that are NaN or infinite.
+    Raises ValueError if it has another shape, or values that are NaN or infinite.
     """
     if tuple(variable.shape) != array.shape:
         raise ValueError(

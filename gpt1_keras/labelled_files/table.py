@@ -224,15 +224,7 @@ def read_rows(
     wanted: Sequence[Collection[str]] = (),
     tell: Callable[[str], None] = lambda notice: None,
 ) -> list[Row]:
-    """Reads all rows of a file.
-
-    Args:
-        path, columns, wanted: as for `open_table`.
-        tell: is called with each of the table's notices.
-
-    Raises:
-        FileNotFoundError, ValueError: as `open_table` and iterating raise them.
-    """
+    """Reads all rows of a file; see `open_table`. `tell` is called with each notice."""
     table = open_table(path, columns, wanted)
     rows = list(table)
     for notice in table.notices:

@@ -40,12 +40,9 @@ def too_large(path: pathlib.Path) -> ValueError:
 
 @dataclasses.dataclass(frozen=True)
 class TextFile:
-    """A file of text whose encoding is known. It may be compressed.
+    """A file of text, perhaps compressed, whose encoding in Python is known.
 
-    Attributes:
-        path: of the file.
-        encoding: its encoding in Python.
-        notices: a line if the encoding is not one of Unicode.
+    Its notices are a line if the encoding is not one of Unicode.
     """
 
     path: pathlib.Path

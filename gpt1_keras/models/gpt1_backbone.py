@@ -208,12 +208,7 @@ class GPT1Backbone(CausalBackbone):
 def check_no_variant(backbone: Any, reader: str) -> None:
     """Checks that a backbone is not a variant of GPT-1, before its weights alone are read.
 
-    Args:
-        backbone: any backbone.
-        reader: what reads the weights, for the message.
-
-    Raises:
-        ValueError: the backbone, or one of its blocks, is of another class.
+    Raises ValueError, which names the reader, if it, or one of its blocks, is of another class.
     """
     blocks = getattr(backbone, "blocks", [])
     classes = dict.fromkeys(type(part) for part in (backbone, *blocks))

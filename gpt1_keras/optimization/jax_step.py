@@ -35,8 +35,7 @@ class JaxStep:
     ) -> tuple[Tensor, tuple[Tensor, Any, list[Tensor], list[Tensor]]]:
         """Computes the loss as a pure function, as Keras's `compute_loss_and_updates` does.
 
-        Returns:
-            `(scaled loss, (loss, outputs, non-trainable values, metrics' values))`.
+        Returns `(scaled loss, (loss, outputs, non-trainable values, metrics' values))`.
         """
         loss, outputs, state = stateless_loss(
             self._task, trainable, non_trainable, (x, y, sample_weight), training

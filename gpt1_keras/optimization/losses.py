@@ -13,18 +13,7 @@ from gpt1_keras.types import Tensor
 def compiled_loss(
     model: keras.Model, x: Any, y: Any, sample_weight: Any, training: bool
 ) -> tuple[Any, Tensor]:
-    """Computes a model's outputs, and a batch's mean of the loss that `compile` was given.
-
-    Args:
-        model: a compiled model.
-        x: inputs, as in `keras.Model.compute_loss`.
-        y: labels, likewise.
-        sample_weight: weights, likewise.
-        training: whether it is a training step.
-
-    Returns:
-        `(outputs, loss)`: outputs as `compute_metrics` takes them, and a scalar.
-    """
+    """Computes `(outputs, loss)`; the scalar loss is a batch's mean of what `compile` was given."""
     outputs = model(x, training=training)
     loss = model.compute_loss(x, y, outputs, sample_weight, training=training)
     if keras.backend.backend() == "tensorflow":
@@ -43,13 +32,11 @@ def stateless_loss(
 
     Args:
         task: of `gpt1_keras.tasks`.
-        trainable: values of the trainable variables.
-        non_trainable: values of the other variables.
+        trainable, non_trainable: values of its variables.
         data: `(x, y, sample_weight)`.
         training: whether it is a training step.
 
-    Returns:
-        `(loss, outputs, new values of the non-trainable variables)`.
+    Returns `(loss, outputs, new values of the non-trainable variables)`.
     """
     variables = [*task.trainable_variables, *task.non_trainable_variables]
     mapping = zip(variables, [*trainable, *non_trainable])

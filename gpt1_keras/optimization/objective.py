@@ -18,7 +18,7 @@ def next_token_loss(
     weights: Tensor,
     training: bool,
 ) -> Tensor:
-    """Returns the weighted sum of the cross-entropies of next tokens.
+    """Returns the weighted sum of the cross-entropies of next tokens, float32 scalar, in nats.
 
     Args:
         hidden_states: float `[batch, length, hidden_dim]`.
@@ -26,9 +26,6 @@ def next_token_loss(
         targets: int `[batch, length]`, the token after each position.
         weights: float32 `[batch, length]`.
         training: whether a gradient will be needed.
-
-    Returns:
-        float32 scalar, in nats.
     """
     return linear_cross_entropy(
         ops.reshape(hidden_states, (-1, hidden_states.shape[-1])),
@@ -40,16 +37,11 @@ def next_token_loss(
 
 
 def sequence_weights(padding_mask: Tensor) -> Tensor:
-    """Returns the weight of each next token in L1 of padded sequences.
+    """Returns each next token's weight in L1 of padded sequences, float32 `[batch, length - 1]`.
 
     L1 is the mean over sequences of the mean over their next tokens. Every token except the first
-    is predicted; this includes special tokens and excludes padding.
-
-    Args:
-        padding_mask: `[batch, length]`, 0 in the padding and 1 elsewhere.
-
-    Returns:
-        float32 `[batch, length - 1]`, the weights of `token_ids[:, 1:]`.
+    is predicted; this includes special tokens and excludes padding, where the mask, `[batch,
+    length]`, is 0.
     """
     mask = ops.cast(padding_mask[:, 1:], "float32")
     # A sequence of one token has no next token, and a loss of 0.

@@ -94,14 +94,12 @@ class TensorFlowStep:
         """Computes the loss and the gradients of a slice of the batch; XLA compiles this.
 
         Args:
-            values: the trainable variables' values.
-            state: the other variables' values.
+            values, state: the values of the trainable and of the other variables.
             data: `(x, y, sample_weight)`.
             share: float32 scalar, the slice's share of the batch's mean.
             scale: float32 scalar, the loss scale of float16.
 
-        Returns:
-            `(loss, scaled gradients, outputs, state)`; loss and gradients are the slice's share.
+        Returns `(loss, scaled gradients, outputs, state)`; the first two are the slice's share.
         """
         with tf.GradientTape() as tape:
             tape.watch(values)

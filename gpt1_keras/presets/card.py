@@ -52,13 +52,9 @@ class RunFacts:
 
 
 def write_card(folder: str | os.PathLike[str], facts: RunFacts = RunFacts()) -> None:
-    """Writes README.md into a preset's folder. It replaces an existing one.
+    """Writes README.md into a preset's folder, with facts about the run that made it.
 
-    Its head is in YAML, as model hubs read it.
-
-    Args:
-        folder: path of a preset that `save_to_preset` wrote.
-        facts: facts about the run that made it.
+    It replaces an existing one. Its head is in YAML, as model hubs read it.
 
     Raises:
         FileNotFoundError: there is no preset.
@@ -82,11 +78,7 @@ def update_card(folder: str | os.PathLike[str]) -> None:
 
 
 def licence_of(preset: str | os.PathLike[str]) -> str | None:
-    """Returns the licence that a preset's card states, such as `"apache-2.0"`, or None.
-
-    Args:
-        preset: as in `find_preset`, whose errors it raises.
-    """
+    """Returns the licence that a preset's card states, or None; see `find_preset`."""
     path = find_preset(preset, weights=False) / CARD_FILE
     if not path.is_file():
         return None

@@ -63,11 +63,7 @@ def load_tokenizer(
 
 
 def describe_tokenizer(tokenizer: GPT1Tokenizer) -> dict[str, Any]:
-    """Describes what a tokenizer's ids depend on.
-
-    Returns:
-        dict: `fingerprint`, `normalization`, and `vocabulary_size`, special tokens included.
-    """
+    """Returns what ids depend on: fingerprint, normalization, vocabulary with special tokens."""
     return {
         "fingerprint": tokenizer.fingerprint,
         "normalization": tokenizer.normalization,

@@ -82,13 +82,7 @@ class ClassHead(LabelHead):
         return {**super().get_config(), **self.calibration.get_config()}
 
     def encode_labels(self, labels: Tensor) -> Tensor:
-        """Turns labels into indices of classes.
-
-        Args:
-            labels: strings, whole numbers or bools, `[batch]` or `[batch, 1]`; see the class.
-
-        Returns:
-            int32 `[batch]`, in [0, classes).
+        """Turns labels, strings, whole numbers or bools, into indices of classes, int32 `[batch]`.
 
         Raises:
             ValueError: more than one number for an example, such as one-hot labels; or a label is
@@ -153,13 +147,7 @@ class OneClassHead(LabelHead):
             )
 
     def encode_labels(self, labels: Tensor) -> Tensor:
-        """Checks labels.
-
-        Args:
-            labels: 1 and 0, or bool, `[batch]` or `[batch, 1]`.
-
-        Returns:
-            int32 `[batch]`.
+        """Checks labels, 1 and 0, or bool, and returns them as int32 `[batch]`.
 
         Raises:
             ValueError: the labels are strings, there are several for an example, or a label is

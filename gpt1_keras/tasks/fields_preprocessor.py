@@ -70,14 +70,10 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
             take_tuples_for_texts(self)
 
     def transform(self, texts: list[Any]) -> tuple[Any, Any]:
-        """Tokenizes and frames texts.
+        """Tokenizes and frames texts, one tensor per field, as `as_tensors` returns them.
 
-        Args:
-            texts: one tensor per field, as `as_tensors` returns them.
-
-        Returns:
-            `(framed, truncated)`: ragged tensors for `pad`; and bool `[batch]`, whether a text was
-            truncated.
+        Returns `(framed, truncated)`: ragged tensors for `pad`; and bool `[batch]`, whether a text
+        was truncated.
         """
         return self.frame(self.tokenizer.tokenize_each(texts))
 
@@ -96,9 +92,7 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
         """Pads what `transform` returns to the model's inputs.
 
-        Args:
-            framed: what `transform` returns.
-            pad_to: `"bucket"`, `"sequence_length"`, or `"longest"`, the batch's longest sequence.
+        `"longest"` is the length of the batch's longest sequence.
         """
         raise NotImplementedError
 

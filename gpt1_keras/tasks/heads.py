@@ -121,13 +121,9 @@ class ExtractHead(Head):
         return self.outputs(self.dropout(hidden_states))
 
     def outputs(self, hidden_states: Tensor) -> Tensor:
-        """Returns the model's outputs in inference.
+        """Returns the model's outputs in inference, float32 `[..., units]`.
 
-        Args:
-            hidden_states: float `[..., hidden_dim]`, at the extract tokens.
-
-        Returns:
-            float32 `[..., units]`.
+        The hidden states, float `[..., hidden_dim]`, are those at the extract tokens.
         """
         return ops.cast(self.linear(hidden_states), "float32")
 
@@ -211,13 +207,9 @@ class ChoiceHead(ExtractHead):
         self.calibration = calibration
 
     def encode_labels(self, labels: Tensor) -> Tensor:
-        """Turns labels into indices of choices; the preprocessor checks that they have the choice.
+        """Turns labels, whole numbers or strings of them, into indices of choices, int32 `[batch]`.
 
-        Args:
-            labels: whole numbers, also as strings, `[batch]` or `[batch, 1]`.
-
-        Returns:
-            int32 `[batch]`.
+        The preprocessor checks that the examples have these choices.
 
         Raises:
             ValueError: a label is not a whole number, or there are several for an example. In a

@@ -54,13 +54,7 @@ class ScoreHead(LabelHead):
             )
 
     def encode_labels(self, labels: Tensor) -> Tensor:
-        """Checks scores.
-
-        Args:
-            labels: numbers `[batch]` or `[batch, 1]`.
-
-        Returns:
-            float32 `[batch]`.
+        """Checks scores, numbers `[batch]` or `[batch, 1]`, and returns them as float32 `[batch]`.
 
         Raises:
             ValueError: the labels are strings, there are several for an example, or a score is

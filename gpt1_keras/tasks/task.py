@@ -170,12 +170,8 @@ class Task(FunctionalModel, TaskHooks):
     def last_states(self, token_ids: Tensor, padding_mask: Tensor) -> Tensor:
         """Returns the hidden state of each sequence's last token, and adds L1 while training.
 
-        Args:
-            token_ids: int `[batch, length]`, an input of the functional model.
-            padding_mask: int `[batch, length]`, likewise.
-
-        Returns:
-            float `[batch, hidden_dim]`.
+        It takes inputs of the functional model, int `[batch, length]`, and returns float `[batch,
+        hidden_dim]`.
         """
         token_ids, padding_mask = move_to_front(token_ids, padding_mask)
         hidden_states = self.backbone({"token_ids": token_ids})
@@ -443,12 +439,7 @@ class Task(FunctionalModel, TaskHooks):
         return self.task_head.predictions(super().predict_on_batch(x, **kwargs))
 
     def _recipe_epochs(self, asked: str, updates: int) -> int:
-        """Returns the epochs that the backbone's recipe asks for.
-
-        Args:
-            asked: `"auto"`.
-            updates: in an epoch; negative if that is unknown.
-        """
+        """Returns the recipe's epochs, of `updates` each, a negative number if that is unknown."""
         if asked != "auto":
             raise ValueError(f"epochs must be a number or 'auto'. Received: {asked!r}.")
         if updates < 0:

@@ -44,14 +44,9 @@ class CrossingMerges:
         self._starts = tf.constant(by_id[..., None, :], dtype)
 
     def __call__(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-        """Returns whether merging joins symbols of two tokens.
+        """Returns whether merging joins symbols of two tokens, bool `[n]`.
 
-        Args:
-            left: int32 `[n]`, the index of the left token in the constructor's `left`.
-            right: int32 `[n]`, the id of the right token.
-
-        Returns:
-            bool `[n]`.
+        `left`, int32 `[n]`, are indices in the constructor's `left`; `right`, int32 `[n]`, are ids.
         """
         end, end_limit = tf.unstack(tf.cast(tf.gather(self._ends, left), tf.int64), axis=1)
         start, start_limit = tf.unstack(tf.cast(tf.gather(self._starts, right), tf.int64), axis=1)
@@ -73,17 +68,11 @@ def _edges(
 ) -> np.ndarray:
     """Returns the symbols at one edge of tokens while they are merged from their characters.
 
-    Args:
-        vocabulary: tokens and merges.
-        tokens: int array `[n]`, ids.
-        inside: int array `[merges]`, the side of each merge that is at this edge if the merge is
-            inside the token.
-        across: int array `[merges]`, the side that is at this edge if the merge crosses the cut.
-        or_equal: whether a merge across the cut precedes one inside of the same rank.
-
-    Returns:
-        int array `[n, 2, depth]`: for each token, symbols that a merge across the cut may take, and
-        for each of them a limit: such a merge must have a rank below it. Zeros fill the rest.
+    For each token, int `[n]`, these are the symbols that a merge across the cut may take, each with
+    a limit: such a merge must have a rank below it. They are int `[n, 2, depth]`, filled with
+    zeros. `inside` and `across`, int `[merges]`, are the side of each merge that is at this edge if
+    the merge is inside the token, and if it crosses the cut. With `or_equal`, a merge across the
+    cut precedes one inside of the same rank.
     """
     size, merges = len(vocabulary.tokens), len(vocabulary.merges)
     # The last entry is for no symbol.

@@ -62,11 +62,10 @@ def frame_both_orders(
     sequence_length: int,
     truncate: str = ROUND_ROBIN,
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Frames pairs in both orders, as similarity does; see `frame` for the arguments and errors.
+    """Frames pairs in both orders, as similarity does; see `frame`.
 
-    Returns:
-        `(ids, truncated)`: int32 `[2 * batch, None]`, the two orders of each pair one after the
-        other; and bool `[batch]`, whether any segment was truncated.
+    Returns `(ids, truncated)`: int32 `[2 * batch, None]`, the two orders of each pair one after the
+    other; and bool `[batch]`.
     """
     first, truncated = frame(segments, tokenizer, sequence_length, truncate)
     second, _ = frame(segments[::-1], tokenizer, sequence_length, truncate)
@@ -82,17 +81,10 @@ def kept_lengths(
     least: Callable[..., Any] = min,
     most: Callable[..., Any] = max,
 ) -> list[Any]:
-    """Returns how many tokens each of one or two segments keeps.
+    """Returns how many tokens each of one or two segments keeps, from their lengths.
 
-    Args:
-        lengths: of the segments; ints, or int tensors of one shape.
-        sequence_length: the most tokens of the framed sequence.
-        truncate: one of `TRUNCATIONS`, for two segments.
-        least, most: return the smaller and the larger of two lengths; for tensors, `tf.minimum` and
-            `tf.maximum`.
-
-    Raises:
-        ValueError: `sequence_length` leaves no room for text.
+    Lengths are ints; or int tensors of one shape, for which `least` and `most` are `tf.minimum` and
+    `tf.maximum`. Raises ValueError if `sequence_length` leaves no room for text.
     """
     if len(lengths) == 1:
         return [least(lengths[0], _checked(sequence_length - 2, 1, sequence_length))]
@@ -105,12 +97,7 @@ def kept_lengths(
 def second_limit(
     first: Any, sequence_length: int, truncate: str, most: Callable[..., Any] = max
 ) -> Any:
-    """Returns the most tokens that the second of two segments keeps.
-
-    Args:
-        first: the length of the first segment, an int or an int tensor.
-        sequence_length, truncate, most: as in `kept_lengths`, which raises the same errors.
-    """
+    """Returns the most tokens that the second segment keeps beside a first; see `kept_lengths`."""
     if truncate == HALVES:
         return _checked(sequence_length // 2 - 2, 2, sequence_length)
     room = sequence_length - 3

@@ -40,14 +40,10 @@ _WHITE_SPACE = " \t\n\v\f\r"  # what tf.strings.strip strips
 
 
 def as_texts(x: Any, errors: str = "replace") -> Any:
-    """Converts the strings that a user gives to a str or nested lists of str.
+    """Converts the strings that a user gives to a str or nested lists of str; see `tensor_backend`.
 
-    Args:
-        x: a string, bytes, or a list, tuple, array or pandas column of them.
-        errors: how invalid bytes are decoded; see `bytes.decode`. `bert` drops their replacement.
-
-    Raises:
-        ValueError: they are not strings.
+    `errors` says how invalid bytes are decoded, as in `bytes.decode`. `bert` drops their
+    replacement.
     """
     if isinstance(x, bytes):
         return x.decode("utf-8", errors)

@@ -76,13 +76,10 @@ def pad_choices(
     sequence_length: int,
     pad_to: PadTo = "bucket",
 ) -> dict[str, tf.Tensor]:
-    """Pads what `frame_choices` returns.
+    """Pads what `frame_choices` returns; `pad_to` is as for `pad`.
 
-    Args:
-        sequence: a dict of int32 `[batch, None]`: `token_ids`, `positions` and `branches`.
-        tokenizer: for the padding id.
-        sequence_length: as for `frame_choices`; all branches together may be longer.
-        pad_to: as for `pad`, but `sequence_length` is doubled until it holds the longest sequence.
+    All branches together may be longer than `sequence_length`, which is then doubled until it holds
+    the longest sequence.
 
     Returns:
         A dict of int32 `[batch, length]`: `token_ids`, `positions`, and `branches`, which is -1 for

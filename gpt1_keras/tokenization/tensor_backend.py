@@ -32,13 +32,9 @@ __all__ = [
 
 
 def as_texts(x: Any) -> tf.Tensor:
-    """Converts the strings that a user gives to a string tensor.
+    """Converts a string, or a list, tuple, array, tensor or pandas column of them, to a tensor.
 
-    Args:
-        x: a string, bytes, or a list, tuple, array, tensor or pandas column of them.
-
-    Raises:
-        ValueError: they are not strings, or the lists are not rectangular.
+    Raises ValueError if they are not strings, or the lists are not rectangular.
     """
     try:
         return tf.convert_to_tensor(x, tf.string)
@@ -77,11 +73,7 @@ def for_slicing(texts: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_choices(choices: tf.RaggedTensor, labels: Any = None) -> None:
-    """Checks that every example has a choice, and that labels are indices of choices.
-
-    Raises:
-        ValueError: not so. In a graph, tf.errors.InvalidArgumentError, when it runs.
-    """
+    """Checks that every example has a choice, and that labels are indices; see `check_each`."""
     counts = choices.row_lengths()
     check_each(counts > 0, "Every example needs a choice. Received numbers of choices:", counts)
     if labels is not None:
@@ -92,19 +84,13 @@ def check_choices(choices: tf.RaggedTensor, labels: Any = None) -> None:
 
 
 def check_each(are_valid: tf.Tensor, message: str, received: tf.Tensor) -> Any:
-    """Checks each example, in eager mode and in graphs.
+    """Checks each example, in eager mode and in graphs, where it returns the operation that checks.
 
-    Args:
-        are_valid: bool `[batch]`.
-        message: what to say of the first that is not valid. It ends in "Received" and a colon.
-        received: `[batch]`.
-
-    Returns:
-        In a graph, the operation that checks; None in eager mode.
+    The message, which ends in "Received" and a colon, goes on with the first of `received`,
+    `[batch]`, that is not valid, and its index.
 
     Raises:
-        ValueError: one is not valid; the message names its index. In a graph,
-            tf.errors.InvalidArgumentError, when it runs.
+        ValueError: one is not valid. In a graph, tf.errors.InvalidArgumentError, when it runs.
     """
     if not tf.executing_eagerly():
         invalid = tf.boolean_mask(received, ~are_valid)
@@ -134,13 +120,7 @@ def _refusal(x: Any) -> ValueError:
 
 
 class Codec:
-    """Texts to ids, and back.
-
-    Args:
-        vocabulary: tokens and merges.
-        token_texts: the text of each id, special tokens included.
-        normalization: name of the normalization.
-    """
+    """Texts to ids, and back; `token_texts` are of all ids, those of special tokens included."""
 
     def __init__(
         self, vocabulary: Vocabulary, token_texts: Sequence[str], normalization: str

@@ -239,22 +239,16 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         return self._check_codec().encode_with_offsets(inputs)
 
     def tokenize_each(self, batches: Sequence[Any]) -> list[Any]:
-        """Encodes several batches of strings in one call, because each call has a fixed cost.
+        """Encodes batches of strings, `[batch]`, in one call, because each call has a fixed cost.
 
-        Args:
-            batches: string `[batch]` each; their lengths may differ.
-
-        Returns:
-            int32 `[batch, None]` for each of them.
+        Returns a list of int32 `[batch, None]`.
         """
         return self._check_codec().encode_each(batches)
 
     def tokenize_choices(self, texts: Sequence[Any], choices: Any) -> list[Any]:
         """Encodes batches of strings, and choices, string `[batch, None]`, in one call.
 
-        Returns:
-            A list of int32 `[batch, None]` for each of the texts, and, last, int32
-            `[batch, None, None]` for the choices.
+        Returns a list of int32 `[batch, None]`, and, last, `[batch, None, None]` for the choices.
         """
         return self._check_codec().encode_choices(texts, choices)
 

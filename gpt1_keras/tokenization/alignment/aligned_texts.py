@@ -116,13 +116,10 @@ def split_at_matches(texts: Texts, pattern: str, before: str = "") -> tf.RaggedT
 
 
 def replace_parts(texts: Texts, parts: tf.RaggedTensor, changed: tf.Tensor) -> Texts:
-    """Replaces parts of texts by others.
+    """Replaces the parts of texts, string `[n, None]`, by others, string `[parts]`.
 
-    Args:
-        texts: `[n]`.
-        parts: string `[n, None]`, the parts that each text consists of.
-        changed: string `[parts]`. Where a part has as many code points as before, each keeps its
-            own range; otherwise, each has the range of the whole part.
+    Where a part has as many code points as before, each keeps its own range; otherwise, each has
+    the range of the whole part.
     """
     strings = concatenate(parts.with_values(changed))
     if not isinstance(texts, AlignedTexts):

@@ -9,9 +9,8 @@ from gpt1_keras.tokenization.ragged import row_indices, row_splits
 def decode_with_ranges(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
     """Decodes texts, string `[n]`; invalid bytes become U+FFFD.
 
-    Returns:
-        `(codes, starts, ends)`: int32 `[n, None]`; and int64 `[code points]` twice, the range of
-        bytes of each code point in the concatenation of all texts.
+    Returns `(codes, starts, ends)`: int32 `[n, None]`; and int64 `[code points]` twice, the range
+    of bytes of each code point in the concatenation of all texts.
     """
     codes, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
     first = byte_splits(texts)

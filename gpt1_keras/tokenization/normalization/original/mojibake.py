@@ -121,11 +121,7 @@ class MojibakeRepair:
         return with_strings(repaired, concatenate(parts.with_values(strings_of(repaired))))
 
     def _decode(self, lines: Texts) -> tuple[Texts, tf.Tensor]:
-        """Decodes the lines, `[n]`, that an encoding fits.
-
-        Returns:
-            `(lines, is_decoded)`, the latter bool `[n]`.
-        """
+        """Decodes the lines, `[n]`, that an encoding fits; also returns which, bool `[n]`."""
 
         def decode(
             encoding: tf.Tensor, decoded: Texts, is_decoded: tf.Tensor
