@@ -57,11 +57,7 @@ class Records(Protocol):
 
 
 class BadRows:
-    """Collects what is wrong with a file's rows, so that all of it is said at once.
-
-    Args:
-        path: of the file.
-    """
+    """Collects what is wrong with a file's rows, so that all of it is said at once."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path

@@ -32,12 +32,8 @@ class Table:
     """The rows of a file. Each iteration reads the file anew, in bounded memory.
 
     Iterating raises ValueError for a file without examples, and for bad rows: after the first of
-    them, no more rows are yielded, but all are read, and the message tells the lines of ten.
-
-    Args:
-        path: of the file.
-        records: its rows, as its format has them.
-        given, wanted, nulls_are_blank: as for `open_table`.
+    them, no more rows are yielded, but all are read, and the message tells the lines of ten. The
+    arguments are those of `open_table`, and the file's rows, as its format has them.
 
     Attributes:
         path: of the file.
