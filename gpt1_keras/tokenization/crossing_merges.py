@@ -12,17 +12,12 @@ _BEYOND = 2**63 - 1  # above every merge
 
 
 class CrossingMerges:
-    """Says whether merging joins symbols of two adjacent tokens.
+    """Says whether merging joins symbols of two adjacent tokens, one of `left` and one of `right`.
 
     While two tokens are merged from their characters, the left token ends in longer and longer
     symbols, and the right one starts with longer and longer ones. Two of these that meet are joined
     by their merge if its rank is below those of the merges that make each of them part of a longer
-    symbol of its own token.
-
-    Args:
-        vocabulary: tokens, and merges that are ordered and unique.
-        left: int array `[m]`, the ids of the tokens that may be on the left.
-        right: int array `[n]`, the ids of the tokens that may be on the right.
+    symbol of its own token. The vocabulary's merges must be ordered and unique.
     """
 
     def __init__(self, vocabulary: Vocabulary, left: np.ndarray, right: np.ndarray) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.alignment.byte_ranges import byte_splits
+from gpt1_keras.tokenization.alignment.aligned_texts import byte_splits
 from gpt1_keras.tokenization.control_flow import call_if
 from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
 from gpt1_keras.tokenization.merges import Merger
@@ -27,12 +27,7 @@ _MOST_LOOKED_UP = 16
 
 
 class Encoder:
-    """Turns texts into token ids.
-
-    Args:
-        vocabulary: tokens and merges.
-        normalization: name of the normalization, `"bert"` or `"original"`.
-    """
+    """Turns texts into token ids, by a vocabulary and the normalization of a name."""
 
     def __init__(self, vocabulary: Vocabulary, normalization: str) -> None:
         self._normalizer = find_normalizer(normalization)()

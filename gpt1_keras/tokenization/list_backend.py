@@ -1,5 +1,7 @@
 """Texts in lists, for where TensorFlow is not installed; see `tensor_backend` for the names."""
 
+# ruff: noqa: F401, `text_backend` returns this module with what it imports
+
 from __future__ import annotations
 
 import functools
@@ -20,21 +22,6 @@ from gpt1_keras.tokenization.list_transformations import (
     pad_choices,
 )
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
-
-__all__ = [
-    "Codec",
-    "as_choices",
-    "as_texts",
-    "check_choices",
-    "for_slicing",
-    "frame",
-    "frame_both_orders",
-    "frame_choices",
-    "pad",
-    "pad_both_orders",
-    "pad_choices",
-    "rank",
-]
 
 _WHITE_SPACE = " \t\n\v\f\r"  # what tf.strings.strip strips
 
@@ -178,13 +165,9 @@ class Codec:
         normalized = [text.translate(self._normalized) for text in texts]
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(normalized)]
 
-    def encode_each(self, batches: Sequence[list[str]]) -> list[list[list[int]]]:
+    def encode_each(self, batches: Sequence[list[Any]]) -> list[list[Any]]:
         """Like `GPT1Tokenizer.tokenize_each`."""
-        return [self._encode(texts) for texts in batches]
-
-    def encode_choices(self, texts: Sequence[list[str]], choices: list[list[str]]) -> list[Any]:
-        """Like `GPT1Tokenizer.tokenize_choices`."""
-        return [*self.encode_each(texts), self._encode_nested(choices)]
+        return [self._encode_nested(texts) for texts in batches]
 
     def decode(self, ids: Any, padding: int) -> str | list[str]:
         """Like `GPT1Tokenizer.detokenize`."""

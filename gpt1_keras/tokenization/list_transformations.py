@@ -7,12 +7,12 @@ tensors and arrays in place of tensors. A test compares them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from gpt1_keras.tokenization.input_transformations import ROUND_ROBIN, kept_lengths, second_limit
-from gpt1_keras.tokenization.padding import PadTo, bucket_lengths, choice_lengths
-from gpt1_keras.tokenization.special_ids import SpecialIds
+from gpt1_keras.tokenization.padding import PadTo, SpecialIds, bucket_lengths, choice_lengths
 
 Ids = list[int]
 
@@ -49,9 +49,7 @@ def frame_both_orders(
 
 
 def frame_choices(
-    context: list[Ids],
-    question: list[Ids] | None,
-    choices: list[list[Ids]],
+    segments: Sequence[list[Any]],
     tokenizer: SpecialIds,
     sequence_length: int,
     truncate: str = ROUND_ROBIN,
@@ -59,7 +57,8 @@ def frame_choices(
     """Like `input_transformations.frame_choices`."""
     sequence: dict[str, list[Ids]] = {"token_ids": [], "positions": [], "branches": []}
     truncated = []
-    question = question or [[]] * len(context)
+    context, *questions, choices = segments
+    question = questions[0] if questions else [[]] * len(context)
     for context_ids, question_ids, texts in zip(context, question, choices, strict=True):
         limit = second_limit(len(context_ids) + len(question_ids), sequence_length, truncate)
         kept = [text[:limit] for text in texts]

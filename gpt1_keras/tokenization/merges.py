@@ -22,9 +22,6 @@ class Merger:
     pairs of the lowest rank, and also every pair whose symbols no merge of a lower rank will ever
     join to their other neighbours. So the number of rounds is what the hardest piece needs, not the
     number of different merges in a text.
-
-    Args:
-        vocabulary: tokens and merges.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:

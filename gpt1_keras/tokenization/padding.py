@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.special_ids import SpecialIds
 
 SMALLEST_BUCKET = 16
 
 # What all sequences of a batch are padded to.
 PadTo: TypeAlias = Literal["sequence_length", "bucket", "longest"]
+
+
+class SpecialIds(Protocol):
+    """What framing and padding need of a tokenizer, such as `GPT1Tokenizer`."""
+
+    pad_token_id: int
+    start_token_id: int
+    delimiter_token_id: int
+    extract_token_id: int
 
 
 def bucket_lengths(sequence_length: int) -> list[int]:
@@ -39,17 +47,16 @@ def choice_lengths(sequence_length: int, pad_to: PadTo) -> list[int]:
 def pad(
     ids: tf.RaggedTensor, tokenizer: SpecialIds, sequence_length: int, pad_to: PadTo = "bucket"
 ) -> dict[str, tf.Tensor]:
-    """Pads ids on the right.
+    """Pads ids, int32 `[batch, None]`, on the right.
 
     Args:
-        ids: int32 `[batch, None]`, no row longer than `sequence_length` unless that is `pad_to`.
+        ids: no row is longer than `sequence_length`, unless that is `pad_to`.
         tokenizer: for the padding id.
         sequence_length: the longest bucket.
         pad_to: `"bucket"` for the smallest that holds the longest sequence, `"longest"` for that
             sequence's own length, or `"sequence_length"`, to which longer ones are truncated.
 
-    Returns:
-        A dict of int32 `[batch, length]`: `token_ids`, and `padding_mask`, 1 for tokens.
+    Returns a dict of int32 `[batch, length]`: `token_ids`, and `padding_mask`, 1 for tokens.
     """
     is_fixed = pad_to == "sequence_length"
     length = sequence_length if is_fixed else _length(ids, bucket_lengths(sequence_length), pad_to)

@@ -1,5 +1,7 @@
 """Texts in core TensorFlow ops, with equal ids in eager mode, `tf.data` and SavedModels."""
 
+# ruff: noqa: F401, `text_backend` returns this module with what it imports
+
 from __future__ import annotations
 
 import reprlib
@@ -13,22 +15,6 @@ from gpt1_keras.tokenization.encoder import Encoder
 from gpt1_keras.tokenization.input_transformations import frame, frame_both_orders, frame_choices
 from gpt1_keras.tokenization.padding import pad, pad_both_orders, pad_choices
 from gpt1_keras.tokenization.vocabulary import Vocabulary
-
-__all__ = [
-    "Codec",
-    "as_choices",
-    "as_texts",
-    "check_choices",
-    "check_each",
-    "for_slicing",
-    "frame",
-    "frame_both_orders",
-    "frame_choices",
-    "pad",
-    "pad_both_orders",
-    "pad_choices",
-    "rank",
-]
 
 
 def as_texts(x: Any) -> tf.Tensor:
@@ -153,23 +139,21 @@ class Codec:
         ragged = (ids, ids.with_values(starts), ids.with_values(ends))
         return tuple(_of_shape(each, texts) for each in ragged)
 
-    def encode_each(self, batches: Sequence[tf.Tensor]) -> list[tf.RaggedTensor]:
+    def encode_each(self, batches: Sequence[Any]) -> list[tf.RaggedTensor]:
         """Like `GPT1Tokenizer.tokenize_each`."""
         if len(batches) == 1:
             return [self.encode(batches[0])]
-        ids = self.encode(tf.concat(batches, axis=0))
-        lengths = tf.split(ids.row_lengths(), [tf.size(batch) for batch in batches])
+        flat = [batch.values if _is_ragged(batch) else batch for batch in batches]
+        ids = self.encode(tf.concat(flat, axis=0))
+        lengths = tf.split(ids.row_lengths(), [tf.size(batch) for batch in flat])
         values = tf.split(ids.values, [tf.reduce_sum(each) for each in lengths])
-        return [
+        rows = [
             tf.RaggedTensor.from_row_lengths(*each, validate=False) for each in zip(values, lengths)
         ]
-
-    def encode_choices(
-        self, texts: Sequence[tf.Tensor], choices: tf.RaggedTensor
-    ) -> list[tf.RaggedTensor]:
-        """Like `GPT1Tokenizer.tokenize_choices`."""
-        *ids, choice_ids = self.encode_each([*texts, choices.values])
-        return [*ids, choices.with_values(choice_ids)]
+        return [
+            batch.with_values(each) if _is_ragged(batch) else each
+            for batch, each in zip(batches, rows)
+        ]
 
     def decode(self, ids: Any, padding: int) -> str | list[str] | tf.Tensor:
         """Like `GPT1Tokenizer.detokenize`."""
@@ -191,6 +175,10 @@ class Codec:
         if isinstance(texts, bytes):
             return texts.decode("utf-8")
         return [text.decode("utf-8") for text in texts]
+
+
+def _is_ragged(batch: tf.Tensor | tf.RaggedTensor) -> bool:
+    return isinstance(batch, tf.RaggedTensor)
 
 
 def _of_shape(ragged: tf.RaggedTensor, texts: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:

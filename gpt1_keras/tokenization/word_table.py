@@ -20,10 +20,6 @@ class WordTable:
 
     A word is two tokens if merging makes each of them from its own characters, and joins no symbols
     across the cut between them.
-
-    Args:
-        vocabulary: tokens and merges.
-        merge: merges symbols.
     """
 
     def __init__(self, vocabulary: Vocabulary, merge: Merger) -> None:

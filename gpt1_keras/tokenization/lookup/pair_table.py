@@ -19,15 +19,11 @@ class PairTable:
     lookup is two gathers for any number of pairs, and needs no table resource.
 
     Args:
-        left: int array `[pairs]`, the ids of the left symbols, not negative.
-        right: int array `[pairs]`, the ids of the right symbols. No pair occurs twice.
-        values: int array `[pairs]` or `[pairs, n]`, of numbers from the dtype's smallest to
-            `absent`.
+        left, right: int arrays `[pairs]`, the symbols' ids, not negative. No pair occurs twice.
+        values: int array `[pairs]` or `[pairs, k]`, of numbers up to `absent`, the dtype's largest,
+            which is the value of a pair that the table lacks.
         dtype: of the table's ids and values: int32; or uint16, which halves the table where all
             are below 2^16 - 1, but which LiteRT cannot look up.
-
-    Attributes:
-        absent: the dtype's largest number, the value of a pair that the table lacks.
     """
 
     def __init__(

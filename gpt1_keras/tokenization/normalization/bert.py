@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.alignment.byte_ranges import decode_with_ranges
+from gpt1_keras.tokenization.alignment.aligned_texts import decode_with_ranges
 from gpt1_keras.tokenization.control_flow import update_where
 from gpt1_keras.tokenization.lookup.code_point_map import CodePointMap
 from gpt1_keras.tokenization.normalization.normalizer import Normalizer
@@ -33,8 +33,7 @@ class BertTable(NamedTuple):
     """What the normalization makes of every code point.
 
     Attributes:
-        entries: int32 `[0x110000]`, the index of each code point's replacement, or 0 if it stays.
-        replacements: strings; a space for code points that separate words.
+        entries, replacements: as `CodePointMap` takes them; a space for what separates words.
         isolated: int32 `[ranges, 2]`, the first and last code points of the ranges of those that
             are words by themselves.
     """

@@ -138,8 +138,10 @@ def test_choices(tiny_tokenizer, truncate, sequence_length, has_question, pad_to
             (ragged(context), ragged(question), tf.ragged.constant(choices, tf.int32)),
         ),
     ):
-        texts = (given[0], given[1] if has_question else None, given[2])
-        framed, truncated = backend.frame_choices(*texts, tiny_tokenizer, sequence_length, truncate)
+        segments = given if has_question else given[::2]
+        framed, truncated = backend.frame_choices(
+            segments, tiny_tokenizer, sequence_length, truncate
+        )
         padded = backend.pad_choices(framed, tiny_tokenizer, sequence_length, pad_to)
         results.append((padded, truncated))
     assert_same(*results)
@@ -150,7 +152,7 @@ def test_batches_of_different_lengths(tiny_tokenizer):
     with pytest.raises(ValueError, match="shorter"):
         list_backend.frame([[[1], [2]], [[3]]], tiny_tokenizer, 16)
     with pytest.raises(ValueError, match="shorter"):
-        list_backend.frame_choices([[1], [2]], [[3]], [[[4]], [[5]]], tiny_tokenizer, 16)
+        list_backend.frame_choices([[[1], [2]], [[3]], [[[4]], [[5]]]], tiny_tokenizer, 16)
 
 
 PROGRAM = """

@@ -15,13 +15,13 @@ from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.alignment.aligned_texts import (
     AlignedTexts,
     Texts,
+    decode_with_ranges,
     regex_replace,
     select,
     split_at_matches,
     strings_of,
     with_strings,
 )
-from gpt1_keras.tokenization.alignment.byte_ranges import decode_with_ranges
 from gpt1_keras.tokenization.control_flow import loop_shapes, repeat, update_where
 from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
