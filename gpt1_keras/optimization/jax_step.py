@@ -12,11 +12,7 @@ from gpt1_keras.upstream import update_loss_metric
 
 
 class JaxStep:
-    """Computes a batch in slices, one after the other.
-
-    Args:
-        task, accumulation_steps: as in `training_step`.
-    """
+    """Computes a batch in slices, one after the other."""
 
     def __init__(self, task: Any, accumulation_steps: int) -> None:
         self._task = task

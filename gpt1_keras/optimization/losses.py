@@ -1,4 +1,4 @@
-"""The loss of a batch: as `compile` configures it, and as a pure function of variables' values."""
+"""The loss of a batch as a pure function of variables' values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,19 +6,7 @@ from typing import Any
 import keras
 from keras import tree
 
-from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.types import Tensor
-
-
-def compiled_loss(
-    model: keras.Model, x: Any, y: Any, sample_weight: Any, training: bool
-) -> tuple[Any, Tensor]:
-    """Computes `(outputs, loss)`; the scalar loss is a batch's mean of what `compile` was given."""
-    outputs = model(x, training=training)
-    loss = model.compute_loss(x, y, outputs, sample_weight, training=training)
-    if keras.backend.backend() == "tensorflow":
-        loss *= tf.distribute.get_strategy().num_replicas_in_sync  # which Keras divides by
-    return outputs, loss
 
 
 def stateless_loss(
@@ -28,13 +16,7 @@ def stateless_loss(
     data: tuple[Any, Any, Any],
     training: bool = True,
 ) -> tuple[Tensor, Any, list[Tensor]]:
-    """Computes a task's `forward_loss` at given values of its variables.
-
-    Args:
-        task: of `gpt1_keras.tasks`.
-        trainable, non_trainable: values of its variables.
-        data: `(x, y, sample_weight)`.
-        training: whether it is a training step.
+    """Computes a task's `forward_loss` of `(x, y, sample_weight)` at given values of its variables.
 
     Returns `(loss, outputs, new values of the non-trainable variables)`.
     """

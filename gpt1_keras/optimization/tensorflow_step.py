@@ -18,11 +18,7 @@ _SEED_STRIDE = 0x9E3779B9  # odd and irregular, so that no replica repeats anoth
 
 
 class TensorFlowStep:
-    """Compiles the loss inside each replica, averages gradients over all, and only then clips.
-
-    Args:
-        task, accumulation_steps: as in `training_step`.
-    """
+    """Compiles the loss inside each replica, averages gradients over all, and only then clips."""
 
     def __init__(self, task: Any, accumulation_steps: int) -> None:
         self._task = task

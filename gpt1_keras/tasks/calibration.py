@@ -39,11 +39,7 @@ class Calibration:
         return ops.softmax(logits if self.temperature == 1.0 else logits / self.temperature)
 
     def is_sure(self, probabilities: Tensor) -> Tensor:
-        """Returns whether each example's largest probability reaches the threshold, bool `[batch]`.
-
-        Args:
-            probabilities: float `[batch, classes or choices]`.
-        """
+        """Returns whether each largest probability reaches the threshold, bool `[batch]`."""
         return ops.max(probabilities, axis=-1) >= self.sure_threshold
 
     def get_config(self) -> dict[str, Any]:

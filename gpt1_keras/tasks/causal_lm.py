@@ -94,19 +94,17 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         self._has_metrics = bool(weighted_metrics or metrics)
         if not self._has_own_loss:  # Keras requires one, and `forward_loss` computes the same
             loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        if sampler == "auto":  # as `serving.generate` and the signature of exports
+            k = min(40, self.backbone.vocabulary_size)
+            sampler = keras_hub.samplers.TopKSampler(k=k, temperature=0.8)
         super().compile(
             optimizer=pretraining_optimizer() if optimizer == "auto" else optimizer,
             loss=loss,
             metrics=metrics,
             weighted_metrics=weighted_metrics,
-            sampler=self._default_sampler() if sampler == "auto" else sampler,
+            sampler=sampler,
             **kwargs,
         )
-
-    def _default_sampler(self) -> keras_hub.samplers.Sampler:
-        """Returns what chooses tokens like `serving.generate` and the signature of exports."""
-        k = min(40, self.backbone.vocabulary_size)
-        return keras_hub.samplers.TopKSampler(k=k, temperature=0.8)
 
     def forward_loss(
         self, x: dict[str, Tensor], y: Tensor, sample_weight: Tensor | None, training: bool

@@ -30,11 +30,9 @@ _ForSlicing = Callable[[Any, Any], tuple[Any, Any]]
 class Batches:
     """Batches of examples, which KerasHub preprocesses one by one.
 
-    Attributes:
-        x: a dataset of batches. Where TensorFlow is not installed, also arrays or strings, which
-            KerasHub batches.
-        y, sample_weight, batch_size: for arrays and strings. If they are given with a dataset,
-            KerasHub refuses them.
+    `x` is a dataset of batches. Where TensorFlow is not installed, it may also be arrays or
+    strings, which KerasHub batches, with the other attributes. With a dataset, KerasHub refuses
+    those.
     """
 
     x: Any
@@ -54,10 +52,6 @@ class Batches:
             return len(self.x)
         except TypeError:
             return -1
-
-    def repeated(self) -> Batches:
-        """Returns the batches, repeated without end."""
-        return dataclasses.replace(self, x=self.x.repeat())
 
 
 def as_batches(

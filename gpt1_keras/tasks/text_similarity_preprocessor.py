@@ -51,9 +51,7 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
         """Frames both orders of each pair; see `FieldsPreprocessor.frame`.
 
-        Returns:
-            `(ids, truncated)`: int32 `[2 batch, None]`, the two orders of each pair in turn; and
-            bool `[batch]`.
+        Returns `(ids, truncated)`: int32 `[2 batch, None]`, the orders in turn; and bool `[batch]`.
         """
         return text_backend().frame_both_orders(
             segments, self.tokenizer, self.sequence_length, self.truncate
