@@ -60,13 +60,10 @@ def remove_leftovers(folder: str | os.PathLike[str]) -> None:
 
 
 def check_writable(folder: str | os.PathLike[str]) -> None:
-    """Checks that files can be written to a folder, or that it can be made. It leaves nothing
-    there.
+    """Checks that files can be written to a folder, or that it can be made. It leaves nothing.
 
-    A program calls it before its work, because results that cannot be written are lost.
-
-    Raises:
-        OSError: it is a file, or nothing can be written there.
+    A program calls it before its work, because results that cannot be written are lost. Raises
+    OSError if the folder is a file, or nothing can be written there.
     """
     path = pathlib.Path(folder).absolute()
     nearest = next(each for each in (path, *path.parents) if os.path.lexists(each))

@@ -4,6 +4,8 @@ Any release may rename them. So only this file uses them, and test_upstream.py f
 or if Keras no longer calls what is overridden here.
 """
 
+# ruff: noqa: F401, other modules import private names from here
+
 import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -51,42 +53,6 @@ from keras_hub.src.utils.transformers import preset_loader as transformers_prese
 from gpt1_keras.lazy import has_tensorflow
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.types import Tensor
-
-__all__ = [
-    "CONFIG_FILE",
-    "METADATA_FILE",
-    "PREPROCESSOR_CONFIG_FILE",
-    "TASK_CONFIG_FILE",
-    "TASK_WEIGHTS_FILE",
-    "TOKENIZER_CONFIG_FILE",
-    "AdamHooks",
-    "PresetLoader",
-    "TaskHooks",
-    "add_special_token",
-    "check_dataset",
-    "check_file_exists",
-    "get_file",
-    "get_preset_loader",
-    "in_grain_data_pipeline",
-    "in_safe_mode",
-    "is_selected",
-    "keep_batches_apart",
-    "keras_loops",
-    "layers_of",
-    "list_subclasses",
-    "load_json",
-    "lora_layers",
-    "register_presets",
-    "register_transformers_loader",
-    "saved_layers",
-    "schedule_of",
-    "take_tuples_for_texts",
-    "to_backend_tensors",
-    "to_grain_types",
-    "update_loss_metric",
-    "update_special_token_ids",
-    "weights_files",
-]
 
 # Type checkers see what a mixin is mixed into.
 if TYPE_CHECKING:

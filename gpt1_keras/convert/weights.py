@@ -38,19 +38,17 @@ def assign_embeddings(
     positions: np.ndarray,
     pad_token_id: int | None = None,
 ) -> None:
-    """Assigns the published embeddings to a backbone.
+    """Assigns the published embeddings to a backbone, which has its tokenizer's vocabulary size.
 
     Args:
-        backbone: has the vocabulary size of its tokenizer.
+        backbone: the backbone.
         tokens: float array `[vocabulary, hidden_dim]`. If it has no rows for the special tokens,
             they are sampled from N(0, 0.02).
         positions: float array `[max_sequence_length, hidden_dim]`.
         pad_token_id: a padding token, if any. If it follows the vocabulary's tokens, a special
             token takes its row, as no text holds it.
 
-    Raises:
-        ValueError: the arrays' shapes do not fit each other or the tokenizer, or they have values
-            that are NaN or infinite.
+    Raises ValueError if the shapes do not fit each other or the tokenizer, or see `assign`.
     """
     size = backbone.vocabulary_size
     allowed = [size - NUM_SPECIAL_TOKENS, size]

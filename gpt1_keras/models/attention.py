@@ -81,14 +81,9 @@ def attend_at(
 def attend_cached(qkv: Tensor, cache: Tensor, index: int | Tensor) -> tuple[Tensor, Tensor]:
     """Attends also to earlier tokens, whose keys and values are in a cache.
 
-    Args:
-        qkv: float `[batch, length, 3 * hidden_dim]`.
-        cache: float `[batch, 2, num_heads, max_length, head_dim]`, keys and values.
-        index: int scalar, where in the cache the keys and values of `qkv` belong.
-
-    Returns:
-        `(attended, cache)`: float `[batch, length, hidden_dim]`, and the cache with the new keys
-        and values.
+    The cache is float `[batch, 2, num_heads, max_length, head_dim]`; the keys and values of `qkv`,
+    float `[batch, length, 3 * hidden_dim]`, belong at `index`, an int scalar. Returns `(attended,
+    cache)`: float `[batch, length, hidden_dim]`, and the cache with the new keys and values.
     """
     query, key, value = split_heads(qkv, num_heads=cache.shape[2])
     cache = _write_to_cache(cache, key, value, index)

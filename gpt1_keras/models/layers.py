@@ -45,13 +45,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
 
     KerasHub's layer of this name is not used: its tables have other names in weights files, so
     saved models would not load; it does not check the length; and int8 leaves its positions in
-    float.
-
-    Args:
-        vocabulary_size: rows of the token table.
-        max_sequence_length: rows of the position table.
-        hidden_dim: width of both.
-        has_positions: whether there is a position table. Without one, only tokens are embedded.
+    float. Without `has_positions`, only tokens are embedded.
     """
 
     def __init__(

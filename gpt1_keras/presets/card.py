@@ -31,8 +31,7 @@ class RunFacts:
 
     Attributes:
         name: the model's name, such as `"sst2"`.
-        data: facts about the data that it was trained and scored on, by name.
-        settings: settings of the training, by name.
+        data, settings: facts about the data, and settings of the training, by name.
         scores: one dict for each epoch or checkpoint: first `"epoch"` or `"step"`, then the scores
             on the validation data by metric.
         best: the epoch or step whose weights the preset holds.

@@ -20,14 +20,8 @@ def linear_cross_entropy(
 
     Logits are computed chunk by chunk; in training, each chunk's gradient is computed with its
     loss. So at most `MAX_LOGITS` or a 16th of the logits are in memory, and nothing is computed
-    twice.
-
-    Args:
-        states: float `[rows, width]`.
-        table: float `[vocabulary, width]`, of the same dtype.
-        targets: int32 `[rows]`.
-        weights: float32 `[rows]`; they get no gradient.
-        training: whether a gradient will be needed.
+    twice. States are float `[rows, width]`; the table is `[vocabulary, width]`, of the same dtype;
+    targets are int32 and weights, which get no gradient, float32 `[rows]`.
     """
     states, targets, weights, chunks = _pad_to_chunks(states, table, targets, weights)
     if not training:
