@@ -15,6 +15,7 @@ from gpt1_keras.files import read_json
 from gpt1_keras.upstream import (
     CONFIG_FILE,
     METADATA_FILE,
+    MODEL_WEIGHTS_FILE,
     PREPROCESSOR_CONFIG_FILE,
     TASK_CONFIG_FILE,
     TASK_WEIGHTS_FILE,
@@ -32,7 +33,7 @@ _KERAS_FILES = (
 )
 _TRANSFORMERS_FILES = (CARD_FILE, "vocab.json", "merges.txt", "tokenizer.json")
 # One file of weights, or the index of several.
-_KERAS_WEIGHTS = ("model.weights.h5", "model.weights.json")
+_KERAS_WEIGHTS = (MODEL_WEIGHTS_FILE, "model.weights.json")
 TRANSFORMERS_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 
 _Class = TypeVar("_Class")

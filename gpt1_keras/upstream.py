@@ -31,6 +31,7 @@ from keras_hub.src.utils.pipeline_model import PipelineModel
 from keras_hub.src.utils.preset_utils import (
     CONFIG_FILE,
     METADATA_FILE,
+    MODEL_WEIGHTS_FILE,
     PREPROCESSOR_CONFIG_FILE,
     TASK_CONFIG_FILE,
     TASK_WEIGHTS_FILE,

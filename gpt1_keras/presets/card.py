@@ -14,6 +14,7 @@ import yaml
 from gpt1_keras.files import read_json, write_text
 from gpt1_keras.handles import CARD_FILE, is_transformers_config
 from gpt1_keras.presets.pretrained import find_preset
+from gpt1_keras.upstream import CONFIG_FILE, METADATA_FILE, TASK_CONFIG_FILE
 
 # The hub's names for what tasks do.
 _PIPELINES = {
@@ -89,7 +90,7 @@ def licence_of(preset: str | os.PathLike[str]) -> str | None:
 
 
 def _card(folder: pathlib.Path, facts: RunFacts) -> str:
-    config = read_json(folder / "config.json")
+    config = read_json(folder / CONFIG_FILE)
     if is_transformers_config(config):
         raise ValueError(f"{folder} is of transformers; a card is for what `save_to_preset` wrote.")
     task = _task(folder)
@@ -155,7 +156,7 @@ def _metadata(name: str, task_name: str, facts: RunFacts) -> str:
 
 def _task(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns the description of a preset's task; an empty dict for a backbone alone."""
-    path = pathlib.Path(folder, "task.json")
+    path = pathlib.Path(folder, TASK_CONFIG_FILE)
     return read_json(path) if path.is_file() else {}
 
 
@@ -175,8 +176,8 @@ def _predicting(task_name: str, task: Mapping[str, Any]) -> list[str]:
 
 def _model_facts(folder: pathlib.Path, task: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the facts in the preset's own files."""
-    backbone = read_json(folder / "config.json")
-    metadata = folder / "metadata.json"
+    backbone = read_json(folder / CONFIG_FILE)
+    metadata = folder / METADATA_FILE
     facts = {"backbone": backbone["class_name"]}
     if metadata.is_file():
         facts["parameters"] = f"{read_json(metadata)['parameter_count']:,}"
