@@ -52,22 +52,11 @@ def frame(
     return ids, truncated
 
 
-def frame_both_orders(
-    segments: Sequence[tf.RaggedTensor],
-    tokenizer: SpecialIds,
-    sequence_length: int,
-    truncate: str = ROUND_ROBIN,
-) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Frames pairs in both orders, as similarity does; see `frame`.
-
-    Returns `(ids, truncated)`: int32 `[2 * batch, None]`, the two orders of each pair one after the
-    other; and bool `[batch]`.
-    """
-    first, truncated = frame(segments, tokenizer, sequence_length, truncate)
-    second, _ = frame(segments[::-1], tokenizer, sequence_length, truncate)
+def interleave(first: tf.RaggedTensor, second: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Returns the rows of both, `[batch, None]`, in turn: `[2 * batch, None]`."""
     batch = first.nrows()
-    interleaved = tf.reshape(tf.stack([tf.range(batch), batch + tf.range(batch)], axis=1), [-1])
-    return tf.gather(tf.concat([first, second], axis=0), interleaved), truncated
+    order = tf.reshape(tf.stack([tf.range(batch), batch + tf.range(batch)], axis=1), [-1])
+    return tf.gather(tf.concat([first, second], axis=0), order)
 
 
 def kept_lengths(

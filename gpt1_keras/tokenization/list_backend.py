@@ -14,11 +14,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.normalizers import BertNormalizer
 
 from gpt1_keras.tokenization.list_transformations import (
+    as_pairs,
     frame,
-    frame_both_orders,
     frame_choices,
+    interleave,
     pad,
-    pad_both_orders,
     pad_choices,
 )
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary

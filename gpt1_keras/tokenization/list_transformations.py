@@ -36,16 +36,9 @@ def frame(
     return framed, np.array(truncated, bool)
 
 
-def frame_both_orders(
-    segments: Sequence[list[Ids]],
-    tokenizer: SpecialIds,
-    sequence_length: int,
-    truncate: str = ROUND_ROBIN,
-) -> tuple[list[Ids], np.ndarray]:
-    """Like `input_transformations.frame_both_orders`."""
-    first, truncated = frame(segments, tokenizer, sequence_length, truncate)
-    second, _ = frame(segments[::-1], tokenizer, sequence_length, truncate)
-    return [ids for pair in zip(first, second) for ids in pair], truncated
+def interleave(first: list[Ids], second: list[Ids]) -> list[Ids]:
+    """Like `input_transformations.interleave`."""
+    return [ids for pair in zip(first, second) for ids in pair]
 
 
 def frame_choices(
@@ -95,12 +88,9 @@ def pad(
     }
 
 
-def pad_both_orders(
-    ids: list[Ids], tokenizer: SpecialIds, sequence_length: int, pad_to: PadTo = "bucket"
-) -> dict[str, np.ndarray]:
-    """Like `padding.pad_both_orders`."""
-    padded = pad(ids, tokenizer, sequence_length, pad_to)
-    return {name: array.reshape(-1, 2, array.shape[1]) for name, array in padded.items()}
+def as_pairs(rows: np.ndarray) -> np.ndarray:
+    """Like `padding.as_pairs`."""
+    return rows.reshape(-1, 2, rows.shape[1])
 
 
 def pad_choices(

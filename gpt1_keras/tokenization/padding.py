@@ -67,14 +67,9 @@ def pad(
     }
 
 
-def pad_both_orders(
-    ids: tf.RaggedTensor, tokenizer: SpecialIds, sequence_length: int, pad_to: PadTo = "bucket"
-) -> dict[str, tf.Tensor]:
-    """Pads what `frame_both_orders` returns, as `pad` does, to int32 `[batch, 2, length]`."""
-    return {
-        name: tf.reshape(tensor, [-1, 2, tensor.shape[1] or tf.shape(tensor)[1]])
-        for name, tensor in pad(ids, tokenizer, sequence_length, pad_to).items()
-    }
+def as_pairs(rows: tf.Tensor) -> tf.Tensor:
+    """Returns the padded rows of `interleave` by pair: `[2 * batch, length]` to `[batch, 2, _]`."""
+    return tf.reshape(rows, [-1, 2, rows.shape[1] or tf.shape(rows)[1]])
 
 
 def pad_choices(
