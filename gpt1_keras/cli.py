@@ -247,10 +247,8 @@ def exit_status(
 ) -> int:
     """Runs a program, and reports in one line why it could not finish.
 
-    Args:
-        run: returns the exit status, or None for 0.
-        interrupted: returns the message after Ctrl-C.
-        foreseen: further classes of errors to report in one line.
+    `run` returns the exit status, or None for 0; `interrupted` returns the message after Ctrl-C;
+    `foreseen` are further classes of errors to report in one line.
 
     Returns:
         The exit status: 1 after an error of the input or the machine (`ValueError`, `OSError`,

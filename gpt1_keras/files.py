@@ -99,10 +99,8 @@ def writing_weights(path: str | os.PathLike[str]) -> Iterator[io.BytesIO]:
 
     HDF5 would crash the process if the disk fills up while it writes. So it writes into memory, and
     Python writes to the disk. Nothing is written if nothing was saved: Keras may have asked whether
-    to overwrite a file, or have saved to a remote path itself.
-
-    Raises:
-        OSError: `path` cannot be written, for example because the disk is full. It stays as it was.
+    to overwrite a file, or have saved to a remote path itself. Raises OSError if `path` cannot be
+    written; it stays as it was.
     """
     memory = _PathInMemory(path)
     yield memory

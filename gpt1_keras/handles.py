@@ -50,14 +50,9 @@ def is_transformers_config(config: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def local_preset(preset: str | os.PathLike[str], weights: bool = True) -> str:
-    """Downloads the preset of a handle, unless it is in the cache.
+    """Downloads the preset of a handle, unless it is in the cache, and returns its folder there.
 
-    Args:
-        preset: a handle; a preset's name or folder is returned as it is.
-        weights: whether its weights are needed.
-
-    Returns:
-        The folder in the cache, for a handle.
+    A preset's name or folder is returned as it is. Weights are downloaded only where needed.
 
     Raises:
         FileNotFoundError: there is no preset at the handle.
@@ -121,11 +116,9 @@ class FromHandle:
 
 
 def _fetch(handle: str, name: str) -> pathlib.Path:
-    """Downloads a file, and returns its path in the cache.
+    """Downloads a file, and returns its path in the cache; see `local_preset` for other errors.
 
-    Raises:
-        FileNotFoundError: the handle has no such file.
-        ValueError, OSError, ImportError: see `local_preset`.
+    Raises FileNotFoundError if the handle has no such file.
     """
     try:
         path = pathlib.Path(get_file(handle, name))

@@ -19,9 +19,8 @@ _MOST_BAD_ROWS = 10  # that a message names
 class Row(dict[str, str | list[str]]):
     """An example: its values by column.
 
-    Attributes:
-        line: the number of its last line in the file, or of its row in a Parquet file or a
-            spreadsheet, from 1.
+    `line` is the number of its last line in the file, or of its row in a Parquet file or a
+    spreadsheet, from 1.
     """
 
     __slots__ = ("line",)  # there may be millions

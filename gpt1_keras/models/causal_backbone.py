@@ -157,18 +157,14 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
         positions: Tensor | None = None,
         branches: Tensor | None = None,
     ) -> Tensor:
-        """Returns the hidden states of some tokens, in inference.
+        """Returns some tokens' hidden states in inference, float `[batch, tokens, hidden_dim]`.
 
         Args:
             token_ids: int `[batch, length]`.
             indices: int `[batch, tokens]`, their indices. The result for an index of -1 is
                 undefined.
-            positions: optional int `[batch, length]`, as in `encode_branches`.
-            branches: optional int `[batch, length]`, as in `encode_branches`; `indices` are then
-                the branches' last tokens.
-
-        Returns:
-            float `[batch, tokens, hidden_dim]`.
+            positions, branches: optional int `[batch, length]`, as in `encode_branches`; `indices`
+                are then the branches' last tokens.
         """
         if branches is None:
             states = self({"token_ids": token_ids}, training=False)

@@ -132,8 +132,7 @@ class GPT1Backbone(CausalBackbone):
             branches: int32 `[batch, length]`.
             extract_indices: int32 `[batch, branches]`, the index of each branch's last token.
 
-        Returns:
-            float `[batch, length, hidden_dim]`.
+        Returns float `[batch, length, hidden_dim]`.
         """
         x = self.embedding_dropout(self.embedding(token_ids, positions=positions))
         for block in self.blocks:

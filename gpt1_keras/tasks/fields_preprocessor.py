@@ -105,8 +105,7 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     def as_tensors(self, x: Any) -> dict[str, Any]:
         """Checks a user's batch of texts, and returns string tensors by field.
 
-        Raises:
-            ValueError: the number of texts, their names or their shapes are wrong.
+        Raises ValueError if the number of texts, their names or their shapes are wrong.
         """
         backend = text_backend()
         texts = {field: backend.as_texts(text) for field, text in self.by_field(x).items()}
@@ -147,10 +146,8 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     def by_field(self, x: Any) -> dict[str, Any]:
         """Returns texts by field: names those of a tuple, and checks and orders those of a dict.
 
-        Of a pandas DataFrame, the fields are columns; it may have others.
-
-        Raises:
-            ValueError: the number or the names of the texts are wrong.
+        Of a pandas DataFrame, the fields are columns; it may have others. Raises ValueError if the
+        number or the names of the texts are wrong.
         """
         if hasattr(x, "columns"):
             columns = list(x.columns)

@@ -20,8 +20,7 @@ _LARGEST = 2**64  # of the whole numbers that a label may be
 def as_labels(labels: Any) -> Any:
     """Returns labels in a form that TensorFlow takes: lists and pandas columns hold any objects.
 
-    Args:
-        labels: a list, tuple, array, tensor or pandas column; or a table of one column.
+    They are a list, tuple, array, tensor or pandas column; or a table of one column.
 
     Raises:
         ValueError: one is missing, such as None, NaN among strings or pandas.NA; or some are

@@ -180,13 +180,9 @@ class Task(FunctionalModel, TaskHooks):
     ) -> Tensor:
         """Returns the model's outputs in inference, from only the hidden states that they need.
 
-        A task's own `predict_outputs` may have no argument `states_at`; its exports then compute
-        the whole backbone.
-
-        Args:
-            inputs: the model's inputs by name, as the preprocessor returns them.
-            states_at: computes hidden states instead of the backbone's `states_at`, with the same
-                arguments.
+        `inputs` are what the preprocessor returns. `states_at` computes hidden states instead of
+        the backbone's `states_at`. A task's own `predict_outputs` may have no such argument; its
+        exports then compute the whole backbone.
         """
         raise NotImplementedError
 

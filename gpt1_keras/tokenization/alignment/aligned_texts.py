@@ -17,12 +17,10 @@ _MARK = b"\xff"  # no byte of UTF-8
 
 
 class AlignedTexts(NamedTuple):
-    """Texts, and where each of their code points came from.
+    """Texts, string `[n]` of valid UTF-8, and where each of their code points came from.
 
-    Attributes:
-        strings: string `[n]`, valid UTF-8.
-        starts, ends: int64 `[code points]`, for each code point of all texts, the range of bytes
-            that it came from in the concatenation of all original texts.
+    `starts` and `ends`, int64 `[code points]`, are the range of bytes that it came from in the
+    concatenation of all original texts.
     """
 
     strings: tf.Tensor
