@@ -42,7 +42,10 @@ class FullAttention(NamedTuple):
     def __call__(
         self, qkv: Tensor, num_heads: int, dropout: AttentionDropout | None = None
     ) -> Tensor:
-        """Attends: float `[batch, length, 3 * hidden_dim]` to `[batch, length, hidden_dim]`."""
+        """Attends: float `[batch, length, 3 * hidden_dim]` to `[batch, length, hidden_dim]`.
+
+        There is dropout in training alone.
+        """
         return _attend(qkv, num_heads, dropout)
 
 

@@ -43,8 +43,7 @@ def visible_keys(
 def visible_keys_at(indices: Tensor, keys: int | Tensor, branches: Tensor | None = None) -> Tensor:
     """Returns which of the first `keys` keys the queries at `indices`, int `[batch, queries]`, see.
 
-    `branches` are as in `visible_keys`, which this is like; returns bool `[batch, 1, queries,
-    keys]`.
+    `branches` are as in `visible_keys`. Returns bool `[batch, 1, queries, keys]`.
     """
     columns = ops.arange(keys, dtype=indices.dtype)
     is_visible = columns <= indices[:, :, None]  # [batch, queries, keys]
@@ -60,7 +59,7 @@ def _shares_branch(query_branches: Tensor, key_branches: Tensor) -> Tensor:
 
 
 def masked_scores(query: Tensor, key: Tensor, is_visible: Tensor) -> Tensor:
-    """Returns q k^T, float32 `[batch, heads, queries, keys]`; `MASKED_SCORE` where not visible.
+    """Returns q k^T, float32 `[batch, heads, queries, keys]`; `MASKED_SCORE` for hidden keys.
 
     Queries, float `[batch, heads, queries, head_dim]`, are already divided by sqrt(head_dim); keys
     are `[batch, heads, keys, head_dim]`.
