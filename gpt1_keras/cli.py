@@ -94,13 +94,9 @@ def option(
 
 
 def program(name: str, **settings: Any) -> Callable[[Callable[..., int | None]], "Program"]:
-    """Turns a function whose parameters are dataclasses of `option`s into a program.
+    """Turns a function whose parameters are dataclasses of `option`s into a program; see `Program`.
 
     The first paragraph of the function's docstring becomes the program's description.
-
-    Args:
-        name: what follows `python -m`.
-        **settings: see `Program`.
     """
     return lambda function: Program(function, name, **settings)
 
@@ -168,13 +164,10 @@ class Program:
             self._refuse(error)
 
     def parse(self, arguments: Sequence[str] | None = None) -> tuple[dict[str, Any], list[str]]:
-        """Reads arguments.
+        """Reads arguments; prints why and raises SystemExit if they are wrong or ask for help.
 
-        Returns:
-            The values by the fields' names, and the arguments that are not options of this program.
-
-        Raises:
-            SystemExit: the arguments are wrong or ask for help. The message has been printed.
+        Returns the values by the fields' names, and the arguments that are not options of this
+        program.
         """
 
         def work() -> None:
@@ -254,10 +247,8 @@ def exit_status(
 ) -> int:
     """Runs a program, and reports in one line why it could not finish.
 
-    Args:
-        run: returns the exit status, or None for 0.
-        interrupted: returns the message after Ctrl-C.
-        foreseen: further classes of errors to report in one line.
+    `run` returns the exit status, or None for 0; `interrupted` returns the message after Ctrl-C;
+    `foreseen` are further classes of errors to report in one line.
 
     Returns:
         The exit status: 1 after an error of the input or the machine (`ValueError`, `OSError`,

@@ -60,13 +60,10 @@ def remove_leftovers(folder: str | os.PathLike[str]) -> None:
 
 
 def check_writable(folder: str | os.PathLike[str]) -> None:
-    """Checks that files can be written to a folder, or that it can be made. It leaves nothing
-    there.
+    """Checks that files can be written to a folder, or that it can be made. It leaves nothing.
 
-    A program calls it before its work, because results that cannot be written are lost.
-
-    Raises:
-        OSError: it is a file, or nothing can be written there.
+    A program calls it before its work, because results that cannot be written are lost. Raises
+    OSError if the folder is a file, or nothing can be written there.
     """
     path = pathlib.Path(folder).absolute()
     nearest = next(each for each in (path, *path.parents) if os.path.lexists(each))
@@ -102,10 +99,8 @@ def writing_weights(path: str | os.PathLike[str]) -> Iterator[io.BytesIO]:
 
     HDF5 would crash the process if the disk fills up while it writes. So it writes into memory, and
     Python writes to the disk. Nothing is written if nothing was saved: Keras may have asked whether
-    to overwrite a file, or have saved to a remote path itself.
-
-    Raises:
-        OSError: `path` cannot be written, for example because the disk is full. It stays as it was.
+    to overwrite a file, or have saved to a remote path itself. Raises OSError if `path` cannot be
+    written; it stays as it was.
     """
     memory = _PathInMemory(path)
     yield memory
@@ -116,11 +111,7 @@ def writing_weights(path: str | os.PathLike[str]) -> Iterator[io.BytesIO]:
 
 
 def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:
-    """Reads a file of JSON.
-
-    Args:
-        path: the file's path.
-        kind: what it must hold, dict or list.
+    """Reads a file of JSON, which must hold a dict, or a list if this is its `kind`.
 
     Raises:
         FileNotFoundError: it does not exist.
@@ -142,10 +133,6 @@ def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes a file of JSON, whole or not at all.
 
-    Args:
-        path: the file's path.
-        value: what `json.dumps` takes.
-
     Raises:
         ValueError: a number is NaN or infinite, which JSON does not have. Nothing is written.
         OSError: the file cannot be written.
@@ -154,11 +141,7 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file of text in UTF-8, whole or not at all.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Writes a file of text in UTF-8, whole or not at all. Raises OSError if it cannot."""
     with atomic_path(path) as temporary:
         pathlib.Path(temporary).write_text(text, encoding="utf-8")
 

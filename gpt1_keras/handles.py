@@ -15,6 +15,7 @@ from gpt1_keras.files import read_json
 from gpt1_keras.upstream import (
     CONFIG_FILE,
     METADATA_FILE,
+    MODEL_WEIGHTS_FILE,
     PREPROCESSOR_CONFIG_FILE,
     TASK_CONFIG_FILE,
     TASK_WEIGHTS_FILE,
@@ -32,7 +33,7 @@ _KERAS_FILES = (
 )
 _TRANSFORMERS_FILES = (CARD_FILE, "vocab.json", "merges.txt", "tokenizer.json")
 # One file of weights, or the index of several.
-_KERAS_WEIGHTS = ("model.weights.h5", "model.weights.json")
+_KERAS_WEIGHTS = (MODEL_WEIGHTS_FILE, "model.weights.json")
 TRANSFORMERS_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 
 _Class = TypeVar("_Class")
@@ -49,14 +50,9 @@ def is_transformers_config(config: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def local_preset(preset: str | os.PathLike[str], weights: bool = True) -> str:
-    """Downloads the preset of a handle, unless it is in the cache.
+    """Downloads the preset of a handle, unless it is in the cache, and returns its folder there.
 
-    Args:
-        preset: a handle; a preset's name or folder is returned as it is.
-        weights: whether its weights are needed.
-
-    Returns:
-        The folder in the cache, for a handle.
+    A preset's name or folder is returned as it is. Weights are downloaded only where needed.
 
     Raises:
         FileNotFoundError: there is no preset at the handle.
@@ -120,11 +116,9 @@ class FromHandle:
 
 
 def _fetch(handle: str, name: str) -> pathlib.Path:
-    """Downloads a file, and returns its path in the cache.
+    """Downloads a file, and returns its path in the cache; see `local_preset` for other errors.
 
-    Raises:
-        FileNotFoundError: the handle has no such file.
-        ValueError, OSError, ImportError: see `local_preset`.
+    Raises FileNotFoundError if the handle has no such file.
     """
     try:
         path = pathlib.Path(get_file(handle, name))
@@ -163,10 +157,8 @@ def _check_hash(handle: str, path: pathlib.Path) -> None:
     """Compares a file with the hash that the hub lists; huggingface_hub compares only sizes.
 
     The hash is the name of the cache's blob: SHA-256 for large files, git's SHA-1 for others.
-    Without symbolic links in the cache, it is not known.
-
-    Raises:
-        ValueError: the hashes differ. The file is removed.
+    Without symbolic links in the cache, it is not known. Raises ValueError if the hashes differ;
+    the file is removed.
     """
     if not path.is_symlink():
         return

@@ -10,10 +10,15 @@ import keras
 
 from gpt1_keras.files import read_json
 from gpt1_keras.handles import local_preset
+from gpt1_keras.upstream import (
+    CONFIG_FILE,
+    MODEL_WEIGHTS_FILE,
+    PREPROCESSOR_CONFIG_FILE,
+    TASK_CONFIG_FILE,
+    TOKENIZER_CONFIG_FILE,
+)
 
-_CONFIG, _TASK = "config.json", "task.json"
-_DESCRIPTIONS = (_CONFIG, _TASK, "preprocessor.json", "tokenizer.json")
-_WEIGHTS = "model.weights.h5"
+_DESCRIPTIONS = (CONFIG_FILE, TASK_CONFIG_FILE, PREPROCESSOR_CONFIG_FILE, TOKENIZER_CONFIG_FILE)
 _LEAST_BITS = 4  # of a weight in a file: int4, the smallest type that models are quantized to
 
 
@@ -57,7 +62,7 @@ def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]
 
 def check_not_of_openai(folder: pathlib.Path) -> None:
     """Raises FileNotFoundError if a folder holds the files that OpenAI released, and no preset."""
-    if (folder / "params_shapes.json").is_file() and not (folder / _CONFIG).is_file():
+    if (folder / "params_shapes.json").is_file() and not (folder / CONFIG_FILE).is_file():
         raise FileNotFoundError(
             f"{folder} holds the files that OpenAI released. Make a preset of them in Python: "
             f"gpt1_keras.convert.load_openai({os.fspath(folder)!r}).save_to_preset('openai')."
@@ -69,9 +74,6 @@ def dtype_of_preset(config: dict[str, Any]) -> Any:
 
     Models of floats load in Keras's own policy, which is None here where KerasHub 0.32 does the
     same. Quantized ones load in their own: KerasHub does so for a task of the saved class alone.
-
-    Args:
-        config: the content of config.json.
     """
     policy = config.get("config", {}).get("dtype")
     if not isinstance(policy, dict):
@@ -92,14 +94,14 @@ def _check_kinds(folder: pathlib.Path) -> None:
 
 def _check_size(folder: pathlib.Path, configs: dict[str, dict[str, Any]]) -> None:
     """Raises ValueError for a backbone with more weights than the weights file can hold."""
-    weights = folder / _WEIGHTS
+    weights = folder / MODEL_WEIGHTS_FILE
     if not weights.is_file():
         return
     bits = 8 * weights.stat().st_size
-    for name in (_CONFIG, _TASK):
+    for name in (CONFIG_FILE, TASK_CONFIG_FILE):
         try:
             config = configs[name]["config"]
-            config = config["backbone"]["config"] if name == _TASK else config
+            config = config["backbone"]["config"] if name == TASK_CONFIG_FILE else config
             count = _count_weights(config)
         except (KeyError, TypeError, AttributeError):
             continue  # another format, or a damaged preset, which loading will find

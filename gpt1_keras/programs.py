@@ -52,9 +52,8 @@ PROGRAMS = {
 def run(command: str, package: str = "") -> None:
     """Runs the program that the process's arguments name, as `python -m` would, or lists all.
 
-    Args:
-        command: what the user typed before the program's name.
-        package: of the programs to choose from; by default all.
+    `command` is what the user typed before the program's name. The programs to choose from are
+    those of a package, by default all.
 
     Raises:
         SystemExit: the program has ended, or there is none of that name.

@@ -43,13 +43,9 @@ class FineTuningRecipe:
 
     @classmethod
     def of(cls, values: Any) -> Self:
-        """Makes a recipe of a backbone's argument or of what a preset holds.
+        """Makes a recipe of a dict of some of the attributes, or of None for the paper's.
 
-        Args:
-            values: a dict of some of the attributes, or None for the paper's.
-
-        Raises:
-            ValueError: they are something else, or see the class.
+        Raises ValueError for something else, or see the class.
         """
         names = [field.name for field in dataclasses.fields(cls)]
         if values is None:

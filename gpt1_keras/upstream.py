@@ -4,6 +4,8 @@ Any release may rename them. So only this file uses them, and test_upstream.py f
 or if Keras no longer calls what is overridden here.
 """
 
+# ruff: noqa: F401, other modules import private names from here
+
 import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,7 @@ from keras_hub.src.utils.pipeline_model import PipelineModel
 from keras_hub.src.utils.preset_utils import (
     CONFIG_FILE,
     METADATA_FILE,
+    MODEL_WEIGHTS_FILE,
     PREPROCESSOR_CONFIG_FILE,
     TASK_CONFIG_FILE,
     TASK_WEIGHTS_FILE,
@@ -51,42 +54,6 @@ from keras_hub.src.utils.transformers import preset_loader as transformers_prese
 from gpt1_keras.lazy import has_tensorflow
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.types import Tensor
-
-__all__ = [
-    "CONFIG_FILE",
-    "METADATA_FILE",
-    "PREPROCESSOR_CONFIG_FILE",
-    "TASK_CONFIG_FILE",
-    "TASK_WEIGHTS_FILE",
-    "TOKENIZER_CONFIG_FILE",
-    "AdamHooks",
-    "PresetLoader",
-    "TaskHooks",
-    "add_special_token",
-    "check_dataset",
-    "check_file_exists",
-    "get_file",
-    "get_preset_loader",
-    "in_grain_data_pipeline",
-    "in_safe_mode",
-    "is_selected",
-    "keep_batches_apart",
-    "keras_loops",
-    "layers_of",
-    "list_subclasses",
-    "load_json",
-    "lora_layers",
-    "register_presets",
-    "register_transformers_loader",
-    "saved_layers",
-    "schedule_of",
-    "take_tuples_for_texts",
-    "to_backend_tensors",
-    "to_grain_types",
-    "update_loss_metric",
-    "update_special_token_ids",
-    "weights_files",
-]
 
 # Type checkers see what a mixin is mixed into.
 if TYPE_CHECKING:
@@ -143,10 +110,8 @@ def saved_layers(model: keras.Model) -> set[str]:
 def weights_files(store: Any) -> Iterator[h5py.File]:
     """Yields the files that Keras loads a whole model's weights from, one or several shards.
 
-    There is none for a model inside another one, whose files are the outer model's.
-
-    Args:
-        store: what Keras passes to `load_own_variables`.
+    There is none for a model inside another one, whose files are the outer model's. `store` is what
+    Keras passes to `load_own_variables`.
     """
     if not isinstance(store, H5IOStore) or store._h5_entry_path:
         return

@@ -2,8 +2,7 @@
 
     python -m benchmarks.peers.make_spacy_rules WHEELS
 
-WHEELS holds spaCy's wheel; `gpt1_keras.tokenization.normalization.original.build_resources` says
-how to get it.
+WHEELS holds spaCy's wheel; `tests.helpers.make_original_tables` says how to get it.
 """
 
 import argparse
@@ -13,8 +12,8 @@ import pathlib
 
 from benchmarks.peers.python_pipeline import RULES_FILE
 from gpt1_keras.files import atomic_path
-from gpt1_keras.tokenization.normalization.original.build_resources import find_wheels
-from gpt1_keras.tokenization.normalization.original.build_spacy_rules import read_spacy_rules
+from tests.helpers.make_original_tables import find_wheels
+from tests.helpers.spacy_rules import read_spacy_rules
 
 
 def main():

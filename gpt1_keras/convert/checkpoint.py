@@ -37,15 +37,10 @@ _HEADS = ("score.", "multiple_choice_head.")
 
 
 class Config:
-    """What config.json says.
+    """What the content of config.json says; `path` is for messages.
 
-    Args:
-        content: of config.json.
-        path: its path, for messages.
-
-    Raises:
-        ValueError: it says too little, a size is not a whole number of at least 1, or it is of
-            another architecture than GPT-1's.
+    Raises ValueError if it says too little, a size is not a whole number of at least 1, or it is of
+    another architecture than GPT-1's.
     """
 
     def __init__(self, content: Any, path: str | os.PathLike[str]) -> None:
@@ -187,10 +182,10 @@ def require_weights(folder: pathlib.Path, names: list[str]) -> None:
 
 
 def read_vocabulary(folder: pathlib.Path) -> tuple[dict[str, int] | str, list[str] | str]:
-    """Returns what `GPT1Tokenizer` takes as vocabulary and merges.
+    """Returns what `GPT1Tokenizer` takes as vocabulary and merges: paths or content.
 
-    These are the paths of vocab.json and merges.txt; or the content of tokenizer.json, if neither
-    of the two exists: transformers 5 leaves them out.
+    The content is that of tokenizer.json, where neither vocab.json nor merges.txt exists:
+    transformers 5 leaves them out.
 
     Raises:
         FileNotFoundError: a file is missing.

@@ -101,21 +101,13 @@ def save_hugging_face(model: Task, directory: str | os.PathLike[str]) -> None:
 
 
 def save_backbone(backbone: GPT1Backbone, directory: str | os.PathLike[str]) -> None:
-    """Adds a backbone's config.json and weights to a folder.
-
-    Raises:
-        ValueError: as `save_hugging_face`.
-    """
+    """Adds a backbone's config.json and weights to a folder; see `save_hugging_face`."""
     weights, config = _arrays(backbone), _config(backbone)
     _write_into(directory, lambda folder: _write_backbone(folder, weights, config))
 
 
 def save_tokenizer(tokenizer: GPT1Tokenizer, directory: str | os.PathLike[str]) -> None:
-    """Adds a tokenizer's files to a folder.
-
-    Raises:
-        ValueError: as `save_hugging_face`.
-    """
+    """Adds a tokenizer's files to a folder; see `save_hugging_face`."""
     _check_tokenizer(tokenizer)
     _write_into(directory, lambda folder: _write_tokenizer(folder, tokenizer))
 

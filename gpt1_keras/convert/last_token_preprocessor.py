@@ -101,13 +101,7 @@ def _first_of_rows(ids: tf.RaggedTensor, kept: tf.Tensor, filler: int) -> tf.Rag
 
 
 def _without_trailing(ids: tf.RaggedTensor, kept: tf.Tensor, pad_token_id: int) -> tf.Tensor:
-    """Returns how many of the rows' first `kept` ids remain without padding ids at the end.
-
-    Args:
-        ids: int32 `[batch, None]`.
-        kept: int64 `[batch]`, as the result.
-        pad_token_id: an id.
-    """
+    """Returns how many of the rows' first `kept` ids, int64 `[batch]`, precede final padding."""
     rows = ids.value_rowids()
     ends = 1 + tf.range(tf.size(ids.values, tf.int64)) - tf.gather(ids.row_starts(), rows)
     is_token = (ids.values != pad_token_id) & (ends <= tf.gather(kept, rows))

@@ -35,14 +35,8 @@ class OpenAIGPTLoader(PresetLoader):
     """Loads tasks, backbones, tokenizers and preprocessors, as KerasHub's loaders do.
 
     It adds the three special tokens, which the vocabulary lacks, with fresh embeddings. It reads
-    the head of an `OpenAIGPTForSequenceClassification` with its class names.
-
-    Args:
-        preset: a folder or a handle.
-        config: the content of its config.json.
-
-    Raises:
-        ValueError: the configuration says too little, or is of another architecture.
+    the head of an `OpenAIGPTForSequenceClassification` with its class names. `config` is the
+    content of config.json; see `Config` for the errors.
     """
 
     def __init__(self, preset: str, config: dict[str, Any]) -> None:

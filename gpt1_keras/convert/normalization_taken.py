@@ -16,13 +16,7 @@ _LINES = {
 
 
 def take_normalization(asked: str | None, default: str) -> str:
-    """Returns the normalization that was asked for; or the default one, and says so in one line.
-
-    Args:
-        asked: `"bert"`, `"original"` or None.
-        default: which one to take if none was asked for: `"bert"` for a checkpoint of
-            `transformers`, `"original"` for OpenAI's files.
-    """
+    """Returns the normalization that was asked for; or the default one, and says so in one line."""
     if asked is None:
         _say(default)
     return asked or default

@@ -38,19 +38,17 @@ def assign_embeddings(
     positions: np.ndarray,
     pad_token_id: int | None = None,
 ) -> None:
-    """Assigns the published embeddings to a backbone.
+    """Assigns the published embeddings to a backbone, which has its tokenizer's vocabulary size.
 
     Args:
-        backbone: has the vocabulary size of its tokenizer.
+        backbone: the backbone.
         tokens: float array `[vocabulary, hidden_dim]`. If it has no rows for the special tokens,
             they are sampled from N(0, 0.02).
         positions: float array `[max_sequence_length, hidden_dim]`.
         pad_token_id: a padding token, if any. If it follows the vocabulary's tokens, a special
             token takes its row, as no text holds it.
 
-    Raises:
-        ValueError: the arrays' shapes do not fit each other or the tokenizer, or they have values
-            that are NaN or infinite.
+    Raises ValueError if the shapes do not fit each other or the tokenizer, or see `assign`.
     """
     size = backbone.vocabulary_size
     allowed = [size - NUM_SPECIAL_TOKENS, size]
@@ -68,11 +66,7 @@ def assign_embeddings(
 
 
 def assign_block(block: keras.layers.Layer, arrays: Sequence[np.ndarray]) -> None:
-    """Assigns twelve arrays to a block, in the order of `block_variables`.
-
-    Raises:
-        ValueError: an array has another shape, or values that are NaN or infinite.
-    """
+    """Assigns twelve arrays to a block, in the order of `block_variables`; see `assign`."""
     for variable, array in zip(block_variables(block), arrays, strict=True):
         assign(variable, array)
 
@@ -80,8 +74,7 @@ def assign_block(block: keras.layers.Layer, arrays: Sequence[np.ndarray]) -> Non
 def assign(variable: keras.Variable, array: np.ndarray) -> None:
     """Assigns an array to a variable.
 
-    Raises:
-        ValueError: the array has another shape, or values that are NaN or infinite.
+    Raises ValueError if it has another shape, or values that are NaN or infinite.
     """
     if tuple(variable.shape) != array.shape:
         raise ValueError(

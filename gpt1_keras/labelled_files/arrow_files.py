@@ -18,11 +18,7 @@ _STATE, _SPLITS = "state.json", "dataset_dict.json"
 
 
 class ParquetRecords:
-    """The rows of a .parquet file; see `Records`.
-
-    Raises:
-        ValueError: it is damaged.
-    """
+    """The rows of a .parquet file; see `Records`. Raises ValueError if it is damaged."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
@@ -133,14 +129,8 @@ def _errors_in_words(path: pathlib.Path) -> Iterator[None]:
 
     try:
         yield
-    except OSError as error:
-        if error.errno is not None:  # of the system, not of pyarrow
+    except (OSError, pyarrow.ArrowException, LookupError, TypeError, AttributeError) as error:
+        if getattr(error, "errno", None) is not None:  # of the system, not of pyarrow
             raise
-        raise _damaged(path, error) from None
-    except (pyarrow.ArrowException, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise _damaged(path, error) from None
-
-
-def _damaged(path: pathlib.Path, error: Exception) -> ValueError:
-    first = (str(error).splitlines() or [""])[0]
-    return ValueError(f"{path} is damaged: {first or type(error).__name__}.")
+        first = str(error).partition("\n")[0]
+        raise ValueError(f"{path} is damaged: {first or type(error).__name__}.") from None

@@ -93,19 +93,16 @@ def find_columns(
     """Finds the columns of a table that hold what is wanted.
 
     Args:
-        path: of the table, for messages.
-        columns: its columns' names.
+        path, columns: of the table, for messages; its columns' names.
         given: what the user says: dict from names to columns.
         wanted: for each kind of data that will do, its fields; none to take all columns as they
             are. The first whose fields are all there is taken, under these very names; or the only
             one whose fields are there under similar names.
 
-    Returns:
-        `(columns, fields)`: `given`, and what was found besides; and the fields of that kind.
+    Returns `(columns, fields)`: `given`, and what was found besides; and the fields of that kind.
 
-    Raises:
-        ValueError: a given column is missing, or the fields are missing, or the names fit several
-            kinds of data or columns.
+    Raises ValueError if a given column or fields are missing, or names fit several kinds or
+    columns.
     """
     missing = sorted(set(given.values()) - set(columns))
     if missing:

@@ -61,16 +61,9 @@ class DelimitedRecords:
     """The rows of a .csv or .tsv file; see `Records`.
 
     The first row that is not blank names the columns. Columns without a name at the end are left
-    out, if all their cells are empty.
-
-    Args:
-        text: the file.
-        separator: the usual one of its suffix.
-        is_known: returns whether a name is one that a column of the wanted ones may have. It
-            decides where a file can be split in several ways.
-
-    Raises:
-        ValueError: it cannot be told how the columns are separated.
+    out, if all their cells are empty. `separator` is the usual one of the file's suffix. Where a
+    file can be split in several ways, `is_known` decides: whether a name is one that a wanted
+    column may have. Raises ValueError if it cannot be told how the columns are separated.
     """
 
     def __init__(self, text: TextFile, separator: str, is_known: Callable[[str], bool]) -> None:

@@ -9,11 +9,7 @@ from gpt1_keras.labelled_files.text_files import TextFile
 
 
 class JsonRecords:
-    """The rows of a .jsonl file; see `Records`. The first object names the columns.
-
-    Raises:
-        ValueError: no line is an object.
-    """
+    """The rows of a .jsonl file, of which the first object names the columns; see `Records`."""
 
     def __init__(self, text: TextFile) -> None:
         self._text = text

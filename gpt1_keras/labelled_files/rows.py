@@ -19,9 +19,8 @@ _MOST_BAD_ROWS = 10  # that a message names
 class Row(dict[str, str | list[str]]):
     """An example: its values by column.
 
-    Attributes:
-        line: the number of its last line in the file, or of its row in a Parquet file or a
-            spreadsheet, from 1.
+    `line` is the number of its last line in the file, or of its row in a Parquet file or a
+    spreadsheet, from 1.
     """
 
     __slots__ = ("line",)  # there may be millions
@@ -57,11 +56,7 @@ class Records(Protocol):
 
 
 class BadRows:
-    """Collects what is wrong with a file's rows, so that all of it is said at once.
-
-    Args:
-        path: of the file.
-    """
+    """Collects what is wrong with a file's rows, so that all of it is said at once."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path

@@ -32,12 +32,8 @@ class Table:
     """The rows of a file. Each iteration reads the file anew, in bounded memory.
 
     Iterating raises ValueError for a file without examples, and for bad rows: after the first of
-    them, no more rows are yielded, but all are read, and the message tells the lines of ten.
-
-    Args:
-        path: of the file.
-        records: its rows, as its format has them.
-        given, wanted, nulls_are_blank: as for `open_table`.
+    them, no more rows are yielded, but all are read, and the message tells the lines of ten. The
+    arguments are those of `open_table`, and the file's rows, as its format has them.
 
     Attributes:
         path: of the file.
@@ -224,15 +220,7 @@ def read_rows(
     wanted: Sequence[Collection[str]] = (),
     tell: Callable[[str], None] = lambda notice: None,
 ) -> list[Row]:
-    """Reads all rows of a file.
-
-    Args:
-        path, columns, wanted: as for `open_table`.
-        tell: is called with each of the table's notices.
-
-    Raises:
-        FileNotFoundError, ValueError: as `open_table` and iterating raise them.
-    """
+    """Reads all rows of a file; see `open_table`. `tell` is called with each notice."""
     table = open_table(path, columns, wanted)
     rows = list(table)
     for notice in table.notices:

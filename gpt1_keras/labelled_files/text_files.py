@@ -40,12 +40,9 @@ def too_large(path: pathlib.Path) -> ValueError:
 
 @dataclasses.dataclass(frozen=True)
 class TextFile:
-    """A file of text whose encoding is known. It may be compressed.
+    """A file of text, perhaps compressed, whose encoding in Python is known.
 
-    Attributes:
-        path: of the file.
-        encoding: its encoding in Python.
-        notices: a line if the encoding is not one of Unicode.
+    Its notices are a line if the encoding is not one of Unicode.
     """
 
     path: pathlib.Path
@@ -76,13 +73,10 @@ class _Decompressed(gzip.GzipFile):
 def find_text(path: pathlib.Path) -> TextFile:
     """Reads a file once to tell its encoding; all of it can then be read.
 
-    Returns:
-        The file: in UTF-8, with or without a byte-order mark; in UTF-16 or UTF-32 with one; or in
-        Windows-1252, if it is not UTF-8, has fewer characters that would be than would not, and
-        reads like a Western language.
-
-    Raises:
-        ValueError: it is in another encoding, is damaged, or grows more than a hundredfold.
+    It is UTF-8, with or without a byte-order mark; UTF-16 or UTF-32 with one; or Windows-1252, if
+    it is not UTF-8, has fewer characters that would be than would not, and reads like a Western
+    language. Raises ValueError if it is in another encoding, is damaged, or grows more than a
+    hundredfold.
     """
     try:
         with TextFile(path, "latin-1", []).open() as file:

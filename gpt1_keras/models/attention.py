@@ -19,12 +19,7 @@ from gpt1_keras.types import Tensor
 
 
 class AttentionDropout(NamedTuple):
-    """Dropout of the attention probabilities, in training.
-
-    Args:
-        rate: the share of the probabilities that becomes 0.
-        seed_generator: its state advances with each sample.
-    """
+    """Dropout of the attention probabilities, in training: `rate` is the share that becomes 0."""
 
     rate: float
     seed_generator: keras.random.SeedGenerator
@@ -35,11 +30,7 @@ class AttentionDropout(NamedTuple):
 
 
 class FullAttention(NamedTuple):
-    """A token attends to itself and to all tokens before it.
-
-    Args:
-        positions: int `[length]`, the tokens' positions.
-    """
+    """A token attends to itself and to all tokens before it; `positions` are int `[length]`."""
 
     positions: Tensor
 
@@ -51,15 +42,9 @@ class FullAttention(NamedTuple):
     def __call__(
         self, qkv: Tensor, num_heads: int, dropout: AttentionDropout | None = None
     ) -> Tensor:
-        """Attends.
+        """Attends: float `[batch, length, 3 * hidden_dim]` to `[batch, length, hidden_dim]`.
 
-        Args:
-            qkv: float `[batch, length, 3 * hidden_dim]`.
-            num_heads: number of heads.
-            dropout: in training; None in inference.
-
-        Returns:
-            float `[batch, length, hidden_dim]`.
+        There is dropout in training alone.
         """
         return _attend(qkv, num_heads, dropout)
 
@@ -85,16 +70,10 @@ class BranchAttention(NamedTuple):
 def attend_at(
     qkv: Tensor, num_heads: int, indices: Tensor, branches: Tensor | None = None
 ) -> Tensor:
-    """Computes attention for some of the tokens only.
+    """Computes attention for the tokens at `indices`, int `[batch, queries]`, only.
 
-    Args:
-        qkv: float `[batch, length, 3 * hidden_dim]`.
-        num_heads: number of heads.
-        indices: int `[batch, queries]`, the indices of those tokens.
-        branches: optional int `[batch, length]`, as in `BranchAttention`.
-
-    Returns:
-        float `[batch, queries, hidden_dim]`.
+    `branches` are as in `BranchAttention`. Returns float `[batch, queries, hidden_dim]` from
+    `[batch, length, 3 * hidden_dim]`.
     """
     query, key, value = split_heads(qkv, num_heads)
     query = ops.take_along_axis(query, indices[:, None, :, None], axis=2)
@@ -105,14 +84,9 @@ def attend_at(
 def attend_cached(qkv: Tensor, cache: Tensor, index: int | Tensor) -> tuple[Tensor, Tensor]:
     """Attends also to earlier tokens, whose keys and values are in a cache.
 
-    Args:
-        qkv: float `[batch, length, 3 * hidden_dim]`.
-        cache: float `[batch, 2, num_heads, max_length, head_dim]`, keys and values.
-        index: int scalar, where in the cache the keys and values of `qkv` belong.
-
-    Returns:
-        `(attended, cache)`: float `[batch, length, hidden_dim]`, and the cache with the new keys
-        and values.
+    The cache is float `[batch, 2, num_heads, max_length, head_dim]`; the keys and values of `qkv`,
+    float `[batch, length, 3 * hidden_dim]`, belong at `index`, an int scalar. Returns `(attended,
+    cache)`: float `[batch, length, hidden_dim]`, and the cache with the new keys and values.
     """
     query, key, value = split_heads(qkv, num_heads=cache.shape[2])
     cache = _write_to_cache(cache, key, value, index)
@@ -129,13 +103,9 @@ def attention(query: Tensor, key: Tensor, value: Tensor, is_visible: Tensor) -> 
     slower.
 
     Args:
-        query: float `[batch, heads, queries, head_dim]`.
-        key: float `[batch, heads, keys, head_dim]`.
-        value: as `key`.
+        query: float `[batch, heads, queries, head_dim]`, as the result.
+        key, value: float `[batch, heads, keys, head_dim]`.
         is_visible: bool that broadcasts to `[batch, heads, queries, keys]`.
-
-    Returns:
-        float `[batch, heads, queries, head_dim]`.
     """
     scores = masked_scores(query * query.shape[-1] ** -0.5, key, is_visible)
     probabilities = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
@@ -143,12 +113,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, is_visible: Tensor) -> 
 
 
 def split_heads(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns query, key and value, each float `[batch, heads, length, head_dim]`.
-
-    Args:
-        qkv: float `[batch, length, 3 * hidden_dim]`.
-        num_heads: number of heads.
-    """
+    """Returns query, key and value, each float `[batch, heads, length, head_dim]`."""
     batch, length, width = ops.shape(qkv)
     qkv = ops.reshape(qkv, (batch, length, 3, num_heads, width // (3 * num_heads)))
     qkv = ops.transpose(qkv, (2, 0, 3, 1, 4))  # [3, batch, heads, length, head_dim]

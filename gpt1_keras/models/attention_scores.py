@@ -28,8 +28,7 @@ def visible_keys(
         branches: optional int `[batch, length]`, see above. A query sees no other branch.
         first_query: index of the first query; by default, the queries are the last of the keys.
 
-    Returns:
-        bool that broadcasts to `[batch, heads, queries, keys]`.
+    Returns bool that broadcasts to `[batch, heads, queries, keys]`.
     """
     first_query = keys - queries if first_query is None else first_query
     indices = first_query + ops.arange(queries)
@@ -42,15 +41,9 @@ def visible_keys(
 
 
 def visible_keys_at(indices: Tensor, keys: int | Tensor, branches: Tensor | None = None) -> Tensor:
-    """Returns which keys the queries at some indices see.
+    """Returns which of the first `keys` keys the queries at `indices`, int `[batch, queries]`, see.
 
-    Args:
-        indices: int `[batch, queries]`.
-        keys: number of keys, from index 0 on.
-        branches: optional int `[batch, keys]`, as in `visible_keys`.
-
-    Returns:
-        bool `[batch, 1, queries, keys]`.
+    `branches` are as in `visible_keys`. Returns bool `[batch, 1, queries, keys]`.
     """
     columns = ops.arange(keys, dtype=indices.dtype)
     is_visible = columns <= indices[:, :, None]  # [batch, queries, keys]
@@ -66,15 +59,10 @@ def _shares_branch(query_branches: Tensor, key_branches: Tensor) -> Tensor:
 
 
 def masked_scores(query: Tensor, key: Tensor, is_visible: Tensor) -> Tensor:
-    """Returns the scores before softmax, q k^T / sqrt(head_dim).
+    """Returns q k^T, float32 `[batch, heads, queries, keys]`; `MASKED_SCORE` for hidden keys.
 
-    Args:
-        query: float `[batch, heads, queries, head_dim]`, already divided by sqrt(head_dim).
-        key: float `[batch, heads, keys, head_dim]`.
-        is_visible: bool, from `visible_keys`.
-
-    Returns:
-        float32 `[batch, heads, queries, keys]`, `MASKED_SCORE` where a key is not visible.
+    Queries, float `[batch, heads, queries, head_dim]`, are already divided by sqrt(head_dim); keys
+    are `[batch, heads, keys, head_dim]`.
     """
     scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
     return ops.where(is_visible, ops.cast(scores, "float32"), MASKED_SCORE)

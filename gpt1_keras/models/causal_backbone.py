@@ -101,8 +101,7 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
     def save_lora_weights(self, filepath: str | os.PathLike[str]) -> None:
         """Like KerasHub's, with the biases, which are trained beside the LoRA kernels.
 
-        Args:
-            filepath: ends in `.lora.h5`. KerasHub reads the file too, without the biases.
+        The path ends in `.lora.h5`. KerasHub reads the file too, without the biases.
 
         Raises:
             ValueError: no layer is LoRA-enabled, or the path ends in something else.
@@ -158,18 +157,14 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
         positions: Tensor | None = None,
         branches: Tensor | None = None,
     ) -> Tensor:
-        """Returns the hidden states of some tokens, in inference.
+        """Returns some tokens' hidden states in inference, float `[batch, tokens, hidden_dim]`.
 
         Args:
             token_ids: int `[batch, length]`.
             indices: int `[batch, tokens]`, their indices. The result for an index of -1 is
                 undefined.
-            positions: optional int `[batch, length]`, as in `encode_branches`.
-            branches: optional int `[batch, length]`, as in `encode_branches`; `indices` are then
-                the branches' last tokens.
-
-        Returns:
-            float `[batch, tokens, hidden_dim]`.
+            positions, branches: optional int `[batch, length]`, as in `encode_branches`; `indices`
+                are then the branches' last tokens.
         """
         if branches is None:
             states = self({"token_ids": token_ids}, training=False)
@@ -184,11 +179,7 @@ def _lora_bias(index: int) -> str:
 
 
 def check_sizes(dropout: float, **sizes: int) -> None:
-    """Checks the arguments of a backbone.
-
-    Raises:
-        ValueError: a size is not a whole number of at least 1, or the rate is not from 0 to 1.
-    """
+    """Raises ValueError if a size is no whole number of at least 1, or dropout not from 0 to 1."""
     for name, size in sizes.items():
         if not isinstance(size, numbers.Integral) or isinstance(size, bool) or size < 1:
             raise ValueError(

@@ -104,10 +104,7 @@ class FunctionalModel(Model):
         """Checks the weights of a file before Keras reads those of the layers.
 
         Keras calls it for each file of weights, preset and `.keras` file, and raises the error once
-        it has read the rest; with `skip_mismatch`, it only warns.
-
-        Raises:
-            ValueError: see `check_stored_weights`.
+        it has read the rest; with `skip_mismatch`, it only warns. See `check_stored_weights`.
         """
         check_stored_weights(self, store)
         super().load_own_variables(store)

@@ -132,8 +132,7 @@ class GPT1Backbone(CausalBackbone):
             branches: int32 `[batch, length]`.
             extract_indices: int32 `[batch, branches]`, the index of each branch's last token.
 
-        Returns:
-            float `[batch, length, hidden_dim]`.
+        Returns float `[batch, length, hidden_dim]`.
         """
         x = self.embedding_dropout(self.embedding(token_ids, positions=positions))
         for block in self.blocks:
@@ -208,12 +207,7 @@ class GPT1Backbone(CausalBackbone):
 def check_no_variant(backbone: Any, reader: str) -> None:
     """Checks that a backbone is not a variant of GPT-1, before its weights alone are read.
 
-    Args:
-        backbone: any backbone.
-        reader: what reads the weights, for the message.
-
-    Raises:
-        ValueError: the backbone, or one of its blocks, is of another class.
+    Raises ValueError, which names the reader, if it, or one of its blocks, is of another class.
     """
     blocks = getattr(backbone, "blocks", [])
     classes = dict.fromkeys(type(part) for part in (backbone, *blocks))

@@ -45,13 +45,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
 
     KerasHub's layer of this name is not used: its tables have other names in weights files, so
     saved models would not load; it does not check the length; and int8 leaves its positions in
-    float.
-
-    Args:
-        vocabulary_size: rows of the token table.
-        max_sequence_length: rows of the position table.
-        hidden_dim: width of both.
-        has_positions: whether there is a position table. Without one, only tokens are embedded.
+    float. Without `has_positions`, only tokens are embedded.
     """
 
     def __init__(
@@ -92,15 +86,12 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
     def call(
         self, token_ids: Tensor, start_index: int | Tensor = 0, positions: Tensor | None = None
     ) -> Tensor:
-        """Embeds token ids.
+        """Embeds token ids, int `[batch, length]`, to float `[batch, length, hidden_dim]`.
 
         Args:
-            token_ids: int `[batch, length]`.
+            token_ids: the ids.
             start_index: int scalar, the position of the first token.
             positions: optional int `[batch, length]`, where positions are not consecutive.
-
-        Returns:
-            float `[batch, length, hidden_dim]`.
 
         Raises:
             ValueError: more tokens than `max_sequence_length`.
@@ -111,15 +102,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         return self.add_positions(self.tokens(token_ids), positions)
 
     def add_positions(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Adds position embeddings to token embeddings.
-
-        Args:
-            x: float `[batch, length, hidden_dim]`.
-            positions: int `[batch, length]` or `[length]`.
-
-        Returns:
-            float `[batch, length, hidden_dim]`.
-        """
+        """Adds the embeddings of positions, int `[batch, length]` or `[length]`, to tokens'."""
         return x + self.positions(positions) if self.has_positions else x
 
     def compute_output_spec(

@@ -15,13 +15,8 @@ from gpt1_keras.types import Tensor
 class MoveToFront(keras.layers.Layer):
     """Moves tokens to the front of their sequence, and padding after them.
 
-    Call arguments:
-        values: `[batch, length]`, such as token ids.
-        padding_mask: `[batch, length]`, nonzero where there is a token; None if there is one
-            everywhere.
-
-    Returns:
-        `[batch, length]`.
+    Values, such as token ids, and the result are `[batch, length]`. So is the mask, nonzero where
+    there is a token; None if there is one everywhere.
     """
 
     def call(self, values: Tensor, padding_mask: Tensor | None = None) -> Tensor:
@@ -37,14 +32,9 @@ class MoveToFront(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
 class MoveBack(keras.layers.Layer):
-    """The inverse of `MoveToFront`, for hidden states.
+    """The inverse of `MoveToFront`, for hidden states, float `[batch, length, hidden_dim]`.
 
-    Call arguments:
-        states: float `[batch, length, hidden_dim]`.
-        padding_mask: the one that `MoveToFront` took.
-
-    Returns:
-        float `[batch, length, hidden_dim]`; undefined where there is no token.
+    It takes the same mask. States are undefined where there is no token.
     """
 
     def call(self, states: Tensor, padding_mask: Tensor | None = None) -> Tensor:

@@ -22,14 +22,9 @@ _observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
 
 
 def linear(layer: keras.layers.Dense, x: Tensor) -> Tensor:
-    """Returns x kernel + bias, as the layer does. `layer.kernel` includes LoRA's part.
+    """Returns x kernel + bias, as the layer does: `[..., in]` to `[..., out]`, in its dtype.
 
-    Args:
-        layer: has no activation.
-        x: float `[..., in]`.
-
-    Returns:
-        float `[..., out]`, in the layer's dtype.
+    The layer has no activation; `layer.kernel` includes LoRA's part.
     """
     if observe := _observer.get():
         observe(layer, x)

@@ -18,11 +18,7 @@ _VARIABLES = "vars"  # the group in which Keras stores a layer's arrays
 
 
 def check_stored_weights(model: keras.Model, store: Any) -> None:
-    """Checks what a file holds for the layers of a model.
-
-    Args:
-        model: has been built.
-        store: what Keras passes to the model's `load_own_variables`.
+    """Checks what a file holds for the layers of a model, in its `load_own_variables`.
 
     Raises:
         ValueError: the file holds arrays that no layer reads, that are larger than any of the

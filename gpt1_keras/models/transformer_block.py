@@ -68,15 +68,12 @@ class TransformerBlock(keras.layers.Layer):
         attention: FullAttention | BranchAttention | None = None,
         training: bool | None = None,
     ) -> Tensor:
-        """Applies the block to whole sequences.
+        """Applies the block to whole sequences, float `[batch, length, hidden_dim]`.
 
         Args:
-            x: float `[batch, length, hidden_dim]`.
+            x: the sequences; the result has their shape.
             attention: by default `FullAttention`.
             training: whether to apply dropout and use custom gradients.
-
-        Returns:
-            float `[batch, length, hidden_dim]`.
         """
         if attention is None:
             attention = FullAttention.of(x)
@@ -104,13 +101,8 @@ class TransformerBlock(keras.layers.Layer):
     def finish(self, attended: Tensor, x: Tensor, training: bool | None = None) -> Tensor:
         """Applies the rest of the block: projection, residual, norm, feed-forward, residual, norm.
 
-        Args:
-            attended: float `[..., hidden_dim]`, what attention returned.
-            x: float `[..., hidden_dim]`, the block's input.
-            training: as in `call`.
-
-        Returns:
-            float `[..., hidden_dim]`.
+        `attended` is what attention returned, x the block's input; both, and the result, are float
+        `[..., hidden_dim]`. `training` is as in `call`.
         """
         attended = linear(self.attention.output_projection, attended)
         x = self._add(x, attended, training)

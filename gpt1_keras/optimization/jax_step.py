@@ -12,11 +12,7 @@ from gpt1_keras.upstream import update_loss_metric
 
 
 class JaxStep:
-    """Computes a batch in slices, one after the other.
-
-    Args:
-        task, accumulation_steps: as in `training_step`.
-    """
+    """Computes a batch in slices, one after the other."""
 
     def __init__(self, task: Any, accumulation_steps: int) -> None:
         self._task = task
@@ -35,8 +31,7 @@ class JaxStep:
     ) -> tuple[Tensor, tuple[Tensor, Any, list[Tensor], list[Tensor]]]:
         """Computes the loss as a pure function, as Keras's `compute_loss_and_updates` does.
 
-        Returns:
-            `(scaled loss, (loss, outputs, non-trainable values, metrics' values))`.
+        Returns `(scaled loss, (loss, outputs, non-trainable values, metrics' values))`.
         """
         loss, outputs, state = stateless_loss(
             self._task, trainable, non_trainable, (x, y, sample_weight), training

@@ -1,4 +1,4 @@
-"""The loss of a batch: as `compile` configures it, and as a pure function of variables' values."""
+"""The loss of a batch as a pure function of variables' values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,30 +6,7 @@ from typing import Any
 import keras
 from keras import tree
 
-from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.types import Tensor
-
-
-def compiled_loss(
-    model: keras.Model, x: Any, y: Any, sample_weight: Any, training: bool
-) -> tuple[Any, Tensor]:
-    """Computes a model's outputs, and a batch's mean of the loss that `compile` was given.
-
-    Args:
-        model: a compiled model.
-        x: inputs, as in `keras.Model.compute_loss`.
-        y: labels, likewise.
-        sample_weight: weights, likewise.
-        training: whether it is a training step.
-
-    Returns:
-        `(outputs, loss)`: outputs as `compute_metrics` takes them, and a scalar.
-    """
-    outputs = model(x, training=training)
-    loss = model.compute_loss(x, y, outputs, sample_weight, training=training)
-    if keras.backend.backend() == "tensorflow":
-        loss *= tf.distribute.get_strategy().num_replicas_in_sync  # which Keras divides by
-    return outputs, loss
 
 
 def stateless_loss(
@@ -39,17 +16,9 @@ def stateless_loss(
     data: tuple[Any, Any, Any],
     training: bool = True,
 ) -> tuple[Tensor, Any, list[Tensor]]:
-    """Computes a task's `forward_loss` at given values of its variables.
+    """Computes a task's `forward_loss` of `(x, y, sample_weight)` at given values of its variables.
 
-    Args:
-        task: of `gpt1_keras.tasks`.
-        trainable: values of the trainable variables.
-        non_trainable: values of the other variables.
-        data: `(x, y, sample_weight)`.
-        training: whether it is a training step.
-
-    Returns:
-        `(loss, outputs, new values of the non-trainable variables)`.
+    Returns `(loss, outputs, new values of the non-trainable variables)`.
     """
     variables = [*task.trainable_variables, *task.non_trainable_variables]
     mapping = zip(variables, [*trainable, *non_trainable])

@@ -18,17 +18,10 @@ def next_token_loss(
     weights: Tensor,
     training: bool,
 ) -> Tensor:
-    """Returns the weighted sum of the cross-entropies of next tokens.
+    """Returns the weighted sum of the cross-entropies of next tokens, float32 scalar, in nats.
 
-    Args:
-        hidden_states: float `[batch, length, hidden_dim]`.
-        token_embedding: the token table, tied to the output.
-        targets: int `[batch, length]`, the token after each position.
-        weights: float32 `[batch, length]`.
-        training: whether a gradient will be needed.
-
-    Returns:
-        float32 scalar, in nats.
+    Hidden states are float `[batch, length, hidden_dim]`; targets, the token after each position,
+    are int and weights float32 `[batch, length]`; `training` says whether a gradient is needed.
     """
     return linear_cross_entropy(
         ops.reshape(hidden_states, (-1, hidden_states.shape[-1])),
@@ -40,16 +33,11 @@ def next_token_loss(
 
 
 def sequence_weights(padding_mask: Tensor) -> Tensor:
-    """Returns the weight of each next token in L1 of padded sequences.
+    """Returns each next token's weight in L1 of padded sequences, float32 `[batch, length - 1]`.
 
     L1 is the mean over sequences of the mean over their next tokens. Every token except the first
-    is predicted; this includes special tokens and excludes padding.
-
-    Args:
-        padding_mask: `[batch, length]`, 0 in the padding and 1 elsewhere.
-
-    Returns:
-        float32 `[batch, length - 1]`, the weights of `token_ids[:, 1:]`.
+    is predicted; this includes special tokens and excludes padding, where the mask, `[batch,
+    length]`, is 0.
     """
     mask = ops.cast(padding_mask[:, 1:], "float32")
     # A sequence of one token has no next token, and a loss of 0.
@@ -58,17 +46,11 @@ def sequence_weights(padding_mask: Tensor) -> Tensor:
 
 
 def branch_weights(branches: Tensor, branch_mask: Tensor) -> Tensor:
-    """Returns the weight of each next token in L1 of branches; see `attention_scores`.
+    """Returns each next token's weight in L1 of branches, float32 `[batch, length - 1]`.
 
     The prefix and one branch are one sequence, so a token of the prefix counts once for each
-    branch. The mean is over examples, and within each over its branches.
-
-    Args:
-        branches: int `[batch, length]`.
-        branch_mask: `[batch, branches]`, 1 where there is a branch.
-
-    Returns:
-        float32 `[batch, length - 1]`, the weights of `token_ids[:, 1:]`.
+    branch. The mean is over examples, and within each over its branches. `branches`, int `[batch,
+    length]`, are as in `attention_scores`; the mask, `[batch, branches]`, is 1 where there is one.
     """
     branch_mask = ops.cast(branch_mask, "float32")
     numbers = 1 + ops.arange(ops.shape(branch_mask)[1])

@@ -191,16 +191,9 @@ def open_schedule(optimizer: keras.optimizers.Optimizer) -> Any:
 def stretch_schedule(optimizer: keras.optimizers.Optimizer, steps: int, epochs: int) -> bool:
     """Sets the length of an open schedule: the number of updates at the end of `fit`.
 
-    Args:
-        optimizer: has the schedule.
-        steps: number of updates in an epoch; negative if it is not known.
-        epochs: number of epochs that follow.
-
-    Returns:
-        Whether the length has changed.
-
-    Raises:
-        ValueError: the schedule is open, and the number of steps is not known.
+    It takes the steps of an epoch, negative if they are not known, and the epochs that follow.
+    Returns whether the length has changed. Raises ValueError if the schedule is open, and the
+    number of steps not known.
     """
     schedule = open_schedule(optimizer)
     if schedule is None:

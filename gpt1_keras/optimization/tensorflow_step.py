@@ -18,11 +18,7 @@ _SEED_STRIDE = 0x9E3779B9  # odd and irregular, so that no replica repeats anoth
 
 
 class TensorFlowStep:
-    """Compiles the loss inside each replica, averages gradients over all, and only then clips.
-
-    Args:
-        task, accumulation_steps: as in `training_step`.
-    """
+    """Compiles the loss inside each replica, averages gradients over all, and only then clips."""
 
     def __init__(self, task: Any, accumulation_steps: int) -> None:
         self._task = task
@@ -94,14 +90,12 @@ class TensorFlowStep:
         """Computes the loss and the gradients of a slice of the batch; XLA compiles this.
 
         Args:
-            values: the trainable variables' values.
-            state: the other variables' values.
+            values, state: the values of the trainable and of the other variables.
             data: `(x, y, sample_weight)`.
             share: float32 scalar, the slice's share of the batch's mean.
             scale: float32 scalar, the loss scale of float16.
 
-        Returns:
-            `(loss, scaled gradients, outputs, state)`; loss and gradients are the slice's share.
+        Returns `(loss, scaled gradients, outputs, state)`; the first two are the slice's share.
         """
         with tf.GradientTape() as tape:
             tape.watch(values)

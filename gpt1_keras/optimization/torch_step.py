@@ -10,11 +10,7 @@ from gpt1_keras.upstream import update_loss_metric
 
 
 class TorchStep:
-    """Computes the loss in one slice and on one device.
-
-    Args:
-        task: as in `training_step`.
-    """
+    """Computes the loss in one slice and on one device."""
 
     def __init__(self, task: Any) -> None:
         self._task = task

@@ -20,13 +20,9 @@ else:
 def training_step(task: Any, accumulation_steps: int = 1) -> Any:
     """Returns what updates a task's weights after a batch; `gpt1_keras.upstream` has Keras call it.
 
-    Args:
-        task: of `gpt1_keras.tasks`; its `forward_loss` and `loss_count` say what the loss is.
-        accumulation_steps: the number of slices that a batch is computed in. Their gradients are
-            added up, so that a large batch fits into a small memory.
-
-    Raises:
-        ValueError: `accumulation_steps` is below 1, or above 1 on torch.
+    The task's `forward_loss` and `loss_count` say what the loss is. A batch is computed in
+    `accumulation_steps` slices, whose gradients are added up, so that a large one fits into a small
+    memory. Raises ValueError if they are below 1, or above 1 on torch.
     """
     if accumulation_steps < 1:
         raise ValueError(

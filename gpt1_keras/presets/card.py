@@ -14,6 +14,7 @@ import yaml
 from gpt1_keras.files import read_json, write_text
 from gpt1_keras.handles import CARD_FILE, is_transformers_config
 from gpt1_keras.presets.pretrained import find_preset
+from gpt1_keras.upstream import CONFIG_FILE, METADATA_FILE, TASK_CONFIG_FILE
 
 # The hub's names for what tasks do.
 _PIPELINES = {
@@ -31,8 +32,7 @@ class RunFacts:
 
     Attributes:
         name: the model's name, such as `"sst2"`.
-        data: facts about the data that it was trained and scored on, by name.
-        settings: settings of the training, by name.
+        data, settings: facts about the data, and settings of the training, by name.
         scores: one dict for each epoch or checkpoint: first `"epoch"` or `"step"`, then the scores
             on the validation data by metric.
         best: the epoch or step whose weights the preset holds.
@@ -52,13 +52,9 @@ class RunFacts:
 
 
 def write_card(folder: str | os.PathLike[str], facts: RunFacts = RunFacts()) -> None:
-    """Writes README.md into a preset's folder. It replaces an existing one.
+    """Writes README.md into a preset's folder, with facts about the run that made it.
 
-    Its head is in YAML, as model hubs read it.
-
-    Args:
-        folder: path of a preset that `save_to_preset` wrote.
-        facts: facts about the run that made it.
+    It replaces an existing one. Its head is in YAML, as model hubs read it.
 
     Raises:
         FileNotFoundError: there is no preset.
@@ -82,11 +78,7 @@ def update_card(folder: str | os.PathLike[str]) -> None:
 
 
 def licence_of(preset: str | os.PathLike[str]) -> str | None:
-    """Returns the licence that a preset's card states, such as `"apache-2.0"`, or None.
-
-    Args:
-        preset: as in `find_preset`, whose errors it raises.
-    """
+    """Returns the licence that a preset's card states, or None; see `find_preset`."""
     path = find_preset(preset, weights=False) / CARD_FILE
     if not path.is_file():
         return None
@@ -98,7 +90,7 @@ def licence_of(preset: str | os.PathLike[str]) -> str | None:
 
 
 def _card(folder: pathlib.Path, facts: RunFacts) -> str:
-    config = read_json(folder / "config.json")
+    config = read_json(folder / CONFIG_FILE)
     if is_transformers_config(config):
         raise ValueError(f"{folder} is of transformers; a card is for what `save_to_preset` wrote.")
     task = _task(folder)
@@ -164,7 +156,7 @@ def _metadata(name: str, task_name: str, facts: RunFacts) -> str:
 
 def _task(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns the description of a preset's task; an empty dict for a backbone alone."""
-    path = pathlib.Path(folder, "task.json")
+    path = pathlib.Path(folder, TASK_CONFIG_FILE)
     return read_json(path) if path.is_file() else {}
 
 
@@ -184,8 +176,8 @@ def _predicting(task_name: str, task: Mapping[str, Any]) -> list[str]:
 
 def _model_facts(folder: pathlib.Path, task: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the facts in the preset's own files."""
-    backbone = read_json(folder / "config.json")
-    metadata = folder / "metadata.json"
+    backbone = read_json(folder / CONFIG_FILE)
+    metadata = folder / METADATA_FILE
     facts = {"backbone": backbone["class_name"]}
     if metadata.is_file():
         facts["parameters"] = f"{read_json(metadata)['parameter_count']:,}"

@@ -78,15 +78,10 @@ def backbone_class(name: str) -> type[GPT1Backbone] | type[LSTMBackbone]:
 
 
 def build_backbone(name: str, vocabulary_size: int, **changes: Any) -> GPT1Backbone | LSTMBackbone:
-    """Builds a backbone with random weights.
+    """Builds a backbone with random weights, by a configuration's name.
 
-    Args:
-        name: a configuration's name.
-        vocabulary_size: the number of ids that the model embeds.
-        **changes: arguments that replace the configuration's; None changes nothing.
-
-    Raises:
-        ValueError: there is no such configuration.
+    `changes` are arguments that replace the configuration's; None changes nothing. Raises
+    ValueError if there is no such configuration.
     """
     arguments = dict(configuration(name))
     arguments |= {key: value for key, value in changes.items() if value is not None}

@@ -8,11 +8,10 @@ from gpt1_keras.handles import HANDLES, is_handle, local_preset
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.preset_files import check_not_of_openai
 from gpt1_keras.presets.shipped import PRETRAINED
-from gpt1_keras.upstream import register_presets
+from gpt1_keras.upstream import CONFIG_FILE, register_presets
 
 # Where the folder of a run has its preset: of a fine-tuning, and of a pre-training.
 _OF_A_RUN = ("best", "preset")
-_CONFIG = "config.json"
 
 
 def find_preset(preset: str | os.PathLike[str], weights: bool = True) -> pathlib.Path:
@@ -36,7 +35,7 @@ def find_preset(preset: str | os.PathLike[str], weights: bool = True) -> pathlib
     # Absolute: pathlib turns ./NAME into NAME, which KerasHub would take for a preset that ships.
     ships = isinstance(preset, str) and preset in PRETRAINED
     folder = _folder(preset) if ships else preset_in(pathlib.Path(preset).absolute())
-    if not (folder / _CONFIG).is_file():
+    if not (folder / CONFIG_FILE).is_file():
         check_not_of_openai(folder)
         raise FileNotFoundError(
             f"{preset} is not a preset: neither one that ships ({', '.join(PRETRAINED)}) nor a "
@@ -48,9 +47,9 @@ def find_preset(preset: str | os.PathLike[str], weights: bool = True) -> pathlib
 
 def preset_in(folder: pathlib.Path) -> pathlib.Path:
     """Returns the folder of a run's preset; any other folder as it is."""
-    if not (folder / _CONFIG).is_file():
+    if not (folder / CONFIG_FILE).is_file():
         for name in _OF_A_RUN:
-            if (folder / name / _CONFIG).is_file():
+            if (folder / name / CONFIG_FILE).is_file():
                 return folder / name
     return folder
 

@@ -10,7 +10,7 @@ from gpt1_keras.convert.loader import OpenAIGPTLoader
 from gpt1_keras.files import read_json
 from gpt1_keras.presets.pretrained import find_preset
 from gpt1_keras.tasks.task import Task
-from gpt1_keras.upstream import get_preset_loader
+from gpt1_keras.upstream import TASK_CONFIG_FILE, get_preset_loader
 
 _Task = TypeVar("_Task", bound=Task)
 
@@ -39,7 +39,7 @@ def load_task(preset: str | os.PathLike[str], *classes: type[_Task]) -> _Task:
 
 def _task_class(preset: str | os.PathLike[str], folder: pathlib.Path) -> Any:
     """Returns the class of the task; see `load_task` for the errors."""
-    path = folder / "task.json"
+    path = folder / TASK_CONFIG_FILE
     if not path.is_file():
         loader = get_preset_loader(os.fspath(folder))
         if isinstance(loader, OpenAIGPTLoader):

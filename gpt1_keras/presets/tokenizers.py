@@ -11,9 +11,8 @@ from gpt1_keras.files import read_json
 from gpt1_keras.handles import is_handle, is_transformers_config
 from gpt1_keras.presets.pretrained import PRETRAINED, find_preset, preset_in
 from gpt1_keras.tokenization.tokenizer import MERGES_FILE, VOCABULARY_FILE, GPT1Tokenizer
+from gpt1_keras.upstream import CONFIG_FILE, TOKENIZER_CONFIG_FILE
 
-_CONFIG = "config.json"
-_PRESET_FILE = "tokenizer.json"
 _PRESET_ASSETS = pathlib.Path("assets", "tokenizer")
 _ORIGINAL_FILES = ("encoder_bpe_40000.json", "vocab_40000.bpe")
 
@@ -38,12 +37,12 @@ def load_tokenizer(
     """
     is_named = is_handle(folder) or (isinstance(folder, str) and folder in PRETRAINED)
     folder = find_preset(folder, weights=False) if is_named else preset_in(pathlib.Path(folder))
-    config = read_json(folder / _CONFIG) if (folder / _CONFIG).is_file() else None
+    config = read_json(folder / CONFIG_FILE) if (folder / CONFIG_FILE).is_file() else None
     if is_transformers_config(config):
         # Its tokenizer.json is of another format.
         loader = OpenAIGPTLoader(os.path.abspath(folder), config)
         return loader.load_tokenizer(GPT1Tokenizer, normalization=normalization)
-    if (folder / _PRESET_FILE).is_file():
+    if (folder / TOKENIZER_CONFIG_FILE).is_file():
         tokenizer = _load_preset(folder)
         if normalization not in (None, tokenizer.normalization):
             raise ValueError(
@@ -57,17 +56,13 @@ def load_tokenizer(
             return GPT1Tokenizer(vocabulary, merges, normalization=normalization or "bert")
     raise FileNotFoundError(
         f"The vocabulary file {str(folder / VOCABULARY_FILE)!r} does not exist. A tokenizer's "
-        f"folder holds {_PRESET_FILE}, or {VOCABULARY_FILE} and {MERGES_FILE}, or "
+        f"folder holds {TOKENIZER_CONFIG_FILE}, or {VOCABULARY_FILE} and {MERGES_FILE}, or "
         f"{' and '.join(_ORIGINAL_FILES)}."
     )
 
 
 def describe_tokenizer(tokenizer: GPT1Tokenizer) -> dict[str, Any]:
-    """Describes what a tokenizer's ids depend on.
-
-    Returns:
-        dict: `fingerprint`, `normalization`, and `vocabulary_size`, special tokens included.
-    """
+    """Returns what ids depend on: `fingerprint`, `normalization` and `vocabulary_size`."""
     return {
         "fingerprint": tokenizer.fingerprint,
         "normalization": tokenizer.normalization,
@@ -77,7 +72,7 @@ def describe_tokenizer(tokenizer: GPT1Tokenizer) -> dict[str, Any]:
 
 def _load_preset(folder: pathlib.Path) -> GPT1Tokenizer:
     """Loads the tokenizer of a preset."""
-    path = folder / _PRESET_FILE
+    path = folder / TOKENIZER_CONFIG_FILE
     try:
         # KerasHub's own loader requires a backbone beside the tokenizer.
         tokenizer = keras.saving.deserialize_keras_object(read_json(path))

@@ -16,6 +16,7 @@ from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.presets.card import write_card
 from gpt1_keras.presets.pretrained import find_preset
 from gpt1_keras.presets.tasks import load_task
+from gpt1_keras.upstream import TASK_CONFIG_FILE
 
 
 def upload_preset(uri: str, preset: str | os.PathLike[str]) -> None:
@@ -40,7 +41,7 @@ def upload_preset(uri: str, preset: str | os.PathLike[str]) -> None:
     scheme = next((each for each in HANDLES if uri.startswith(each)), None)
     if scheme == "modelscope://" or (scheme is None and "://" in uri):
         raise ValueError(f"A preset goes to hf://, kaggle:// or a folder. Received: {uri}.")
-    if (folder / "task.json").is_file():
+    if (folder / TASK_CONFIG_FILE).is_file():
         load_task(folder)
     else:
         CausalBackbone.from_preset(os.fspath(folder))

@@ -104,10 +104,7 @@ def column_names(
 ) -> list[str]:
     """Returns the names of the columns that answers have in a table.
 
-    Args:
-        class_names: the classes; None for choices and scores.
-        are_choices: without classes, whether answers are choices.
-        has_threshold: whether answers have `is_sure`.
+    Without class names, answers are choices or scores. `has_threshold`: they have `is_sure`.
     """
     if class_names is not None:
         names = ["label", "score", *(f"score_{name}" for name in class_names)]

@@ -15,12 +15,9 @@ class Calibration:
 
     Args:
         temperature: logits are divided by it before the softmax (Guo et al., 2017, section 4.2). It
-            never changes which logit is the largest.
+            never changes which logit is the largest. ValueError unless it is above 0.
         sure_threshold: a prediction with at least this probability is called sure; None for no
-            threshold.
-
-    Raises:
-        ValueError: the temperature is not above 0, or the threshold not from 0 to 1.
+            threshold. ValueError unless it is from 0 to 1.
     """
 
     temperature: float = 1.0
@@ -39,11 +36,7 @@ class Calibration:
         return ops.softmax(logits if self.temperature == 1.0 else logits / self.temperature)
 
     def is_sure(self, probabilities: Tensor) -> Tensor:
-        """Returns whether each example's largest probability reaches the threshold, bool `[batch]`.
-
-        Args:
-            probabilities: float `[batch, classes or choices]`.
-        """
+        """Returns whether each largest probability reaches the threshold, bool `[batch]`."""
         return ops.max(probabilities, axis=-1) >= self.sure_threshold
 
     def get_config(self) -> dict[str, Any]:

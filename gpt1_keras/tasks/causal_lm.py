@@ -94,19 +94,17 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         self._has_metrics = bool(weighted_metrics or metrics)
         if not self._has_own_loss:  # Keras requires one, and `forward_loss` computes the same
             loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        if sampler == "auto":  # as `serving.generate` and the signature of exports
+            k = min(40, self.backbone.vocabulary_size)
+            sampler = keras_hub.samplers.TopKSampler(k=k, temperature=0.8)
         super().compile(
             optimizer=pretraining_optimizer() if optimizer == "auto" else optimizer,
             loss=loss,
             metrics=metrics,
             weighted_metrics=weighted_metrics,
-            sampler=self._default_sampler() if sampler == "auto" else sampler,
+            sampler=sampler,
             **kwargs,
         )
-
-    def _default_sampler(self) -> keras_hub.samplers.Sampler:
-        """Returns what chooses tokens like `serving.generate` and the signature of exports."""
-        k = min(40, self.backbone.vocabulary_size)
-        return keras_hub.samplers.TopKSampler(k=k, temperature=0.8)
 
     def forward_loss(
         self, x: dict[str, Tensor], y: Tensor, sample_weight: Tensor | None, training: bool
@@ -140,29 +138,19 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
     def call_with_cache(
         self, token_ids: Tensor, cache: Tensor, cache_update_index: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Computes a forward pass that reuses the keys and values of earlier positions.
-
-        Args:
-            token_ids, cache, cache_update_index: as in `states_with_cache`.
-
-        Returns:
-            `(logits, hidden_states, cache)`.
-        """
+        """Returns `(logits, hidden_states, cache)`; see `states_with_cache`."""
         states, cache = self.states_with_cache(token_ids, cache, cache_update_index)
         return self.backbone.token_embedding(states, reverse=True), states, cache
 
     def states_with_cache(
         self, token_ids: Tensor, cache: Tensor, cache_update_index: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Like `call_with_cache`, but without logits.
+        """Computes `(hidden_states, cache)`, and reuses the keys and values of earlier positions.
 
         Args:
             token_ids: int `[batch, length]`.
             cache: float `[batch, num_layers, 2, num_heads, max_length, head_dim]`.
             cache_update_index: int scalar, the position of the first of `token_ids`.
-
-        Returns:
-            `(hidden_states, cache)`.
         """
         x = self.backbone.embedding(token_ids, start_index=cache_update_index)
         positions = cache_update_index + ops.arange(ops.shape(token_ids)[1])
@@ -187,11 +175,8 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         """Continues one batch of prompts; `generate` compiles this function.
 
         Args:
-            inputs: dict of `token_ids` and `padding_mask`, int `[batch, max_length]`.
+            inputs: dict of `token_ids` and `padding_mask`, int `[batch, max_length]`, as returned.
             stop_token_ids: ids that end a text.
-
-        Returns:
-            The same dict, continued.
         """
         token_ids, mask = (
             ops.cast(inputs[name], dtype)

@@ -98,8 +98,7 @@ class GPT1CausalLMPreprocessor(FromHandle, keras_hub.models.CausalLMPreprocessor
         return to_backend_tensors(packed)
 
     def generate_postprocess(self, x: dict[str, Any]) -> Any:
-        """Turns generated ids, a dict like that of `generate_preprocess`, into one or several
-        texts.
+        """Turns generated ids, a dict like that of `generate_preprocess`, into texts or one text.
 
         Special tokens are left out.
         """

@@ -30,11 +30,9 @@ _ForSlicing = Callable[[Any, Any], tuple[Any, Any]]
 class Batches:
     """Batches of examples, which KerasHub preprocesses one by one.
 
-    Attributes:
-        x: a dataset of batches. Where TensorFlow is not installed, also arrays or strings, which
-            KerasHub batches.
-        y, sample_weight, batch_size: for arrays and strings. If they are given with a dataset,
-            KerasHub refuses them.
+    `x` is a dataset of batches. Where TensorFlow is not installed, it may also be arrays or
+    strings, which KerasHub batches, with the other attributes. With a dataset, KerasHub refuses
+    those.
     """
 
     x: Any
@@ -55,20 +53,14 @@ class Batches:
         except TypeError:
             return -1
 
-    def repeated(self) -> Batches:
-        """Returns the batches, repeated without end."""
-        return dataclasses.replace(self, x=self.x.repeat())
-
 
 def as_batches(
     for_slicing: _ForSlicing, x: Any, y: Any, sample_weight: Any, batch_size: int | None
 ) -> Batches:
     """Returns the data of `evaluate` or `predict` as batches, in the given order.
 
-    Args:
-        for_slicing: turns a user's `x` and `y` into a form that can be sliced into examples.
-        x, y, sample_weight, batch_size: as in `keras.Model.evaluate`; `x` may also be a generator
-            of batches.
+    `for_slicing` turns a user's `x` and `y` into a form that can be sliced into examples. `x` may
+    also be a generator of batches.
 
     Raises:
         ValueError: there are no examples, `for_slicing` refuses them, or a dataset is not batched.
@@ -97,16 +89,9 @@ def training_batches(
 ) -> tuple[Batches, Any]:
     """Returns the data of `fit` as batches, and its validation data as a dataset of batches.
 
-    Args:
-        for_slicing: as in `as_batches`.
-        x, y, sample_weight, batch_size: as in `as_batches`.
-        validation_data: a dataset, a tuple or a generator, or None. A generator is read at once,
-            because each epoch needs all of it, unless there are `validation_steps`; then it goes
-            on from epoch to epoch, as Keras's do.
-        validation_steps: as in `keras.Model.fit`.
-        validation_split: the share of strings or arrays, at their end, that becomes validation data
-            if there is none.
-        shuffle: whether to reshuffle strings and arrays each epoch.
+    The arguments are those of `as_batches` and `fit`. Validation data from a generator are read at
+    once, because each epoch needs all of them, unless there are `validation_steps`; then the
+    generator goes on from epoch to epoch, as Keras's do.
 
     Raises:
         ValueError: `validation_split` with anything but strings or arrays, or without examples on
@@ -173,8 +158,7 @@ def _holds_ids(x: Any) -> bool:
 def holds_batches(x: Any) -> bool:
     """Returns whether the data is already batched: a dataset of TensorFlow, Keras or Grain.
 
-    Raises:
-        ValueError: it is a dataset of single examples.
+    Raises ValueError for a dataset of single examples.
     """
     if _holds_ids(x) or type(x).__module__.partition(".")[0] == "grain":
         return True
@@ -189,17 +173,10 @@ def holds_batches(x: Any) -> bool:
 
 
 def _from_generator(batches: Iterable[Any], for_slicing: _ForSlicing) -> tf.data.Dataset:
-    """Turns batches into a dataset of unknown length.
+    """Turns batches into a dataset of unknown length; each is `x`, with labels and weights if any.
 
-    Each pass over the dataset iterates the batches anew, if they are a list; of a generator, it
-    goes on where the pass before has ended.
-
-    Args:
-        batches: each `x`, `(x, labels)` or `(x, labels, weights)`.
-        for_slicing: as in `as_batches`.
-
-    Raises:
-        ValueError: there are no batches.
+    Each pass over it iterates the batches anew, if they are a list; of a generator, it goes on
+    where the pass before has ended. Raises ValueError if there are no batches.
     """
 
     def tensors_of(batch: Any) -> tuple[Any, ...]:
@@ -274,8 +251,7 @@ def errors_in_words() -> Iterator[None]:
 def check_sequences(padding_mask: Any) -> None:
     """Refuses sequences without any token: there would be no hidden state to predict from.
 
-    Args:
-        padding_mask: `[..., length]`. Symbolic masks of JAX or XLA are not checked.
+    Symbolic masks, `[..., length]`, of JAX or XLA are not checked.
 
     Raises:
         ValueError, or in a graph tf.errors.InvalidArgumentError: a sequence's mask is all 0.

@@ -28,20 +28,12 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     """Turns an example's texts, one per field, into a model's inputs.
 
     A preprocessor inherits from it and from one of KerasHub's, in this order. It has a `tokenizer`
-    and a `sequence_length`, the most tokens of a sequence, special tokens included.
+    and a `sequence_length`, the most tokens of a sequence, special tokens included. Its arguments
+    are those of `GPT1TextClassifierPreprocessor`.
 
     It runs in eager mode, in `tf.data` and in a SavedModel, and in lists where TensorFlow is not
-    installed. Calls pad to `sequence_length` by default; with `pad_to="bucket"`, to the smallest of
-    the lengths 16, 24, 32, 48, ... that holds a batch. Exports name their inputs by `fields`, and
-    call `as_tensors`, `transform`, `pad` and `count_tokens`, in this order.
-
-    Args:
-        fields: names of the texts.
-        truncate: how two texts that are too long together are truncated: `"round_robin"`, token by
-            token in turn, so that one gets what the other leaves, as in KerasHub; or `"halves"`,
-            each to half, as in the paper's released code. Presets without this argument, as earlier
-            versions saved them, load with `"halves"`.
-        **kwargs: arguments of KerasHub's preprocessor.
+    installed. Exports name their inputs by `fields`, and call `as_tensors`, `transform`, `pad` and
+    `count_tokens`, in this order.
 
     Raises:
         ValueError: the task does not take this number of fields, or two have the same name; or an
@@ -70,20 +62,19 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
             take_tuples_for_texts(self)
 
     def transform(self, texts: list[Any]) -> tuple[Any, Any]:
-        """Tokenizes and frames texts.
+        """Tokenizes and frames texts, one tensor per field, as `as_tensors` returns them.
 
-        Args:
-            texts: one tensor per field, as `as_tensors` returns them.
-
-        Returns:
-            `(framed, truncated)`: ragged tensors for `pad`; and bool `[batch]`, whether a text was
-            truncated.
+        Returns `(framed, truncated)`: ragged tensors for `pad`; and bool `[batch]`, whether a text
+        was truncated.
         """
         return self.frame(self.tokenizer.tokenize_each(texts))
 
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
-        """Frames token ids, a ragged tensor for each text; returns the same as `transform`."""
-        raise NotImplementedError
+        """Frames token ids, a ragged tensor for each text; returns the same as `transform`.
+
+        By default as one or two texts of section 3.3: int32 `[batch, None]`.
+        """
+        return text_backend().frame(segments, self.tokenizer, self.sequence_length, self.truncate)
 
     def frame_values(self, segments: list[Any], values: list[Any]) -> Any:
         """Frames other values of the tokens the way `frame` frames ids: int32, ragged as the ids.
@@ -96,11 +87,10 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
         """Pads what `transform` returns to the model's inputs.
 
-        Args:
-            framed: what `transform` returns.
-            pad_to: `"bucket"`, `"sequence_length"`, or `"longest"`, the batch's longest sequence.
+        `"longest"` is the length of the batch's longest sequence. By default, the inputs are
+        `token_ids` and `padding_mask`, int32 `[batch, length]`.
         """
-        raise NotImplementedError
+        return text_backend().pad(framed, self.tokenizer, self.sequence_length, pad_to)
 
     def count_tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """Returns each example's number of tokens, int32 `[batch]`, from the model's inputs."""
@@ -115,8 +105,7 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     def as_tensors(self, x: Any) -> dict[str, Any]:
         """Checks a user's batch of texts, and returns string tensors by field.
 
-        Raises:
-            ValueError: the number of texts, their names or their shapes are wrong.
+        Raises ValueError if the number of texts, their names or their shapes are wrong.
         """
         backend = text_backend()
         texts = {field: backend.as_texts(text) for field, text in self.by_field(x).items()}
@@ -157,10 +146,8 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     def by_field(self, x: Any) -> dict[str, Any]:
         """Returns texts by field: names those of a tuple, and checks and orders those of a dict.
 
-        Of a pandas DataFrame, the fields are columns; it may have others.
-
-        Raises:
-            ValueError: the number or the names of the texts are wrong.
+        Of a pandas DataFrame, the fields are columns; it may have others. Raises ValueError if the
+        number or the names of the texts are wrong.
         """
         if hasattr(x, "columns"):
             columns = list(x.columns)

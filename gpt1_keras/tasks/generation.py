@@ -13,11 +13,9 @@ NOT_YET = -1
 
 
 def check_prompts(prompts: Any) -> None:
-    """Checks the ids of prompts for `generate`.
+    """Checks the ids of prompts for `generate`, a dict of arrays or tensors.
 
-    Args:
-        prompts: dict of `token_ids` and `padding_mask`, int `[batch, max_length]`, as arrays or
-            tensors. A dataset of them passes, and is not checked.
+    A dataset of them passes, and is not checked.
 
     Raises:
         ValueError: the dict has other names, or a prompt has no token, or padding before a token.
@@ -88,11 +86,9 @@ def known_tokens(
 
 
 def certain(logits: Tensor, known: Tensor) -> Tensor:
-    """Makes known tokens certain.
+    """Makes known tokens, int `[texts]`, certain in logits, float `[texts, vocabulary_size]`.
 
-    Args:
-        logits: float `[texts, vocabulary_size]`.
-        known: int `[texts]`; logits stay as they are where it is `NOT_YET`.
+    Logits stay as they are where the token is `NOT_YET`.
     """
     is_token = ops.arange(ops.shape(logits)[-1]) == known[:, None]
     of_known = ops.where(is_token, 0.0, float("-inf"))

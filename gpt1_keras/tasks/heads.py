@@ -1,10 +1,9 @@
 """Heads: the layers on the hidden states at extract tokens, and the meaning of labels.
 
-A task holds its head as `task_head`. The heads for classes are in `class_heads`; the head for
-scores is in `label_heads`.
+A task holds its head as `task_head`. The heads for classes and for scores are in `label_heads`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -95,12 +94,7 @@ class ExtractHead(Head):
     """Dropout and a linear layer on the hidden states at the extract tokens (section 3.2).
 
     Call it with hidden states to build the functional model; `outputs` is the same without dropout.
-
-    Args:
-        units: number of outputs of the linear layer.
-        dropout: rate of dropout on the hidden states.
-        dtype: a Keras dtype or policy.
-        dropout_shape: shape of the dropout's mask, with 1 where it is shared.
+    The dropout's mask has `dropout_shape`, with 1 where it is shared.
     """
 
     def __init__(
@@ -121,13 +115,9 @@ class ExtractHead(Head):
         return self.outputs(self.dropout(hidden_states))
 
     def outputs(self, hidden_states: Tensor) -> Tensor:
-        """Returns the model's outputs in inference.
+        """Returns the model's outputs in inference, float32 `[..., units]`.
 
-        Args:
-            hidden_states: float `[..., hidden_dim]`, at the extract tokens.
-
-        Returns:
-            float32 `[..., units]`.
+        The hidden states, float `[..., hidden_dim]`, are those at the extract tokens.
         """
         return ops.cast(self.linear(hidden_states), "float32")
 
@@ -142,61 +132,10 @@ class ExtractHead(Head):
         return {"dropout": self.dropout.rate}
 
 
-class LabelHead(ExtractHead):
-    """A head for one label per example, with an activation on its logits.
-
-    Args:
-        units, dropout, dtype: as in `ExtractHead`.
-        activation: the function on the logits, as in `keras.layers.Activation`.
-    """
-
-    def __init__(
-        self,
-        units: int,
-        activation: str | Callable | None,
-        dropout: float,
-        dtype: str | keras.DTypePolicy | None = None,
-    ) -> None:
-        super().__init__(units, dropout, dtype)
-        self._activation = keras.layers.Activation(activation, dtype="float32", name="scores")
-
-    @property
-    def activation(self) -> Callable:
-        """The function on the logits, the identity if there is none."""
-        return self._activation.activation
-
-    def activate(self, logits: Tensor) -> Tensor:
-        """Returns the outputs from logits, float32 of the same shape."""
-        return self._activation(logits)
-
-    def outputs(self, hidden_states: Tensor) -> Tensor:
-        return self.activate(self.linear(hidden_states))
-
-    def refuse_default_loss(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Raises ValueError: it is the default loss for outputs that no default loss fits."""
-        raise ValueError(
-            "The default loss is for logits (activation=None) or probabilities (a softmax, or a "
-            f"sigmoid of one class). Received: activation={self.activation}. Pass a `loss` that "
-            "fits it to `compile`."
-        )
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "class_names": self.class_names,
-            "score_range": self.score_range,
-            "activation": keras.activations.serialize(self.activation),
-        }
-
-
 class ChoiceHead(ExtractHead):
     """Multiple choice: one logit per choice.
 
     All choices of an example share a dropout mask, as in the released code.
-
-    Args:
-        dropout, dtype: as in `ExtractHead`.
-        calibration: the calibration of the probabilities.
     """
 
     calibration: Calibration
@@ -211,13 +150,9 @@ class ChoiceHead(ExtractHead):
         self.calibration = calibration
 
     def encode_labels(self, labels: Tensor) -> Tensor:
-        """Turns labels into indices of choices; the preprocessor checks that they have the choice.
+        """Turns labels, whole numbers or strings of them, into indices of choices, int32 `[batch]`.
 
-        Args:
-            labels: whole numbers, also as strings, `[batch]` or `[batch, 1]`.
-
-        Returns:
-            int32 `[batch]`.
+        The preprocessor checks that the examples have these choices.
 
         Raises:
             ValueError: a label is not a whole number, or there are several for an example. In a

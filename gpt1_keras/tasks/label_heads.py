@@ -1,6 +1,6 @@
-"""The head for scores in a range, and the choice of a head by a task's arguments."""
+"""Heads for one label of each example: its class, whether it has a class, or its score."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -10,26 +10,227 @@ from keras import ops
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.optimization.objective import SoftLabelCrossEntropy
 from gpt1_keras.tasks.calibration import UNCALIBRATED, Calibration
-from gpt1_keras.tasks.class_heads import ClassHead, OneClassHead
-from gpt1_keras.tasks.heads import LabelHead
-from gpt1_keras.tasks.labels import once_valid, one_for_each
+from gpt1_keras.tasks.heads import ExtractHead
+from gpt1_keras.tasks.labels import (
+    index_of_name,
+    index_of_number,
+    number_of,
+    once_valid,
+    one_for_each,
+)
 from gpt1_keras.types import Tensor
 
 # The constructor arguments that decide which head `make_label_head` makes.
 LABEL_ARGUMENTS = ("num_classes", "class_names", "score_range")
 
+_TINY = 1e-37  # about the smallest positive float32 with full precision
+
+
+class LabelHead(ExtractHead):
+    """A head for one label per example, with an activation on its logits, as Keras takes it."""
+
+    def __init__(
+        self,
+        units: int,
+        activation: str | Callable | None,
+        dropout: float,
+        dtype: str | keras.DTypePolicy | None = None,
+    ) -> None:
+        super().__init__(units, dropout, dtype)
+        self._activation = keras.layers.Activation(activation, dtype="float32", name="scores")
+
+    @property
+    def activation(self) -> Callable:
+        """The function on the logits, the identity if there is none."""
+        return self._activation.activation
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the outputs are logits."""
+        return self.activation is keras.activations.linear
+
+    def activate(self, logits: Tensor) -> Tensor:
+        """Returns the outputs from logits, float32 of the same shape."""
+        return self._activation(logits)
+
+    def outputs(self, hidden_states: Tensor) -> Tensor:
+        return self.activate(self.linear(hidden_states))
+
+    def refuse_default_loss(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Raises ValueError: it is the default loss for outputs that no default loss fits."""
+        raise ValueError(
+            "The default loss is for logits (activation=None) or probabilities (a softmax, or a "
+            f"sigmoid of one class). Received: activation={self.activation}. Pass a `loss` that "
+            "fits it to `compile`."
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "class_names": self.class_names,
+            "score_range": self.score_range,
+            "activation": keras.activations.serialize(self.activation),
+        }
+
+
+class ClassHead(LabelHead):
+    """Classification: one logit per class.
+
+    Labels that are strings are names of classes. Labels that are numbers or bools are names too,
+    where a class has a number or a bool for its name: of `["1", "3", "5"]`, 3 is the second class.
+    Where no class has, they are indices of classes, from 0, and False and True are 0 and 1.
+
+    Raises:
+        ValueError: two classes have the same name; or there is a temperature, and the activation is
+            neither linear nor a softmax.
+    """
+
+    class_names: list[str]
+    calibration: Calibration
+
+    def __init__(
+        self,
+        class_names: Sequence[str],
+        activation: str | Callable | None,
+        dropout: float,
+        dtype: str | keras.DTypePolicy | None = None,
+        calibration: Calibration = UNCALIBRATED,
+    ) -> None:
+        self.class_names = [str(name) for name in class_names]
+        if len(set(self.class_names)) != len(self.class_names):
+            raise ValueError(f"Class names must differ. Received: {class_names}.")
+        named = [number_of(name) for name in self.class_names]
+        self._has_numbers = any(number is not None for number in named)
+        self._numbers = named if self._has_numbers else [*range(len(named))]
+        super().__init__(len(self.class_names), activation, dropout, dtype)
+        self.calibration = calibration
+        if calibration.temperature != 1.0:
+            self.check_has_logits()
+
+    def check_has_logits(self) -> None:
+        """Raises ValueError unless logits can be computed from the outputs."""
+        if self.is_linear or is_softmax(self.activation):
+            return
+        raise ValueError(
+            "A temperature is for logits (activation=None) or for the probabilities of a softmax. "
+            f"Received: activation={self.activation}."
+        )
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        self.check_has_logits()
+        # A probability that has underflowed to 0 has no logarithm.
+        return outputs if self.is_linear else ops.log(ops.maximum(outputs, _TINY))
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Like `Head.probabilities`; after an activation other than softmax, the outputs."""
+        if not self.is_linear and self.calibration.temperature == 1.0:
+            return outputs
+        return super().probabilities(outputs)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **self.calibration.get_config()}
+
+    def encode_labels(self, labels: Tensor) -> Tensor:
+        """Turns labels, strings, whole numbers or bools, into indices of classes, int32 `[batch]`.
+
+        Raises:
+            ValueError: more than one number for an example, such as one-hot labels; or a label is
+                not a class. In a graph, the latter is tf.errors.InvalidArgumentError.
+        """
+        is_sigmoid = self.activation is keras.activations.sigmoid
+        loss = "BinaryCrossentropy" if is_sigmoid else "CategoricalCrossentropy"
+        labels = one_for_each(
+            labels,
+            "For a number for each class, compile with "
+            f"keras.losses.{loss}(from_logits={self.is_linear}).",
+        )
+        or_index = "" if self._has_numbers else " or its index, from 0"
+        message = f"Labels must be one of {self.class_names}{or_index}. Received:"
+        if labels.dtype == tf.string:
+            return index_of_name(labels, self.class_names, message)
+        return index_of_number(labels, self._numbers, message)
+
+    def encode_names(self, labels: Tensor) -> Tensor:
+        labels = tf.convert_to_tensor(labels)
+        return self.encode_labels(labels) if labels.dtype == tf.string else labels
+
+    def weights_by_number(self, class_weight: Mapping[Any, float]) -> dict[int, float]:
+        return _weights_by_number(class_weight, self.class_names, self._numbers)
+
+    def default_loss(self) -> Any:
+        """Cross-entropy, L2 (equation 4), of logits or of the probabilities of a softmax.
+
+        For another activation, it is a loss that raises ValueError when it is computed.
+        """
+        if self.is_linear or is_softmax(self.activation):
+            return keras.losses.SparseCategoricalCrossentropy(from_logits=self.is_linear)
+        return self.refuse_default_loss
+
+
+class OneClassHead(LabelHead):
+    """Classification by one output: a logit, or the class's probability by a sigmoid.
+
+    Labels are 1 and 0, or bool, `[batch]`. Raises ValueError for a softmax, which is 1 for any
+    logit.
+    """
+
+    num_classes = 1
+    labels_are_classes = False
+
+    def __init__(
+        self,
+        activation: str | Callable | None,
+        dropout: float,
+        dtype: str | keras.DTypePolicy | None = None,
+    ) -> None:
+        super().__init__(1, activation, dropout, dtype)
+        if is_softmax(self.activation):
+            raise ValueError(
+                "The softmax of one class is always 1. Received: num_classes=1, activation="
+                f"{activation!r}. Pass activation='sigmoid', or num_classes=2."
+            )
+
+    def encode_labels(self, labels: Tensor) -> Tensor:
+        """Checks labels, 1 and 0, or bool, and returns them as int32 `[batch]`.
+
+        Raises:
+            ValueError: the labels are strings, there are several for an example, or a label is
+                neither 0 nor 1. In a graph, the last is tf.errors.InvalidArgumentError.
+        """
+        labels = one_for_each(labels, "For several classes of a text, give `num_classes`.")
+        if labels.dtype == tf.string:
+            raise ValueError("Labels of one class are 0 and 1. Received: strings.")
+        return index_of_number(labels, [0, 1], "Labels of one class must be 0 or 1. Received:")
+
+    def weights_by_number(self, class_weight: Mapping[Any, float]) -> dict[int, float]:
+        return _weights_by_number(class_weight, ["0", "1"], [0, 1])
+
+    def score_of(self, outputs: Tensor) -> Tensor:
+        """Returns the outputs without their last axis, float32 `[batch]`."""
+        return outputs[..., 0]
+
+    def default_loss(self) -> Any:
+        """Binary cross-entropy, of logits or of the probabilities of a sigmoid.
+
+        For another activation, it is a loss that raises ValueError when it is computed.
+        """
+        if self.is_linear or self.activation is keras.activations.sigmoid:
+            return keras.losses.BinaryCrossentropy(from_logits=self.is_linear)
+        return self.refuse_default_loss
+
+    def default_metrics(self) -> list[keras.metrics.Metric]:
+        threshold = 0.0 if self.is_linear else 0.5
+        return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=threshold)]
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "num_classes": 1}
+
 
 class ScoreHead(LabelHead):
     """Regression: one logit per integer of a range. The score is the mean of the integers.
 
-    A reconstruction: the paper does not say how STS-B's scores were predicted.
-
-    Args:
-        score_range: two integers, the lowest and the highest score.
-        activation, dropout, dtype: as in `LabelHead`.
-
-    Raises:
-        ValueError: the range is not two ascending integers, or there is an activation.
+    A reconstruction: the paper does not say how STS-B's scores were predicted. Raises ValueError if
+    the range is not two ascending integers, or there is an activation.
     """
 
     score_range: tuple[int, int]
@@ -47,20 +248,14 @@ class ScoreHead(LabelHead):
             raise ValueError(f"`score_range` must be two integers. Received: {(low, high)}.")
         self.score_range = (low, high)
         super().__init__(int(high - low) + 1, activation, dropout, dtype)
-        if self.activation is not keras.activations.linear:
+        if not self.is_linear:
             raise ValueError(
                 "A score is the mean under the softmax of logits, which no activation may change. "
                 f"Received: score_range={score_range}, activation={activation!r}; expected None."
             )
 
     def encode_labels(self, labels: Tensor) -> Tensor:
-        """Checks scores.
-
-        Args:
-            labels: numbers `[batch]` or `[batch, 1]`.
-
-        Returns:
-            float32 `[batch]`.
+        """Checks scores, numbers `[batch]` or `[batch, 1]`, and returns them as float32 `[batch]`.
 
         Raises:
             ValueError: the labels are strings, there are several for an example, or a score is
@@ -90,6 +285,11 @@ class ScoreHead(LabelHead):
         return []
 
 
+def is_softmax(activation: Callable) -> bool:
+    """Returns whether an activation is a softmax."""
+    return activation is keras.activations.softmax or isinstance(activation, keras.layers.Softmax)
+
+
 def make_label_head(
     num_classes: int | None,
     class_names: Sequence[str] | None,
@@ -102,10 +302,8 @@ def make_label_head(
 ) -> LabelHead:
     """Returns the head for classes, given by number or name, or for scores.
 
-    Raises:
-        ValueError: not exactly one of classes and scores is given; an argument is wrong, or
-            `num_classes` and `class_names` differ; there is a calibration without two classes; or
-            see `class_heads` and `ScoreHead`.
+    Raises ValueError unless classes or scores are given, and not both; for a wrong argument, or a
+    calibration without two classes; or see the classes.
     """
     calibration = Calibration(temperature, sure_threshold)
     if score_range is not None:
@@ -156,3 +354,22 @@ def _check_classes(num_classes: Any, class_names: Any) -> None:
             f"`class_names` must be two or more. Received: {class_names}. For the probability of a "
             "single class, pass num_classes=1 and activation='sigmoid'."
         )
+
+
+def _weights_by_number(
+    class_weight: Mapping[Any, float], class_names: list[str], numbers: Sequence[float | None]
+) -> dict[int, float]:
+    """Like `Head.weights_by_number`, for these classes and their numbers as labels."""
+    weights = dict.fromkeys(range(len(class_names)), 1.0)
+    given: dict[int, float] = {}
+    for key, weight in class_weight.items():
+        known = class_names if isinstance(key, str) else numbers
+        if known.count(key) != 1:
+            raise ValueError(
+                f"`class_weight` has unknown classes, such as {key!r}; expected some of "
+                f"{class_names}, as labels call them."
+            )
+        given[known.index(key)] = float(weight)
+    if len(given) < len(class_weight):
+        raise ValueError(f"`class_weight` has a class twice. Received: {class_weight}.")
+    return weights | given

@@ -20,8 +20,7 @@ _LARGEST = 2**64  # of the whole numbers that a label may be
 def as_labels(labels: Any) -> Any:
     """Returns labels in a form that TensorFlow takes: lists and pandas columns hold any objects.
 
-    Args:
-        labels: a list, tuple, array, tensor or pandas column; or a table of one column.
+    They are a list, tuple, array, tensor or pandas column; or a table of one column.
 
     Raises:
         ValueError: one is missing, such as None, NaN among strings or pandas.NA; or some are
@@ -48,11 +47,9 @@ def as_labels(labels: Any) -> Any:
 
 
 def one_for_each(labels: Any, hint: str) -> Tensor:
-    """Returns labels as a tensor with one for each example, `[batch]`.
+    """Returns labels, `[batch]` or `[batch, 1]`, as a tensor with one for each example, `[batch]`.
 
-    Args:
-        labels: `[batch]` or `[batch, 1]`, as a table of one column has them.
-        hint: the end of the message for other shapes.
+    `hint` is the end of the message for other shapes.
 
     Raises:
         ValueError: there are several labels for an example, such as one-hot labels. In a graph that
@@ -81,15 +78,9 @@ def index_of_name(labels: Tensor, names: Sequence[str], message: str) -> Tensor:
 
 
 def index_of_number(labels: Tensor, known: Sequence[float | None], message: str) -> Tensor:
-    """Returns the index of each label, a number or a bool, among numbers of classes.
+    """Returns the index of each label, `[batch]`, among numbers of classes, int32 `[batch]`.
 
-    Args:
-        labels: `[batch]`.
-        known: a class's number, or None.
-        message: as in `once_valid`.
-
-    Returns:
-        int32 `[batch]`.
+    Labels are numbers or bools; a class without a number has None. See `once_valid`.
     """
     if labels.dtype.is_floating:
         floats = [math.nan if number is None else float(number) for number in known]

@@ -63,21 +63,10 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
 
-    def transform(self, texts: list[Any]) -> tuple[Any, Any]:
-        """See `FieldsPreprocessor.transform`; returns what `frame_choices` returns."""
-        *texts, choices = texts
-        return self.frame(self.tokenizer.tokenize_choices(texts, choices))
-
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
         """See `FieldsPreprocessor.frame`; returns what `frame_choices` returns."""
-        context, *question, choice_ids = segments
         return text_backend().frame_choices(
-            context,
-            question[0] if question else None,
-            choice_ids,
-            self.tokenizer,
-            self.sequence_length,
-            self.truncate,
+            segments, self.tokenizer, self.sequence_length, self.truncate
         )
 
     def check_labels(self, texts: dict[str, Any], y: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from operator import attrgetter
@@ -16,7 +17,6 @@ from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.functional_model import FunctionalModel
 from gpt1_keras.models.left_padding import move_to_front
-from gpt1_keras.optimization.losses import compiled_loss
 from gpt1_keras.optimization.objective import AuxiliaryLanguageModeling, sequence_weights
 from gpt1_keras.optimization.optimizer import (
     check_dtypes,
@@ -138,12 +138,9 @@ class Task(FunctionalModel, TaskHooks):
     ) -> None:
         """Sets the task's parts; a constructor calls it before it builds the functional model.
 
-        Args:
-            backbone: the backbone.
-            preprocessor: any layer or function that returns the model's inputs; `None` if inputs
-                are ids. Ours then truncate texts to the backbone's context.
-            head: the head, for a task that is fine-tuned.
-            weigh: as in `AuxiliaryLanguageModeling`.
+        A preprocessor is any layer or function that returns the model's inputs, or None if inputs
+        are ids. Ours then truncate texts to the backbone's context. A task that is fine-tuned has a
+        head. `weigh` is as in `AuxiliaryLanguageModeling`.
         """
         if preprocessor is not None and not callable(preprocessor):
             raise ValueError(
@@ -170,12 +167,8 @@ class Task(FunctionalModel, TaskHooks):
     def last_states(self, token_ids: Tensor, padding_mask: Tensor) -> Tensor:
         """Returns the hidden state of each sequence's last token, and adds L1 while training.
 
-        Args:
-            token_ids: int `[batch, length]`, an input of the functional model.
-            padding_mask: int `[batch, length]`, likewise.
-
-        Returns:
-            float `[batch, hidden_dim]`.
+        It takes inputs of the functional model, int `[batch, length]`, and returns float `[batch,
+        hidden_dim]`.
         """
         token_ids, padding_mask = move_to_front(token_ids, padding_mask)
         hidden_states = self.backbone({"token_ids": token_ids})
@@ -187,13 +180,9 @@ class Task(FunctionalModel, TaskHooks):
     ) -> Tensor:
         """Returns the model's outputs in inference, from only the hidden states that they need.
 
-        A task's own `predict_outputs` may have no argument `states_at`; its exports then compute
-        the whole backbone.
-
-        Args:
-            inputs: the model's inputs by name, as the preprocessor returns them.
-            states_at: computes hidden states instead of the backbone's `states_at`, with the same
-                arguments.
+        `inputs` are what the preprocessor returns. `states_at` computes hidden states instead of
+        the backbone's `states_at`. A task's own `predict_outputs` may have no such argument; its
+        exports then compute the whole backbone.
         """
         raise NotImplementedError
 
@@ -262,12 +251,16 @@ class Task(FunctionalModel, TaskHooks):
     def forward_loss(
         self, x: Any, y: Any, sample_weight: Any, training: bool
     ) -> tuple[Any, Tensor]:
-        """Computes a batch's outputs and mean loss; see `compiled_loss`."""
+        """Computes a batch's outputs, and its mean of the loss that `compile` was given."""
         weighted = contextlib.nullcontext()
         if self.auxiliary is not None:
             weighted = self.auxiliary.weighted(sample_weight)
         with weighted:
-            return compiled_loss(self, x, y, sample_weight, training)
+            outputs = self(x, training=training)
+            loss = self.compute_loss(x, y, outputs, sample_weight, training=training)
+        if keras.backend.backend() == "tensorflow":
+            loss *= tf.distribute.get_strategy().num_replicas_in_sync  # which Keras divides by
+        return outputs, loss
 
     def loss_count(self, x: Any, y: Any, sample_weight: Any) -> Tensor:
         """Returns how many items `forward_loss` is the mean of, float32 scalar: the examples."""
@@ -341,7 +334,8 @@ class Task(FunctionalModel, TaskHooks):
         ):
             self.train_function = None  # its graph holds the earlier total as a constant
         if steps and batches.count < 0 and not batches.are_of_ids:
-            batches = batches.repeated()  # or Keras would find no data in the second epoch
+            # Without end, or Keras would find no data in the second epoch.
+            batches = dataclasses.replace(batches, x=batches.x.repeat())
         loops: Any = keras_loops(self) if batches.are_of_ids else super()
         with errors_in_words():
             return loops.fit(
@@ -443,12 +437,7 @@ class Task(FunctionalModel, TaskHooks):
         return self.task_head.predictions(super().predict_on_batch(x, **kwargs))
 
     def _recipe_epochs(self, asked: str, updates: int) -> int:
-        """Returns the epochs that the backbone's recipe asks for.
-
-        Args:
-            asked: `"auto"`.
-            updates: in an epoch; negative if that is unknown.
-        """
+        """Returns the recipe's epochs, of `updates` each, a negative number if that is unknown."""
         if asked != "auto":
             raise ValueError(f"epochs must be a number or 'auto'. Received: {asked!r}.")
         if updates < 0:

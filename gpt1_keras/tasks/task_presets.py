@@ -27,18 +27,7 @@ def load_task_preset(
     normalization: str | None,
     arguments: dict[str, Any],
 ) -> Any:
-    """Loads a preset as a task; see `Task.from_preset`.
-
-    Args:
-        task_cls: a class of task.
-        preset: a folder, or the name of a preset that ships.
-        load_weights: whether to load weights.
-        normalization: the tokenizer's normalization; None for the preset's own.
-        arguments: arguments of the task's constructor to change.
-
-    Raises:
-        ValueError: see `Task.from_preset`.
-    """
+    """Loads a preset, a folder or the name of one that ships, as a task; see `Task.from_preset`."""
     loader = get_preset_loader(preset)
     backbone_cls = loader.check_backbone_class()
     if not issubclass(backbone_cls, CausalBackbone):

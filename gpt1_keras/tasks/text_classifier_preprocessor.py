@@ -9,9 +9,7 @@ import keras
 import keras_hub
 
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
-from gpt1_keras.tokenization.backend import text_backend
 from gpt1_keras.tokenization.input_transformations import ROUND_ROBIN
-from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 
@@ -29,13 +27,13 @@ class GPT1TextClassifierPreprocessor(
             Exports use these names for their inputs.
         truncate: how a pair that is too long is truncated: `"round_robin"`, token by token in turn,
             so that one text gets what the other leaves, as in KerasHub; or `"halves"`, each text to
-            half, as in the paper's released code and in presets of earlier versions.
+            half, as in the paper's released code. Presets of earlier versions, which do not name
+            it, load with `"halves"`.
 
     Call arguments:
         x: strings `[batch]`, a list, tuple, array, tensor or pandas column; or one string. For a
             pair, a tuple of two of them, or a dict by field.
-        y: labels, passed through.
-        sample_weight: passed through.
+        y, sample_weight: passed through.
         pad_to: `"sequence_length"`; `"bucket"`, the smallest of the lengths 16, 24, 32, 48, ...
             that holds the batch; or `"longest"`, the length of its longest sequence. Tasks and
             exports pad by the last two.
@@ -62,11 +60,3 @@ class GPT1TextClassifierPreprocessor(
         super().__init__(
             fields, truncate, tokenizer=tokenizer, sequence_length=sequence_length, **kwargs
         )
-
-    def frame(self, segments: list[Any]) -> tuple[Any, Any]:
-        """Returns ids, int32 `[batch, None]`, as in section 3.3; see `FieldsPreprocessor.frame`."""
-        return text_backend().frame(segments, self.tokenizer, self.sequence_length, self.truncate)
-
-    def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
-        """Returns int32 `[batch, length]`; see `FieldsPreprocessor.pad`."""
-        return text_backend().pad(framed, self.tokenizer, self.sequence_length, pad_to)

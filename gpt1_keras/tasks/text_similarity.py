@@ -30,28 +30,16 @@ class GPT1TextSimilarity(Task, keras_hub.models.Task):
     predicts scores.
 
     Args:
-        backbone: `GPT1Backbone` or `LSTMBackbone`.
-        num_classes: the number of classes, or 1 for a single output such as a sigmoid's. Give
-            `class_names` or `score_range` instead to name the classes or to predict scores.
         preprocessor: `GPT1TextSimilarityPreprocessor`; `None` if inputs are ids.
-        class_names: the names of the classes, which presets and exports keep.
         score_range: two integers, the lowest and the highest score.
-        activation: the function on the logits. `None` returns logits, `"softmax"` probabilities,
-            `"sigmoid"` the probability of a single class.
         dropout: rate of dropout on the sum of the hidden states at the extract tokens; 0.1 in the
             paper.
-        temperature, sure_threshold: as in `GPT1TextClassifier`.
 
-    Raises:
-        ValueError: not exactly one of classes and scores is given, or `num_classes` and
-            `class_names` differ.
+    All other arguments, and the errors, are as in `GPT1TextClassifier`.
 
-    Example:
-    ```python
-    similarity = gpt1_keras.GPT1TextSimilarity.from_preset("path/to/preset", score_range=(0, 5))
-    similarity.fit((["A man walks."], ["A man is walking."]), [4.8], epochs=3)
-    similarity.predict((["A dog runs."], ["A cat sleeps."]))
-    ```
+    Example: ```python similarity = gpt1_keras.GPT1TextSimilarity.from_preset("path/to/preset",
+    score_range=(0, 5)) similarity.fit((["A man walks."], ["A man is walking."]), [4.8], epochs=3)
+    similarity.predict((["A dog runs."], ["A cat sleeps."])) ```
     """
 
     backbone_cls = GPT1Backbone

@@ -51,17 +51,16 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
         """Frames both orders of each pair; see `FieldsPreprocessor.frame`.
 
-        Returns:
-            `(ids, truncated)`: int32 `[2 batch, None]`, the two orders of each pair in turn; and
-            bool `[batch]`.
+        Returns `(ids, truncated)`: int32 `[2 batch, None]`, the orders in turn; and bool `[batch]`.
         """
-        return text_backend().frame_both_orders(
-            segments, self.tokenizer, self.sequence_length, self.truncate
-        )
+        first, truncated = super().frame(segments)
+        second, _ = super().frame(segments[::-1])
+        return text_backend().interleave(first, second), truncated
 
     def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
         """Returns int32 `[batch, 2, length]`; see `FieldsPreprocessor.pad`."""
-        return text_backend().pad_both_orders(framed, self.tokenizer, self.sequence_length, pad_to)
+        padded = super().pad(framed, pad_to)
+        return {name: text_backend().as_pairs(rows) for name, rows in padded.items()}
 
     def count_tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """Returns the number of tokens of each pair in one of its orders, int32 `[batch]`."""

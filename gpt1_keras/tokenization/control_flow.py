@@ -10,15 +10,9 @@ from gpt1_keras.tokenization.alignment.aligned_texts import Texts, put, strings_
 
 
 def update_where(condition: tf.Tensor, function: Callable[[Texts], Texts], texts: Texts) -> Texts:
-    """Applies a function to the texts for which a condition holds.
+    """Applies a function to the texts, `[n]`, for which a condition, bool `[n]`, holds.
 
-    Args:
-        condition: bool `[n]`.
-        function: from texts `[m]` to texts `[m]`; not run if no text needs it.
-        texts: strings or aligned texts, `[n]`.
-
-    Returns:
-        Texts of the same type, `[n]`.
+    The function takes and returns texts `[m]`. It does not run if no text needs it.
     """
 
     def update() -> Texts:
@@ -42,16 +36,7 @@ def call_if(condition: tf.Tensor, function: Callable[[], Any], otherwise: Callab
 
 
 def repeat(function: Callable[[Texts], Texts], texts: Texts, rounds: int) -> Texts:
-    """Applies a function until it changes nothing, but at most `rounds` times.
-
-    Args:
-        function: from texts `[n]` to texts `[n]`.
-        texts: strings or aligned texts, `[n]`.
-        rounds: the bound.
-
-    Returns:
-        Texts of the same type, `[n]`.
-    """
+    """Applies a function of texts, `[n]`, until it changes nothing, but at most `rounds` times."""
 
     def apply(texts: Texts, changes: tf.Tensor) -> tuple[Texts, tf.Tensor]:
         changed = function(texts)

@@ -12,17 +12,12 @@ _BEYOND = 2**63 - 1  # above every merge
 
 
 class CrossingMerges:
-    """Says whether merging joins symbols of two adjacent tokens.
+    """Says whether merging joins symbols of two adjacent tokens, one of `left` and one of `right`.
 
     While two tokens are merged from their characters, the left token ends in longer and longer
     symbols, and the right one starts with longer and longer ones. Two of these that meet are joined
     by their merge if its rank is below those of the merges that make each of them part of a longer
-    symbol of its own token.
-
-    Args:
-        vocabulary: tokens, and merges that are ordered and unique.
-        left: int array `[m]`, the ids of the tokens that may be on the left.
-        right: int array `[n]`, the ids of the tokens that may be on the right.
+    symbol of its own token. The vocabulary's merges must be ordered and unique.
     """
 
     def __init__(self, vocabulary: Vocabulary, left: np.ndarray, right: np.ndarray) -> None:
@@ -44,14 +39,9 @@ class CrossingMerges:
         self._starts = tf.constant(by_id[..., None, :], dtype)
 
     def __call__(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-        """Returns whether merging joins symbols of two tokens.
+        """Returns whether merging joins symbols of two tokens, bool `[n]`.
 
-        Args:
-            left: int32 `[n]`, the index of the left token in the constructor's `left`.
-            right: int32 `[n]`, the id of the right token.
-
-        Returns:
-            bool `[n]`.
+        `left`, int32 `[n]`, are indices in the constructor's `left`; `right`, int32 `[n]`, are ids.
         """
         end, end_limit = tf.unstack(tf.cast(tf.gather(self._ends, left), tf.int64), axis=1)
         start, start_limit = tf.unstack(tf.cast(tf.gather(self._starts, right), tf.int64), axis=1)
@@ -73,17 +63,11 @@ def _edges(
 ) -> np.ndarray:
     """Returns the symbols at one edge of tokens while they are merged from their characters.
 
-    Args:
-        vocabulary: tokens and merges.
-        tokens: int array `[n]`, ids.
-        inside: int array `[merges]`, the side of each merge that is at this edge if the merge is
-            inside the token.
-        across: int array `[merges]`, the side that is at this edge if the merge crosses the cut.
-        or_equal: whether a merge across the cut precedes one inside of the same rank.
-
-    Returns:
-        int array `[n, 2, depth]`: for each token, symbols that a merge across the cut may take, and
-        for each of them a limit: such a merge must have a rank below it. Zeros fill the rest.
+    For each token, int `[n]`, these are the symbols that a merge across the cut may take, each with
+    a limit: such a merge must have a rank below it. They are int `[n, 2, depth]`, filled with
+    zeros. `inside` and `across`, int `[merges]`, are the side of each merge that is at this edge if
+    the merge is inside the token, and if it crosses the cut. With `or_equal`, a merge across the
+    cut precedes one inside of the same rank.
     """
     size, merges = len(vocabulary.tokens), len(vocabulary.merges)
     # The last entry is for no symbol.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.alignment.byte_ranges import byte_splits
+from gpt1_keras.tokenization.alignment.aligned_texts import byte_splits
 from gpt1_keras.tokenization.control_flow import call_if
 from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
 from gpt1_keras.tokenization.merges import Merger
@@ -27,12 +27,7 @@ _MOST_LOOKED_UP = 16
 
 
 class Encoder:
-    """Turns texts into token ids.
-
-    Args:
-        vocabulary: tokens and merges.
-        normalization: name of the normalization, `"bert"` or `"original"`.
-    """
+    """Turns texts into token ids, by a vocabulary and the normalization of a name."""
 
     def __init__(self, vocabulary: Vocabulary, normalization: str) -> None:
         self._normalizer = find_normalizer(normalization)()
@@ -53,25 +48,14 @@ class Encoder:
         self._lengths = tf.constant(lengths, tf.int64)  # in characters
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Encodes texts.
-
-        Args:
-            texts: string `[batch]`, UTF-8. What invalid bytes become depends on the normalization.
-
-        Returns:
-            int32 `[batch, None]`.
-        """
+        """Encodes texts, string `[batch]` in UTF-8, to int32 `[batch, None]`."""
         return self._encode(*self._normalizer.split(texts))
 
     def with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """Encodes texts, and finds the range of bytes that each token came from.
+        """Encodes texts, string `[batch]`, and finds the range of bytes that each token came from.
 
-        Args:
-            texts: string `[batch]`, UTF-8.
-
-        Returns:
-            `(ids, starts, ends)`: int32 `[batch, None]`; and int64 `[ids]` twice, each token's
-            range within its text.
+        Returns `(ids, starts, ends)`: int32 `[batch, None]`; and int64 `[ids]` twice, each token's
+        range within its text.
         """
         words, chunks, starts, ends = self._normalizer.split_with_ranges(texts)
         ids = self._encode(words, chunks)
@@ -105,16 +89,10 @@ class Encoder:
     def _find_two(
         self, words: tf.Tensor, ids: tf.Tensor, is_one: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Looks up the words of two tokens.
+        """Looks up the words of two tokens; `ids`, int32 `[words]`, are those of the words of one.
 
-        Args:
-            words: string `[words]`.
-            ids: int32 `[words]`, the ids of words of one token.
-            is_one: bool `[words]`, which words are one token.
-
-        Returns:
-            `(tokens, are_complete)`: int32 `[words, None]`, empty for words that were not found;
-            and bool, whether all words were found.
+        Returns `(tokens, are_complete)`: int32 `[words, None]`, empty for words that were not
+        found; and bool, whether all were found.
         """
         others = tf.where(~is_one)
         some = others[:_MOST_LOOKED_UP]

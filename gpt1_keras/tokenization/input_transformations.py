@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.special_ids import SpecialIds
+from gpt1_keras.tokenization.padding import SpecialIds
 
 # How two segments that are too long together are truncated. By `ROUND_ROBIN` they get tokens in
 # turn, as in KerasHub, so a pair that fits keeps all tokens. By `HALVES` each keeps at most half of
@@ -25,7 +25,7 @@ def frame(
 
     One segment is the transformation of classification, and two (premise, hypothesis) that of
     entailment. Segments that are too long are truncated on their right, to what `kept_lengths`
-    returns.
+    returns, which raises ValueError if there is no room for text.
 
     Args:
         segments: token ids of one or two segments, each int32 `[batch, None]`.
@@ -33,12 +33,8 @@ def frame(
         sequence_length: the most tokens in a sequence.
         truncate: one of `TRUNCATIONS`, for two segments.
 
-    Returns:
-        `(ids, truncated)`: int32 `[batch, None]`; and bool `[batch]`, whether any segment was
-        truncated.
-
-    Raises:
-        ValueError: `sequence_length` leaves no room for text.
+    Returns `(ids, truncated)`: int32 `[batch, None]`; and bool `[batch]`, whether any segment was
+    truncated.
     """
     lengths = [segment.row_lengths() for segment in segments]
     kept_of_each = kept_lengths(lengths, sequence_length, truncate, tf.minimum, tf.maximum)
@@ -56,23 +52,11 @@ def frame(
     return ids, truncated
 
 
-def frame_both_orders(
-    segments: Sequence[tf.RaggedTensor],
-    tokenizer: SpecialIds,
-    sequence_length: int,
-    truncate: str = ROUND_ROBIN,
-) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Frames pairs in both orders, as similarity does; see `frame` for the arguments and errors.
-
-    Returns:
-        `(ids, truncated)`: int32 `[2 * batch, None]`, the two orders of each pair one after the
-        other; and bool `[batch]`, whether any segment was truncated.
-    """
-    first, truncated = frame(segments, tokenizer, sequence_length, truncate)
-    second, _ = frame(segments[::-1], tokenizer, sequence_length, truncate)
+def interleave(first: tf.RaggedTensor, second: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Returns the rows of both, `[batch, None]`, in turn: `[2 * batch, None]`."""
     batch = first.nrows()
-    interleaved = tf.reshape(tf.stack([tf.range(batch), batch + tf.range(batch)], axis=1), [-1])
-    return tf.gather(tf.concat([first, second], axis=0), interleaved), truncated
+    order = tf.reshape(tf.stack([tf.range(batch), batch + tf.range(batch)], axis=1), [-1])
+    return tf.gather(tf.concat([first, second], axis=0), order)
 
 
 def kept_lengths(
@@ -82,17 +66,10 @@ def kept_lengths(
     least: Callable[..., Any] = min,
     most: Callable[..., Any] = max,
 ) -> list[Any]:
-    """Returns how many tokens each of one or two segments keeps.
+    """Returns how many tokens each of one or two segments keeps, from their lengths.
 
-    Args:
-        lengths: of the segments; ints, or int tensors of one shape.
-        sequence_length: the most tokens of the framed sequence.
-        truncate: one of `TRUNCATIONS`, for two segments.
-        least, most: return the smaller and the larger of two lengths; for tensors, `tf.minimum` and
-            `tf.maximum`.
-
-    Raises:
-        ValueError: `sequence_length` leaves no room for text.
+    Lengths are ints; or int tensors of one shape, for which `least` and `most` are `tf.minimum` and
+    `tf.maximum`. Raises ValueError if `sequence_length` leaves no room for text.
     """
     if len(lengths) == 1:
         return [least(lengths[0], _checked(sequence_length - 2, 1, sequence_length))]
@@ -105,12 +82,7 @@ def kept_lengths(
 def second_limit(
     first: Any, sequence_length: int, truncate: str, most: Callable[..., Any] = max
 ) -> Any:
-    """Returns the most tokens that the second of two segments keeps.
-
-    Args:
-        first: the length of the first segment, an int or an int tensor.
-        sequence_length, truncate, most: as in `kept_lengths`, which raises the same errors.
-    """
+    """Returns the most tokens that the second segment keeps beside a first; see `kept_lengths`."""
     if truncate == HALVES:
         return _checked(sequence_length // 2 - 2, 2, sequence_length)
     room = sequence_length - 3
@@ -128,39 +100,29 @@ def _checked(limit: int, segments: int, sequence_length: int) -> int:
 
 
 def frame_choices(
-    context: tf.RaggedTensor,
-    question: tf.RaggedTensor | None,
-    choices: tf.RaggedTensor,
+    segments: Sequence[tf.RaggedTensor],
     tokenizer: SpecialIds,
     sequence_length: int,
     truncate: str = ROUND_ROBIN,
 ) -> tuple[dict[str, tf.RaggedTensor], tf.Tensor]:
     """Frames the choices of a question as branches after a shared prefix.
 
-    The shared prefix is `[start] context question`, and each branch is
-    `[delimiter] choice [extract]`. In the paper, the prefix with one branch is a sequence; here the
-    prefix appears once, followed by all branches. A choice is truncated as the second of two
-    segments, of which the first is the context with the question. If the prefix with its longest
-    branch is still longer than `sequence_length`, the context is truncated on its right, and the
-    question only when no context is left.
+    The shared prefix is `[start] context question`, and each branch is `[delimiter] choice
+    [extract]`. In the paper, the prefix with one branch is a sequence; here the prefix appears
+    once, followed by all branches. A choice is truncated as the second of two segments, of which
+    the first is the context with the question. If the prefix with its longest branch is still
+    longer than `sequence_length`, the context is truncated on its right, and the question only when
+    no context is left.
 
-    Args:
-        context, question: token ids, int32 `[batch, None]`; a question may be empty or None.
-        choices: token ids, int32 `[batch, None, None]`.
-        tokenizer: for the special ids.
-        sequence_length: the most tokens in the prefix with one branch.
-        truncate: one of `TRUNCATIONS`.
+    Segments are int32: `[batch, None]` of contexts and, if there are any, of questions, which may
+    be empty; and `[batch, None, None]` of choices. All else is as for `frame`.
 
-    Returns:
-        `(sequence, truncated)`: a dict of int32 `[batch, None]`: `token_ids`, `positions`, and
-        `branches`, which is 0 in the prefix and 1, 2, ... in the branches; and bool `[batch]`,
-        whether any text was truncated.
-
-    Raises:
-        ValueError: `sequence_length` leaves no room for text.
+    Returns `(sequence, truncated)`: a dict of int32 `[batch, None]`: `token_ids`, `positions`, and
+    `branches`, which is 0 in the prefix and 1, 2, ... in the branches; and bool `[batch]`, whether
+    any text was truncated.
     """
-    if question is None:
-        question = context[:, :0]
+    context, *questions, choices = segments
+    question = questions[0] if questions else context[:, :0]
     examples, choice_texts, example = context.nrows(), choices.values, choices.value_rowids()
     prefix = tf.gather(context.row_lengths() + question.row_lengths(), example)
     limit = second_limit(prefix, sequence_length, truncate, tf.maximum)

@@ -23,21 +23,12 @@ _REPEATS = 1000  # the most repetitions of a word in one text for the trainer
 def learn_merges(
     texts: Iterable[str], num_merges: int, min_frequency: int = 2, normalization: str = "bert"
 ) -> tuple[dict[str, int], list[str]]:
-    """Learns merges from text, with Hugging Face's trainer.
-
-    Args:
-        texts: any number of strings.
-        num_merges: the most merges to learn.
-        min_frequency: how often a pair must occur to be merged.
-        normalization: name of the normalization.
+    """Learns merges from text, with Hugging Face's trainer; see `GPT1Tokenizer.learn`.
 
     Returns:
         `(vocabulary, merges)`: a dict from token to id in the order of the original vocabulary
         (`<unk>`, characters, characters that end a word, products of merges); and the list of
         merges. If the normalization has a word for a line's end, it is always a token.
-
-    Raises:
-        ValueError: the normalization is unknown, or the texts hold no word.
     """
     words = _count_words(texts, normalization)
     alphabet = _alphabet(words)

@@ -1,5 +1,7 @@
 """Texts in lists, for where TensorFlow is not installed; see `tensor_backend` for the names."""
 
+# ruff: noqa: F401, `text_backend` returns this module with what it imports
+
 from __future__ import annotations
 
 import functools
@@ -12,42 +14,23 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.normalizers import BertNormalizer
 
 from gpt1_keras.tokenization.list_transformations import (
+    as_pairs,
     frame,
-    frame_both_orders,
     frame_choices,
+    interleave,
     pad,
-    pad_both_orders,
     pad_choices,
 )
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
-
-__all__ = [
-    "Codec",
-    "as_choices",
-    "as_texts",
-    "check_choices",
-    "for_slicing",
-    "frame",
-    "frame_both_orders",
-    "frame_choices",
-    "pad",
-    "pad_both_orders",
-    "pad_choices",
-    "rank",
-]
 
 _WHITE_SPACE = " \t\n\v\f\r"  # what tf.strings.strip strips
 
 
 def as_texts(x: Any, errors: str = "replace") -> Any:
-    """Converts the strings that a user gives to a str or nested lists of str.
+    """Converts the strings that a user gives to a str or nested lists of str; see `tensor_backend`.
 
-    Args:
-        x: a string, bytes, or a list, tuple, array or pandas column of them.
-        errors: how invalid bytes are decoded; see `bytes.decode`. `bert` drops their replacement.
-
-    Raises:
-        ValueError: they are not strings.
+    `errors` says how invalid bytes are decoded, as in `bytes.decode`. `bert` drops their
+    replacement.
     """
     if isinstance(x, bytes):
         return x.decode("utf-8", errors)
@@ -182,13 +165,9 @@ class Codec:
         normalized = [text.translate(self._normalized) for text in texts]
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(normalized)]
 
-    def encode_each(self, batches: Sequence[list[str]]) -> list[list[list[int]]]:
+    def encode_each(self, batches: Sequence[list[Any]]) -> list[list[Any]]:
         """Like `GPT1Tokenizer.tokenize_each`."""
-        return [self._encode(texts) for texts in batches]
-
-    def encode_choices(self, texts: Sequence[list[str]], choices: list[list[str]]) -> list[Any]:
-        """Like `GPT1Tokenizer.tokenize_choices`."""
-        return [*self.encode_each(texts), self._encode_nested(choices)]
+        return [self._encode_nested(texts) for texts in batches]
 
     def decode(self, ids: Any, padding: int) -> str | list[str]:
         """Like `GPT1Tokenizer.detokenize`."""

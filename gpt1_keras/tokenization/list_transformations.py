@@ -7,12 +7,12 @@ tensors and arrays in place of tensors. A test compares them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from gpt1_keras.tokenization.input_transformations import ROUND_ROBIN, kept_lengths, second_limit
-from gpt1_keras.tokenization.padding import PadTo, bucket_lengths, choice_lengths
-from gpt1_keras.tokenization.special_ids import SpecialIds
+from gpt1_keras.tokenization.padding import PadTo, SpecialIds, bucket_lengths, choice_lengths
 
 Ids = list[int]
 
@@ -36,22 +36,13 @@ def frame(
     return framed, np.array(truncated, bool)
 
 
-def frame_both_orders(
-    segments: Sequence[list[Ids]],
-    tokenizer: SpecialIds,
-    sequence_length: int,
-    truncate: str = ROUND_ROBIN,
-) -> tuple[list[Ids], np.ndarray]:
-    """Like `input_transformations.frame_both_orders`."""
-    first, truncated = frame(segments, tokenizer, sequence_length, truncate)
-    second, _ = frame(segments[::-1], tokenizer, sequence_length, truncate)
-    return [ids for pair in zip(first, second) for ids in pair], truncated
+def interleave(first: list[Ids], second: list[Ids]) -> list[Ids]:
+    """Like `input_transformations.interleave`."""
+    return [ids for pair in zip(first, second) for ids in pair]
 
 
 def frame_choices(
-    context: list[Ids],
-    question: list[Ids] | None,
-    choices: list[list[Ids]],
+    segments: Sequence[list[Any]],
     tokenizer: SpecialIds,
     sequence_length: int,
     truncate: str = ROUND_ROBIN,
@@ -59,7 +50,8 @@ def frame_choices(
     """Like `input_transformations.frame_choices`."""
     sequence: dict[str, list[Ids]] = {"token_ids": [], "positions": [], "branches": []}
     truncated = []
-    question = question or [[]] * len(context)
+    context, *questions, choices = segments
+    question = questions[0] if questions else [[]] * len(context)
     for context_ids, question_ids, texts in zip(context, question, choices, strict=True):
         limit = second_limit(len(context_ids) + len(question_ids), sequence_length, truncate)
         kept = [text[:limit] for text in texts]
@@ -96,12 +88,9 @@ def pad(
     }
 
 
-def pad_both_orders(
-    ids: list[Ids], tokenizer: SpecialIds, sequence_length: int, pad_to: PadTo = "bucket"
-) -> dict[str, np.ndarray]:
-    """Like `padding.pad_both_orders`."""
-    padded = pad(ids, tokenizer, sequence_length, pad_to)
-    return {name: array.reshape(-1, 2, array.shape[1]) for name, array in padded.items()}
+def as_pairs(rows: np.ndarray) -> np.ndarray:
+    """Like `padding.as_pairs`."""
+    return rows.reshape(-1, 2, rows.shape[1])
 
 
 def pad_choices(

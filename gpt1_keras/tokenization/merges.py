@@ -22,9 +22,6 @@ class Merger:
     pairs of the lowest rank, and also every pair whose symbols no merge of a lower rank will ever
     join to their other neighbours. So the number of rounds is what the hardest piece needs, not the
     number of different merges in a text.
-
-    Args:
-        vocabulary: tokens and merges.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -50,10 +47,8 @@ class Merger:
         Args:
             symbols: int32 `[n]`, the base symbols of all words. The last symbol of a word ends
                 words or is unknown, so no merge crosses words.
-            words: int32 `[n]`, the index of the word that each symbol belongs to, ascending.
-
-        Returns:
-            `(symbols, words)` of the merged symbols, as the arguments.
+            words: int32 `[n]`, the index of the word that each symbol belongs to, ascending. Both
+                are returned, after merging.
         """
         following = tf.concat([symbols[1:], symbols[:1]], 0)
         return tf.while_loop(
@@ -124,10 +119,7 @@ def _lowest_ranks(vocabulary: Vocabulary) -> dict[tuple[int, int], int]:
     """Returns the lowest rank of a merge that may ever join two adjacent symbols, for each pair.
 
     A merge may join any symbol that its left side may end in to any symbol that its right side may
-    start with. All other pairs of adjacent symbols are never joined.
-
-    Raises:
-        ValueError: the merges were made to take hours.
+    start with. All other pairs are never joined. Raises ValueError for merges made to take hours.
     """
     ends: dict[int, set[int]] = {}
     starts: dict[int, set[int]] = {}

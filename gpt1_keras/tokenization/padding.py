@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.special_ids import SpecialIds
 
 SMALLEST_BUCKET = 16
 
 # What all sequences of a batch are padded to.
 PadTo: TypeAlias = Literal["sequence_length", "bucket", "longest"]
+
+
+class SpecialIds(Protocol):
+    """What framing and padding need of a tokenizer, such as `GPT1Tokenizer`."""
+
+    pad_token_id: int
+    start_token_id: int
+    delimiter_token_id: int
+    extract_token_id: int
 
 
 def bucket_lengths(sequence_length: int) -> list[int]:
@@ -39,17 +47,16 @@ def choice_lengths(sequence_length: int, pad_to: PadTo) -> list[int]:
 def pad(
     ids: tf.RaggedTensor, tokenizer: SpecialIds, sequence_length: int, pad_to: PadTo = "bucket"
 ) -> dict[str, tf.Tensor]:
-    """Pads ids on the right.
+    """Pads ids, int32 `[batch, None]`, on the right.
 
     Args:
-        ids: int32 `[batch, None]`, no row longer than `sequence_length` unless that is `pad_to`.
+        ids: no row is longer than `sequence_length`, unless that is `pad_to`.
         tokenizer: for the padding id.
         sequence_length: the longest bucket.
         pad_to: `"bucket"` for the smallest that holds the longest sequence, `"longest"` for that
             sequence's own length, or `"sequence_length"`, to which longer ones are truncated.
 
-    Returns:
-        A dict of int32 `[batch, length]`: `token_ids`, and `padding_mask`, 1 for tokens.
+    Returns a dict of int32 `[batch, length]`: `token_ids`, and `padding_mask`, 1 for tokens.
     """
     is_fixed = pad_to == "sequence_length"
     length = sequence_length if is_fixed else _length(ids, bucket_lengths(sequence_length), pad_to)
@@ -60,14 +67,9 @@ def pad(
     }
 
 
-def pad_both_orders(
-    ids: tf.RaggedTensor, tokenizer: SpecialIds, sequence_length: int, pad_to: PadTo = "bucket"
-) -> dict[str, tf.Tensor]:
-    """Pads what `frame_both_orders` returns, as `pad` does, to int32 `[batch, 2, length]`."""
-    return {
-        name: tf.reshape(tensor, [-1, 2, tensor.shape[1] or tf.shape(tensor)[1]])
-        for name, tensor in pad(ids, tokenizer, sequence_length, pad_to).items()
-    }
+def as_pairs(rows: tf.Tensor) -> tf.Tensor:
+    """Returns the padded rows of `interleave` by pair: `[2 * batch, length]` to `[batch, 2, _]`."""
+    return tf.reshape(rows, [-1, 2, rows.shape[1] or tf.shape(rows)[1]])
 
 
 def pad_choices(
@@ -76,13 +78,10 @@ def pad_choices(
     sequence_length: int,
     pad_to: PadTo = "bucket",
 ) -> dict[str, tf.Tensor]:
-    """Pads what `frame_choices` returns.
+    """Pads what `frame_choices` returns; `pad_to` is as for `pad`.
 
-    Args:
-        sequence: a dict of int32 `[batch, None]`: `token_ids`, `positions` and `branches`.
-        tokenizer: for the padding id.
-        sequence_length: as for `frame_choices`; all branches together may be longer.
-        pad_to: as for `pad`, but `sequence_length` is doubled until it holds the longest sequence.
+    All branches together may be longer than `sequence_length`, which is then doubled until it holds
+    the longest sequence.
 
     Returns:
         A dict of int32 `[batch, length]`: `token_ids`, `positions`, and `branches`, which is -1 for

@@ -44,14 +44,10 @@ def split_at_white_space(texts: tf.Tensor) -> tf.RaggedTensor:
 
 
 def join_rows(rows: tf.RaggedTensor, indices: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Joins rows, each of which may be used many times.
+    """Joins rows, `[n, None]`, each of which may be used many times.
 
-    Args:
-        rows: `[n, None]`, of any dtype.
-        indices: int `[batch, None]`, indices of rows.
-
-    Returns:
-        `[batch, None]`: for each list of indices, the values of its rows.
+    Returns `[batch, None]`: for each list of `indices`, int `[batch, None]`, the values of its
+    rows.
     """
     gathered = gather_rows(rows, indices.values)
     splits = tf.gather(gathered.row_splits, indices.row_splits)

@@ -1,5 +1,7 @@
 """Texts in core TensorFlow ops, with equal ids in eager mode, `tf.data` and SavedModels."""
 
+# ruff: noqa: F401, `text_backend` returns this module with what it imports
+
 from __future__ import annotations
 
 import reprlib
@@ -10,35 +12,15 @@ import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.encoder import Encoder
-from gpt1_keras.tokenization.input_transformations import frame, frame_both_orders, frame_choices
-from gpt1_keras.tokenization.padding import pad, pad_both_orders, pad_choices
+from gpt1_keras.tokenization.input_transformations import frame, frame_choices, interleave
+from gpt1_keras.tokenization.padding import as_pairs, pad, pad_choices
 from gpt1_keras.tokenization.vocabulary import Vocabulary
-
-__all__ = [
-    "Codec",
-    "as_choices",
-    "as_texts",
-    "check_choices",
-    "check_each",
-    "for_slicing",
-    "frame",
-    "frame_both_orders",
-    "frame_choices",
-    "pad",
-    "pad_both_orders",
-    "pad_choices",
-    "rank",
-]
 
 
 def as_texts(x: Any) -> tf.Tensor:
-    """Converts the strings that a user gives to a string tensor.
+    """Converts a string, or a list, tuple, array, tensor or pandas column of them, to a tensor.
 
-    Args:
-        x: a string, bytes, or a list, tuple, array, tensor or pandas column of them.
-
-    Raises:
-        ValueError: they are not strings, or the lists are not rectangular.
+    Raises ValueError if they are not strings, or the lists are not rectangular.
     """
     try:
         return tf.convert_to_tensor(x, tf.string)
@@ -77,11 +59,7 @@ def for_slicing(texts: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_choices(choices: tf.RaggedTensor, labels: Any = None) -> None:
-    """Checks that every example has a choice, and that labels are indices of choices.
-
-    Raises:
-        ValueError: not so. In a graph, tf.errors.InvalidArgumentError, when it runs.
-    """
+    """Checks that every example has a choice, and that labels are indices; see `check_each`."""
     counts = choices.row_lengths()
     check_each(counts > 0, "Every example needs a choice. Received numbers of choices:", counts)
     if labels is not None:
@@ -92,19 +70,13 @@ def check_choices(choices: tf.RaggedTensor, labels: Any = None) -> None:
 
 
 def check_each(are_valid: tf.Tensor, message: str, received: tf.Tensor) -> Any:
-    """Checks each example, in eager mode and in graphs.
+    """Checks each example, in eager mode and in graphs, where it returns the operation that checks.
 
-    Args:
-        are_valid: bool `[batch]`.
-        message: what to say of the first that is not valid. It ends in "Received" and a colon.
-        received: `[batch]`.
-
-    Returns:
-        In a graph, the operation that checks; None in eager mode.
+    The message, which ends in "Received" and a colon, goes on with the first of `received`,
+    `[batch]`, that is not valid, and its index.
 
     Raises:
-        ValueError: one is not valid; the message names its index. In a graph,
-            tf.errors.InvalidArgumentError, when it runs.
+        ValueError: one is not valid. In a graph, tf.errors.InvalidArgumentError, when it runs.
     """
     if not tf.executing_eagerly():
         invalid = tf.boolean_mask(received, ~are_valid)
@@ -134,13 +106,7 @@ def _refusal(x: Any) -> ValueError:
 
 
 class Codec:
-    """Texts to ids, and back.
-
-    Args:
-        vocabulary: tokens and merges.
-        token_texts: the text of each id, special tokens included.
-        normalization: name of the normalization.
-    """
+    """Texts to ids, and back; `token_texts` are of all ids, those of special tokens included."""
 
     def __init__(
         self, vocabulary: Vocabulary, token_texts: Sequence[str], normalization: str
@@ -173,23 +139,21 @@ class Codec:
         ragged = (ids, ids.with_values(starts), ids.with_values(ends))
         return tuple(_of_shape(each, texts) for each in ragged)
 
-    def encode_each(self, batches: Sequence[tf.Tensor]) -> list[tf.RaggedTensor]:
+    def encode_each(self, batches: Sequence[Any]) -> list[tf.RaggedTensor]:
         """Like `GPT1Tokenizer.tokenize_each`."""
         if len(batches) == 1:
             return [self.encode(batches[0])]
-        ids = self.encode(tf.concat(batches, axis=0))
-        lengths = tf.split(ids.row_lengths(), [tf.size(batch) for batch in batches])
+        flat = [batch.values if _is_ragged(batch) else batch for batch in batches]
+        ids = self.encode(tf.concat(flat, axis=0))
+        lengths = tf.split(ids.row_lengths(), [tf.size(batch) for batch in flat])
         values = tf.split(ids.values, [tf.reduce_sum(each) for each in lengths])
-        return [
+        rows = [
             tf.RaggedTensor.from_row_lengths(*each, validate=False) for each in zip(values, lengths)
         ]
-
-    def encode_choices(
-        self, texts: Sequence[tf.Tensor], choices: tf.RaggedTensor
-    ) -> list[tf.RaggedTensor]:
-        """Like `GPT1Tokenizer.tokenize_choices`."""
-        *ids, choice_ids = self.encode_each([*texts, choices.values])
-        return [*ids, choices.with_values(choice_ids)]
+        return [
+            batch.with_values(each) if _is_ragged(batch) else each
+            for batch, each in zip(batches, rows)
+        ]
 
     def decode(self, ids: Any, padding: int) -> str | list[str] | tf.Tensor:
         """Like `GPT1Tokenizer.detokenize`."""
@@ -211,6 +175,10 @@ class Codec:
         if isinstance(texts, bytes):
             return texts.decode("utf-8")
         return [text.decode("utf-8") for text in texts]
+
+
+def _is_ragged(batch: tf.Tensor | tf.RaggedTensor) -> bool:
+    return isinstance(batch, tf.RaggedTensor)
 
 
 def _of_shape(ragged: tf.RaggedTensor, texts: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:

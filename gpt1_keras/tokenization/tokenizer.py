@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import operator
 import os
 import types
@@ -14,9 +16,8 @@ import keras_hub
 from gpt1_keras.handles import FromHandle
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.tokenization.backend import batch_of_one, is_single, text_backend
-from gpt1_keras.tokenization.fingerprint import check_fingerprint, fingerprint
 from gpt1_keras.tokenization.learning import learn_merges
-from gpt1_keras.tokenization.normalization import find_normalizer
+from gpt1_keras.tokenization.normalization import NORMALIZATIONS, find_normalizer
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
 from gpt1_keras.transformers_writers import write_for_transformers
 from gpt1_keras.upstream import (
@@ -171,7 +172,7 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of all that the ids depend on: vocabulary, merges and normalization."""
-        return fingerprint(self.get_vocabulary(), self.vocabulary, self.normalization)
+        return self._fingerprint_with(self.normalization)
 
     def id_to_token(self, id: int) -> str:
         """Returns the token of an id. Raises ValueError if the id is outside the vocabulary."""
@@ -239,24 +240,12 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         return self._check_codec().encode_with_offsets(inputs)
 
     def tokenize_each(self, batches: Sequence[Any]) -> list[Any]:
-        """Encodes several batches of strings in one call, because each call has a fixed cost.
+        """Encodes batches of strings in one call, because each call has a fixed cost.
 
-        Args:
-            batches: string `[batch]` each; their lengths may differ.
-
-        Returns:
-            int32 `[batch, None]` for each of them.
+        Batches are string `[batch]`, or choices, `[batch, None]`. Returns a list of int32 tensors
+        with one more, ragged dimension.
         """
         return self._check_codec().encode_each(batches)
-
-    def tokenize_choices(self, texts: Sequence[Any], choices: Any) -> list[Any]:
-        """Encodes batches of strings, and choices, string `[batch, None]`, in one call.
-
-        Returns:
-            A list of int32 `[batch, None]` for each of the texts, and, last, int32
-            `[batch, None, None]` for the choices.
-        """
-        return self._check_codec().encode_choices(texts, choices)
 
     def detokenize(self, inputs: Any) -> Any:
         """Decodes ids to normalized words, separated by spaces.
@@ -302,14 +291,19 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         self.set_vocabulary_and_merges(
             os.path.join(dir_path, VOCABULARY_FILE), os.path.join(dir_path, MERGES_FILE)
         )
-        if self._saved_fingerprint is not None:
-            check_fingerprint(
-                self._saved_fingerprint,
-                self.get_vocabulary(),
-                self.vocabulary,
-                self.normalization,
-                dir_path,
-            )
+        expected = self._saved_fingerprint
+        if expected in (None, self.fingerprint):
+            return
+        for other in NORMALIZATIONS:
+            if expected == self._fingerprint_with(other):
+                raise ValueError(
+                    f"The tokenizer in {dir_path} was saved with normalization={other!r}, and ids "
+                    f"of another mean nothing to its model. Received: {self.normalization!r}."
+                )
+        raise ValueError(
+            f"The vocabulary in {dir_path} is not the one that the tokenizer was saved with: its "
+            f"fingerprint is {self.fingerprint}; expected {expected}."
+        )
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments for Keras, and the vocabulary's fingerprint."""
@@ -326,6 +320,11 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         tokenizer = super().from_config(config)
         tokenizer._saved_fingerprint = saved
         return tokenizer
+
+    def _fingerprint_with(self, normalization: str) -> str:
+        """Returns the fingerprint that the tokenizer would have with a normalization."""
+        content = [self.get_vocabulary(), self.vocabulary.merges_text(), normalization]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def _check_codec(self) -> Any:
         """Returns the text backend's codec. Raises ValueError if there is no vocabulary yet."""

@@ -26,8 +26,7 @@ class Vocabulary:
             order of rank. A first line that starts with `#version` is skipped.
 
     Attributes:
-        token_to_id: dict from token to id.
-        tokens: list of the tokens in the order of their ids.
+        token_to_id, tokens: dict from token to id, and list in the order of the ids.
         merges: list of the merges, `(left, right)`, in order of rank.
         left, right, product: int32 arrays `[merges]`, the ids of each merge's two sides and of what
             it makes.

@@ -20,10 +20,6 @@ class WordTable:
 
     A word is two tokens if merging makes each of them from its own characters, and joins no symbols
     across the cut between them.
-
-    Args:
-        vocabulary: tokens and merges.
-        merge: merges symbols.
     """
 
     def __init__(self, vocabulary: Vocabulary, merge: Merger) -> None:
@@ -50,25 +46,18 @@ class WordTable:
         self._are_crossed = CrossingMerges(vocabulary, inner_ids, final_ids)
 
     def find_one(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Finds the words that are tokens.
+        """Finds which words, string `[n]` in UTF-8 without spaces, are tokens.
 
-        Args:
-            words: string `[n]`, UTF-8, without spaces.
-
-        Returns:
-            `(ids, is_token)`: int32 `[n]`, which means nothing for words that are no token; and
-            bool `[n]`.
+        Returns `(ids, is_token)`: int32 `[n]`, which means nothing for words that are no token; and
+        bool.
         """
         return self._tokens(words)
 
     def find_two(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Finds the words that are two tokens.
+        """Finds which words are two tokens, among words that are not one; see `find_one`.
 
-        Args:
-            words: string `[n]`, UTF-8, without spaces, and no tokens.
-
-        Returns:
-            `(found, ids)`: int64 `[m]`, the ascending indices of these words; int32 `[m, 2]`.
+        Returns `(found, ids)`: int64 `[m]`, the ascending indices of these words; and int32 `[m,
+        2]`.
         """
         # Longer words are cut here: one part of such a word is still longer than any token.
         words = tf.strings.substr(_INNER + words, 0, self._longest)

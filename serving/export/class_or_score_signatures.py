@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from gpt1_keras.tasks.class_heads import is_softmax
+from gpt1_keras.tasks.label_heads import is_softmax
 from gpt1_keras.tasks.task import Task
 from serving.export.answers import Answers
 from serving.export.confidence import calibrated_log_odds, confidence_of

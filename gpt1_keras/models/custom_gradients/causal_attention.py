@@ -31,17 +31,14 @@ def causal_attention(
     computed in blocks, so most of the scores that the causal mask would hide are never computed.
 
     Args:
-        query: float `[batch, heads, length, head_dim]`.
-        key: as `query`.
-        value: as `query`.
+        query, key, value: float `[batch, heads, length, head_dim]`.
         sample_kept: optional function from the shape of a block of probabilities,
             `[batch, heads, queries, keys]`, to a bool tensor: which of them dropout keeps. The
             queries are the last of the keys.
         keep_probability: the share that `sample_kept` keeps.
         branches: optional int `[batch, length]`, see `attention_scores`.
 
-    Returns:
-        float `[batch, length, heads, head_dim]`.
+    Returns float `[batch, length, heads, head_dim]`.
     """
     batch, heads, length, _ = ops.shape(query)
     dtype, scale = query.dtype, query.shape[-1] ** -0.5

@@ -23,9 +23,7 @@ def after(tensor: Tensor) -> AbstractContextManager[None]:
 def zero_after(tensor: Tensor) -> Tensor:
     """Returns a zero that depends on the float tensor and cannot be folded into a constant.
 
-    Returns:
-        scalar of the tensor's dtype. It is 1 if the first element is NaN; the results are lost then
-        anyway.
+    It is 1 if the first element is NaN; the results are lost then anyway.
     """
     first = ops.reshape(tensor, (-1,))[0]
     return ops.cast(ops.isnan(first), tensor.dtype)

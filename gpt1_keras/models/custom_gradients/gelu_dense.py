@@ -13,18 +13,10 @@ _CUBIC = 0.0713548162726009  # 0.044715 times it
 
 
 def gelu_dense(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
-    """Returns GELU(x) kernel + bias, with GELU in its tanh form.
+    """Returns GELU(x) kernel + bias, with GELU in its tanh form: `[..., in]` to `[..., out]`.
 
-    0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) is x sigmoid(y) with
-    y = 2 sqrt(2 / pi) (x + 0.044715 x^3).
-
-    Args:
-        x: float `[..., in]`.
-        kernel: float `[in, out]`.
-        bias: float `[out]`.
-
-    Returns:
-        float `[..., out]`.
+    0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) is x sigmoid(y) with y = 2 sqrt(2 / pi) (x +
+    0.044715 x^3).
     """
 
     @ops.custom_gradient

@@ -11,14 +11,7 @@ from gpt1_keras.types import Tensor
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
     """Returns gamma (x - mean) / sqrt(variance + epsilon) + beta, over the last axis, in float32.
 
-    Args:
-        x: float `[..., width]`.
-        gamma: float `[width]`.
-        beta: float `[width]`.
-        epsilon: added to the variance.
-
-    Returns:
-        float, of the shape and dtype of x.
+    The result has the shape, `[..., width]`, and the dtype of x; gamma and beta are `[width]`.
     """
 
     @ops.custom_gradient

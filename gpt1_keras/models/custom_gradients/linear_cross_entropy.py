@@ -16,21 +16,12 @@ _MAX_CHUNKS = 16  # a large batch has larger chunks instead of more of them
 def linear_cross_entropy(
     states: Tensor, table: Tensor, targets: Tensor, weights: Tensor, training: bool = False
 ) -> Tensor:
-    """Returns the weighted sum of -log softmax(states table^T)[target].
+    """Returns the weighted sum of -log softmax(states table^T)[target], float32 scalar, in nats.
 
     Logits are computed chunk by chunk; in training, each chunk's gradient is computed with its
     loss. So at most `MAX_LOGITS` or a 16th of the logits are in memory, and nothing is computed
-    twice.
-
-    Args:
-        states: float `[rows, width]`.
-        table: float `[vocabulary, width]`, of the same dtype.
-        targets: int32 `[rows]`.
-        weights: float32 `[rows]`; they get no gradient.
-        training: whether a gradient will be needed.
-
-    Returns:
-        float32 scalar, in nats.
+    twice. States are float `[rows, width]`; the table is `[vocabulary, width]`, of the same dtype;
+    targets are int32 and weights, which get no gradient, float32 `[rows]`.
     """
     states, targets, weights, chunks = _pad_to_chunks(states, table, targets, weights)
     if not training:

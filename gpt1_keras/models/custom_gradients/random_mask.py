@@ -16,19 +16,11 @@ def random_mask(
     probability: float,
     seed_generator: keras.random.SeedGenerator,
 ) -> Tensor:
-    """Samples booleans that are true with a given probability.
+    """Samples booleans, of a shape of ints or int scalars, that are true with a probability.
 
     On TensorFlow, the probability is rounded to a multiple of 2^-16, and each random number of 64
     bits yields four booleans. A uniform float for each boolean, as in Keras's dropout, takes twice
     as long in a graph and 70 times as long in XLA on a CPU.
-
-    Args:
-        shape: ints or int scalars.
-        probability: from 0 to 1.
-        seed_generator: its state advances.
-
-    Returns:
-        bool of that shape.
     """
     if keras.backend.backend() != "tensorflow":
         return keras.random.uniform(shape, seed=seed_generator) < probability

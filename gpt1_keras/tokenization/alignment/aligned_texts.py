@@ -11,19 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.alignment.byte_ranges import decode_with_ranges
 from gpt1_keras.tokenization.ragged import concatenate, join_rows, row_indices, row_splits
 
 _MARK = b"\xff"  # no byte of UTF-8
 
 
 class AlignedTexts(NamedTuple):
-    """Texts, and where each of their code points came from.
+    """Texts, string `[n]` of valid UTF-8, and where each of their code points came from.
 
-    Attributes:
-        strings: string `[n]`, valid UTF-8.
-        starts, ends: int64 `[code points]`, for each code point of all texts, the range of bytes
-            that it came from in the concatenation of all original texts.
+    `starts` and `ends`, int64 `[code points]`, are the range of bytes that it came from in the
+    concatenation of all original texts.
     """
 
     strings: tf.Tensor
@@ -32,6 +29,28 @@ class AlignedTexts(NamedTuple):
 
 
 Texts: TypeAlias = "tf.Tensor | AlignedTexts"  # string [n]
+
+
+def decode_with_ranges(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+    """Decodes texts, string `[n]`; invalid bytes become U+FFFD.
+
+    Returns `(codes, starts, ends)`: int32 `[n, None]`; and int64 `[code points]` twice, the range
+    of bytes of each code point in the concatenation of all texts.
+    """
+    codes, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
+    first = byte_splits(texts)
+    starts = offsets.values + tf.gather(first, row_indices(codes.row_splits))
+    # Every byte belongs to a code point, so each code point ends where the next one starts.
+    ends = tf.concat([starts, first[-1:]], 0)[1 : 1 + tf.size(starts)]
+    return codes, starts, ends
+
+
+def byte_splits(texts: tf.Tensor) -> tf.Tensor:
+    """Returns the byte that each text starts at in the concatenation of all, and its length.
+
+    String `[n]` to int64 `[n + 1]`.
+    """
+    return row_splits(tf.cast(tf.strings.length(texts), tf.int64))
 
 
 def align(texts: tf.Tensor) -> AlignedTexts:
@@ -116,13 +135,10 @@ def split_at_matches(texts: Texts, pattern: str, before: str = "") -> tf.RaggedT
 
 
 def replace_parts(texts: Texts, parts: tf.RaggedTensor, changed: tf.Tensor) -> Texts:
-    """Replaces parts of texts by others.
+    """Replaces the parts of texts, string `[n, None]`, by others, string `[parts]`.
 
-    Args:
-        texts: `[n]`.
-        parts: string `[n, None]`, the parts that each text consists of.
-        changed: string `[parts]`. Where a part has as many code points as before, each keeps its
-            own range; otherwise, each has the range of the whole part.
+    Where a part has as many code points as before, each keeps its own range; otherwise, each has
+    the range of the whole part.
     """
     strings = concatenate(parts.with_values(changed))
     if not isinstance(texts, AlignedTexts):

@@ -14,10 +14,8 @@ from gpt1_keras.tokenization.ragged import row_indices, row_splits
 class CodePointMap:
     """Replaces code points of texts by any number of code points.
 
-    Args:
-        entries: int array `[0x110000]`, the index of each code point's replacement, or 0 for a
-            code point that stays.
-        replacements: strings, of which the first is not used.
+    `entries`, int `[0x110000]`, are the index of each code point's replacement, or 0 if it stays;
+    the first of the replacements, strings, is not used.
     """
 
     def __init__(self, entries: np.ndarray, replacements: Sequence[str]) -> None:

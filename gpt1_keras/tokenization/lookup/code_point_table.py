@@ -16,12 +16,6 @@ class CodePointTable:
 
     Most of Unicode consists of large blocks whose code points behave alike, so a few dozen pages
     stand for 1.1 million values. A lookup is two gathers.
-
-    Args:
-        values: int array `[0x110000]`, the value of each code point.
-
-    Raises:
-        ValueError: `values` has another shape.
     """
 
     def __init__(self, values: np.ndarray) -> None:
@@ -37,14 +31,10 @@ class CodePointTable:
 
 
 def distinct_pages(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the distinct pages of one value per code point, int array `[0x110000]`.
+    """Finds the distinct pages of 128 values of one value per code point, int `[0x110000]`.
 
-    Returns:
-        `(pages, page_of)`: int32 `[p, 128]`, the distinct pages; and uint16 `[0x110000 / 128]`, the
-        index of the page of each run of 128 code points.
-
-    Raises:
-        ValueError: `values` has another shape.
+    Returns `(pages, page_of)`: int32 `[p, 128]`; and uint16 `[0x110000 / 128]`, the index of the
+    page of each run of 128 code points. Raises ValueError for another shape.
     """
     if np.shape(values) != (CODE_POINTS,):
         raise ValueError(

@@ -19,15 +19,11 @@ class PairTable:
     lookup is two gathers for any number of pairs, and needs no table resource.
 
     Args:
-        left: int array `[pairs]`, the ids of the left symbols, not negative.
-        right: int array `[pairs]`, the ids of the right symbols. No pair occurs twice.
-        values: int array `[pairs]` or `[pairs, n]`, of numbers from the dtype's smallest to
-            `absent`.
+        left, right: int arrays `[pairs]`, the symbols' ids, not negative. No pair occurs twice.
+        values: int array `[pairs]` or `[pairs, k]`, of numbers up to `absent`, the dtype's largest,
+            which is the value of a pair that the table lacks.
         dtype: of the table's ids and values: int32; or uint16, which halves the table where all
             are below 2^16 - 1, but which LiteRT cannot look up.
-
-    Attributes:
-        absent: the dtype's largest number, the value of a pair that the table lacks.
     """
 
     def __init__(
@@ -57,15 +53,10 @@ class PairTable:
         return mixed % self._half + np.array([[0], [self._half]], np.int32)
 
     def __call__(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor | list[tf.Tensor]:
-        """Looks up pairs.
+        """Looks up pairs of symbols' ids, int32 `[n]` each.
 
-        Args:
-            left: int32 `[n]`, ids of left symbols.
-            right: int32 `[n]`, ids of right symbols.
-
-        Returns:
-            int32 `[n]`: each pair's value, or `absent`; a list of n such tensors for values
-            `[pairs, n]`.
+        Returns each pair's value or `absent`, int32 `[n]`; for values `[pairs, k]`, a list of k of
+        them.
         """
         rows = tf.gather(self._rows, self._slots(left, right))  # (2, n, 2 + values)
         rows = tf.cast(rows, tf.int32)
@@ -77,15 +68,10 @@ class PairTable:
 
 
 def _assign_slots(candidates: np.ndarray, size: int) -> np.ndarray | None:
-    """Puts every item in one of its two slots; an item that needs a slot evicts the one in it.
+    """Puts every item in one of its two slots, `candidates`, int `[2, items]`.
 
-    Args:
-        candidates: int array `[2, items]`, the two slots of each item.
-        size: the number of slots.
-
-    Returns:
-        int array `[size]`, the index of the item in each slot or -1; None when an item is left
-        without a slot.
+    An item that needs a slot evicts the one in it. Returns the index of the item in each slot or
+    -1, int `[size]`; None when an item is left without a slot.
     """
     items = np.full(size, -1)
     candidate = np.zeros(len(candidates[0]), np.int64)  # the one that each item is in, or tries

@@ -13,17 +13,10 @@ _NOT_UTF8 = b"\xff"
 
 
 class StringTable:
-    """Maps strings to values.
+    """Maps distinct strings to values, a tensor `[strings]` of any dtype.
 
     The strings are sorted by their hashes. So a lookup is a binary search and one comparison of
-    strings, and needs no table resource.
-
-    Args:
-        strings: distinct strings.
-        values: tensor `[strings]`, of any dtype.
-
-    Raises:
-        ValueError: two strings have the same hash.
+    strings, and needs no table resource. Raises ValueError if two have the same hash.
     """
 
     def __init__(self, strings: Sequence[str], values: tf.Tensor) -> None:
@@ -38,14 +31,10 @@ class StringTable:
         self._values = tf.concat([tf.gather(values, order), tf.zeros([1], values.dtype)], 0)
 
     def __call__(self, strings: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Looks up strings.
+        """Looks up strings, UTF-8 of any shape.
 
-        Args:
-            strings: UTF-8, of any shape.
-
-        Returns:
-            `(values, is_known)`, of the same shape: each string's value, or any other value if the
-            table lacks it; and bool, whether the table holds it.
+        Returns `(values, is_known)`, of the same shape: each string's value, or any other value if
+        the table lacks it; and bool.
         """
         hashes = tf.strings.to_hash_bucket_fast(strings, _HASHES)
         entry = tf.raw_ops.LowerBound(

@@ -11,20 +11,20 @@ them; here they stay as typed.
 from __future__ import annotations
 
 import functools
-import os
+import pathlib
 import unicodedata
 from typing import NamedTuple
 
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.alignment.byte_ranges import decode_with_ranges
+from gpt1_keras.tokenization.alignment.aligned_texts import decode_with_ranges
 from gpt1_keras.tokenization.control_flow import update_where
 from gpt1_keras.tokenization.lookup.code_point_map import CodePointMap
 from gpt1_keras.tokenization.normalization.normalizer import Normalizer
 from gpt1_keras.tokenization.ragged import rows_of_one, split_at_white_space
 
-TABLE_FILE = "bert_table.npz"
+TABLE_FILE = pathlib.Path(__file__).with_name("bert_table.npz")
 HANGUL = range(0xAC00, 0xD7A4)  # syllables, which every version of Unicode decomposes alike
 _PLAIN = r"[ -~\t\n\r]*"  # printable ASCII, of which only capitals change
 
@@ -33,8 +33,7 @@ class BertTable(NamedTuple):
     """What the normalization makes of every code point.
 
     Attributes:
-        entries: int32 `[0x110000]`, the index of each code point's replacement, or 0 if it stays.
-        replacements: strings; a space for code points that separate words.
+        entries, replacements: as `CodePointMap` takes them; a space for what separates words.
         isolated: int32 `[ranges, 2]`, the first and last code points of the ranges of those that
             are words by themselves.
     """
@@ -46,9 +45,8 @@ class BertTable(NamedTuple):
 
 @functools.cache
 def read_bert_table() -> BertTable:
-    """Reads bert_table.npz, which `build_bert_table` writes, and adds the Hangul syllables."""
-    path = os.path.join(os.path.dirname(__file__), TABLE_FILE)
-    with np.load(path, allow_pickle=False) as arrays:
+    """Reads bert_table.npz (of tests/helpers/make_bert_table.py), and adds the Hangul syllables."""
+    with np.load(TABLE_FILE, allow_pickle=False) as arrays:
         entries = arrays["pages"][arrays["page_of"]].reshape(-1)
         replacements = arrays["replacements"].tolist()
         isolated = arrays["isolated"]

@@ -19,12 +19,9 @@ class Normalizer(Protocol):
     line_end: ClassVar[str | None]
 
     def split(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        """Splits texts into chunks, and each distinct chunk into words.
+        """Splits texts, string `[batch]`, possibly invalid UTF-8, into chunks, and each into words.
 
         Texts repeat their chunks, so later steps look at each distinct chunk only once.
-
-        Args:
-            texts: string `[batch]`, UTF-8, possibly invalid.
 
         Returns:
             `(words, chunks)`: string `[chunks, None]`, the words of each distinct chunk, which are
@@ -36,9 +33,6 @@ class Normalizer(Protocol):
         self, texts: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         """Splits texts, and finds the bytes that the characters of their words came from.
-
-        Args:
-            texts: as for `split`.
 
         Returns:
             `(words, chunks, starts, ends)`: the first two as `split` returns them; and int64

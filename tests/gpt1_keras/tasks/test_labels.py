@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpt1_keras
-from gpt1_keras.tasks.class_heads import ClassHead
 from gpt1_keras.tasks.data import as_batches
+from gpt1_keras.tasks.label_heads import ClassHead
 from tests.helpers.fuzzing import search
 
 TEXTS = ["a good film", "a bad film", "the staff were kind", "a dull one", "good", "bad"]

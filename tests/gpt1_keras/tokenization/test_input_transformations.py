@@ -84,13 +84,8 @@ def test_pairs_are_truncated_as_by_keras_hub(tiny_tokenizer, sequence_length):
 def test_a_choice_is_truncated_as_the_second_of_a_pair(tiny_tokenizer, sequence_length):
     """Its first is the context with the question, of which the context is truncated first."""
     context, question, choice = random_batches(sequence_length, 3, 200, sequence_length)
-    sequence, truncated = frame_choices(
-        ragged(context),
-        ragged(question),
-        tf.expand_dims(ragged(choice), 1),
-        tiny_tokenizer,
-        sequence_length,
-    )
+    segments = [ragged(context), ragged(question), tf.expand_dims(ragged(choice), 1)]
+    sequence, truncated = frame_choices(segments, tiny_tokenizer, sequence_length)
     prefixes = [first + second for first, second in zip(context, question)]
     expected = packed([prefixes, choice], tiny_tokenizer, sequence_length)
     found = sequence["token_ids"].to_list()

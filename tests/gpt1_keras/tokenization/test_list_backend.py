@@ -100,24 +100,34 @@ def assert_same(lists, tensors):
 def test_frame_and_pad(tiny_tokenizer, sequence_length, pad_to):
     chance = random.Random(sequence_length)
     first, second = ([random_ids(chance, 70) for _ in range(30)] for _ in range(2))
-    for name, pad, segments, truncate in (
-        ("frame", "pad", [first], ROUND_ROBIN),
-        ("frame", "pad", [first, second], ROUND_ROBIN),
-        ("frame", "pad", [first, second], HALVES),
-        ("frame_both_orders", "pad_both_orders", [first, second], ROUND_ROBIN),
-        ("frame_both_orders", "pad_both_orders", [first, second], HALVES),
+    for segments, truncate in (
+        ([first], ROUND_ROBIN),
+        ([first, second], ROUND_ROBIN),
+        ([first, second], HALVES),
     ):
         results = []
         for backend, given in (
             (list_backend, segments),
             (tensor_backend, [ragged(rows) for rows in segments]),
         ):
-            framed, truncated = getattr(backend, name)(
-                given, tiny_tokenizer, sequence_length, truncate
-            )
-            padded = getattr(backend, pad)(framed, tiny_tokenizer, sequence_length, pad_to)
+            framed, truncated = backend.frame(given, tiny_tokenizer, sequence_length, truncate)
+            padded = backend.pad(framed, tiny_tokenizer, sequence_length, pad_to)
             results.append((padded, truncated))
         assert_same(*results)
+
+
+def test_both_orders(tiny_tokenizer):
+    first, second = [[1, 2], []], [[3], [4, 5, 6]]
+    expected = [[1, 2], [3], [], [4, 5, 6]]
+    assert list_backend.interleave(first, second) == expected
+    rows = tensor_backend.interleave(ragged(first), ragged(second))
+    assert rows.to_list() == expected
+    pairs = [
+        backend.as_pairs(backend.pad(given, tiny_tokenizer, 4, "longest")["token_ids"])
+        for backend, given in ((list_backend, expected), (tensor_backend, rows))
+    ]
+    np.testing.assert_array_equal(*pairs)
+    assert pairs[0].tolist() == [[[1, 2, 0], [3, 0, 0]], [[0, 0, 0], [4, 5, 6]]]
 
 
 @pytest.mark.parametrize("pad_to", ["sequence_length", "bucket", "longest"])
@@ -138,8 +148,10 @@ def test_choices(tiny_tokenizer, truncate, sequence_length, has_question, pad_to
             (ragged(context), ragged(question), tf.ragged.constant(choices, tf.int32)),
         ),
     ):
-        texts = (given[0], given[1] if has_question else None, given[2])
-        framed, truncated = backend.frame_choices(*texts, tiny_tokenizer, sequence_length, truncate)
+        segments = given if has_question else given[::2]
+        framed, truncated = backend.frame_choices(
+            segments, tiny_tokenizer, sequence_length, truncate
+        )
         padded = backend.pad_choices(framed, tiny_tokenizer, sequence_length, pad_to)
         results.append((padded, truncated))
     assert_same(*results)
@@ -150,7 +162,7 @@ def test_batches_of_different_lengths(tiny_tokenizer):
     with pytest.raises(ValueError, match="shorter"):
         list_backend.frame([[[1], [2]], [[3]]], tiny_tokenizer, 16)
     with pytest.raises(ValueError, match="shorter"):
-        list_backend.frame_choices([[1], [2]], [[3]], [[[4]], [[5]]], tiny_tokenizer, 16)
+        list_backend.frame_choices([[[1], [2]], [[3]], [[[4]], [[5]]]], tiny_tokenizer, 16)
 
 
 PROGRAM = """

@@ -51,7 +51,7 @@ def test_choices(tiny_tokenizer, truncate):
     cases += [[[5] * prefix, [], *[[6] * 20] * 3] for prefix in range(20)]
     for context, question, *choices in cases:
         expected, [is_cut] = list_transformations.frame_choices(
-            [context], [question], [choices], tiny_tokenizer, length, truncate
+            [[context], [question], [choices]], tiny_tokenizer, length, truncate
         )
         tokens = as_tokens([context, question, *choices])
         inputs, num_tokens, truncated = framer.frame_choices(tokens, is_present)

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 
-from gpt1_keras.tasks.class_heads import ClassHead
+from gpt1_keras.tasks.label_heads import ClassHead
 from training.evaluation.reliability import measure, plot_reliability
 from training.evaluation.sure_answers import find_threshold
 from training.evaluation.temperature_scaling import calibrate, describe, fit_temperature

@@ -63,14 +63,8 @@ class CharacterRepair:
     ) -> tuple[tf.Tensor, ...]:
         """Composes pairs of adjacent code points, every other one of a run of pairs.
 
-        Args:
-            codes: int32 `[code points]`, of all texts.
-            splits: int64 `[texts + 1]`, the row splits of `codes`.
-            more: not used.
-            *ranges: none; or the starts and ends of aligned texts.
-
-        Returns:
-            The same, where `more` says whether any pair was composed.
+        It takes and returns the code points of all texts, int32; their row splits; whether any pair
+        was composed; and, of aligned texts, the code points' starts and ends.
         """
         left, right = codes[:-1], codes[1:]
         composed = _compose_hangul(left, right, self._composed(left, right))

@@ -15,13 +15,13 @@ from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.alignment.aligned_texts import (
     AlignedTexts,
     Texts,
+    decode_with_ranges,
     regex_replace,
     select,
     split_at_matches,
     strings_of,
     with_strings,
 )
-from gpt1_keras.tokenization.alignment.byte_ranges import decode_with_ranges
 from gpt1_keras.tokenization.control_flow import loop_shapes, repeat, update_where
 from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
@@ -121,11 +121,7 @@ class MojibakeRepair:
         return with_strings(repaired, concatenate(parts.with_values(strings_of(repaired))))
 
     def _decode(self, lines: Texts) -> tuple[Texts, tf.Tensor]:
-        """Decodes the lines, `[n]`, that an encoding fits.
-
-        Returns:
-            `(lines, is_decoded)`, the latter bool `[n]`.
-        """
+        """Decodes the lines, `[n]`, that an encoding fits; also returns which, bool `[n]`."""
 
         def decode(
             encoding: tf.Tensor, decoded: Texts, is_decoded: tf.Tensor

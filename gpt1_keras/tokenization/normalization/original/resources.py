@@ -1,11 +1,11 @@
-"""The tables of the `original` normalization, made by build_resources.py."""
+"""The tables of the `original` normalization, made by tests/helpers/make_original_tables.py."""
 
 import functools
 import json
-import os
+import pathlib
 from typing import Any
 
-RESOURCES_FILE = "resources.json"
+RESOURCES_FILE = pathlib.Path(__file__).with_name("resources.json")
 
 
 @functools.cache
@@ -22,6 +22,4 @@ def load_resources() -> dict[str, Any]:
     - `references`: code points that `&#...;` does not stand for, with what it stands for instead.
     - `encodings`: encodings in which text may have been misread, with the text of their 256 bytes.
     """
-    path = os.path.join(os.path.dirname(__file__), RESOURCES_FILE)
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+    return json.loads(RESOURCES_FILE.read_text(encoding="utf-8"))

@@ -27,14 +27,10 @@ class Splitter:
         self._exceptions = StringTable(list(exceptions), tf.constant(list(exceptions.values())))
 
     def __call__(self, chunks: tf.Tensor) -> tf.Tensor:
-        """Splits chunks.
+        """Splits chunks, string `[n]`, into their tokens, separated by spaces, string `[n]`.
 
-        Args:
-            chunks: string `[n]`, not empty, without white space, and separated from the
-                punctuation that text_standardize separates.
-
-        Returns:
-            string `[n]`, the tokens of each chunk, separated by spaces.
+        Chunks are not empty, have no white space, and are separated from what text_standardize
+        separates.
         """
         texts, is_exception = self._replace_exceptions(chunks)
         return update_where(~is_exception & ~self._is_whole(chunks), self._split, texts)

@@ -3,11 +3,12 @@
 import numpy as np
 from tokenizers import normalizers
 
-from gpt1_keras.tokenization.normalization import bert, build_bert_table
+from gpt1_keras.tokenization.normalization import bert
+from tests.helpers import make_bert_table
 
 
 def test_shipped_table_is_what_tokenizers_does():
-    expected = build_bert_table.build()
+    expected = make_bert_table.build()
     shipped = bert.read_bert_table()
     assert shipped.isolated.tolist() == expected["isolated"].tolist()
     stays = expected["entries"] == 0

@@ -5,15 +5,15 @@ import json
 import pytest
 
 from benchmarks.peers.python_pipeline import RULES_FILE, text_standardize
-from gpt1_keras.tokenization.normalization.original import build_resources
-from gpt1_keras.tokenization.normalization.original.build_spacy_rules import SpacyRules
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
+from tests.helpers import make_original_tables
+from tests.helpers.spacy_rules import SpacyRules
 
 
 def test_shipped_tables_are_what_the_packages_do():
     """Made again from spaCy's rules and the installed ftfy, but for newer versions of Unicode."""
     rules = SpacyRules(**json.loads(RULES_FILE.read_text(encoding="utf-8")))
-    made, shipped = build_resources.make_resources(rules), load_resources()
+    made, shipped = make_original_tables.make_resources(rules), load_resources()
     if made["unicode"] != shipped["unicode"]:
         pytest.skip(f"This Python has Unicode {made['unicode']}; the tables {shipped['unicode']}")
     assert set(made) == set(shipped)
@@ -31,25 +31,25 @@ def test_the_tables_hold_what_the_vocabulary_shows():
 def test_clean_up_is_the_pipelines():
     texts = ["a--b ~~!?c\\\\d++e", " x\n\n \ty [z] {_} ", "— – ― … ´", "\x0c\u3000a\xa0 b\u2003"]
     for text in texts:
-        assert build_resources.standardize(text) == text_standardize(text)
+        assert make_original_tables.standardize(text) == text_standardize(text)
 
 
 def test_a_wheel_that_is_missing(tmp_path):
     with pytest.raises(FileNotFoundError, match="spacy-2.0.18.*does not exist"):
-        build_resources.find_wheels(tmp_path)
+        make_original_tables.find_wheels(tmp_path)
 
 
 def test_a_wheel_that_is_not_the_published_one(tmp_path):
-    for name in build_resources.SOURCES:
+    for name in make_original_tables.SOURCES:
         (tmp_path / name).write_bytes(b"PK\x03\x04 something else")
     with pytest.raises(
         ValueError, match="is not the published wheel: its SHA-256 is .*; expected "
     ):
-        build_resources.find_wheels(tmp_path)
+        make_original_tables.find_wheels(tmp_path)
 
 
 def test_errors_are_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["build_resources", str(tmp_path)])
-    assert build_resources.main() == 1
+    monkeypatch.setattr("sys.argv", ["make_original_tables", str(tmp_path)])
+    assert make_original_tables.main() == 1
     captured = capsys.readouterr()
     assert captured.err.startswith("error: The wheel") and captured.err.count("\n") == 1

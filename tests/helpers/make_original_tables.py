@@ -1,9 +1,9 @@
-"""Build only: rebuilds resources.json, the `original` normalization's rules, from two wheels.
+"""Rebuilds resources.json, the `original` normalization's rules, from two wheels.
 
     pip download --no-deps --dest WHEELS ftfy==6.3.1
     pip download --no-deps --dest WHEELS --only-binary :all: --python-version 3.6 \\
         --implementation cp --abi cp36m --platform manylinux1_x86_64 spacy==2.0.18
-    python -m gpt1_keras.tokenization.normalization.original.build_resources WHEELS
+    python -m tests.helpers.make_original_tables WHEELS
 
 Neither package is installed, nor needed afterwards. Building needs `regex` and `wcwidth`, which
 they import. All that depends on Unicode is enumerated here, code point by code point, so that the
@@ -24,17 +24,17 @@ from typing import Any
 
 from gpt1_keras.cli import option, program
 from gpt1_keras.files import atomic_path
-from gpt1_keras.tokenization.normalization.original.build_patterns import (
+from gpt1_keras.tokenization.normalization.original.resources import RESOURCES_FILE
+from tests.helpers.re2_patterns import (
     badness_pattern,
     char_class,
     mojibake_patterns,
     splitting_patterns,
 )
-from gpt1_keras.tokenization.normalization.original.build_spacy_rules import (
+from tests.helpers.spacy_rules import (
     SpacyRules,
     read_spacy_rules,
 )
-from gpt1_keras.tokenization.normalization.original.resources import RESOURCES_FILE
 
 SOURCES = {
     "spacy-2.0.18-cp36-cp36m-manylinux1_x86_64.whl": (
@@ -166,15 +166,14 @@ class Options:
     wheels: str = option("folder with both wheels", name="wheels")
 
 
-@program("gpt1_keras.tokenization.normalization.original.build_resources")
+@program("tests.helpers.make_original_tables")
 def main(options: Options) -> None:
     """Rebuild resources.json from spaCy's and ftfy's published wheels."""
     tables = build(options.wheels)
-    path = os.path.join(os.path.dirname(__file__), RESOURCES_FILE)
-    with atomic_path(path) as temporary:
+    with atomic_path(RESOURCES_FILE) as temporary:
         text = json.dumps(tables, ensure_ascii=False, separators=(",", ":"))
         pathlib.Path(temporary).write_text(text + "\n", encoding="utf-8")
-    print(f"{path}: {os.path.getsize(path):,} bytes")
+    print(f"{RESOURCES_FILE}: {os.path.getsize(RESOURCES_FILE):,} bytes")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Build only: rebuilds bert_table.npz, the `bert` normalization of every code point.
+"""Rebuilds bert_table.npz, the `bert` normalization of every code point.
 
-    python -m gpt1_keras.tokenization.normalization.build_bert_table
+    python -m tests.helpers.make_bert_table
 
 Hugging Face's `tokenizers` (BertNormalizer, then BertPreTokenizer) defines the normalization. What
 it makes of a code point does not depend on its neighbours, so a table of every code point
@@ -60,15 +60,14 @@ def build() -> dict[str, np.ndarray]:
     }
 
 
-@program("gpt1_keras.tokenization.normalization.build_bert_table")
+@program("tests.helpers.make_bert_table")
 def main() -> None:
     """Rebuild bert_table.npz from the installed `tokenizers`."""
-    path = os.path.join(os.path.dirname(__file__), TABLE_FILE)
     arrays: dict[str, Any] = build()
     arrays["pages"], arrays["page_of"] = distinct_pages(arrays.pop("entries"))
-    with atomic_path(path) as temporary:
+    with atomic_path(TABLE_FILE) as temporary:
         np.savez_compressed(temporary, **arrays)
-    print(f"{path}: {os.path.getsize(path):,} bytes")
+    print(f"{TABLE_FILE}: {os.path.getsize(TABLE_FILE):,} bytes")
 
 
 if __name__ == "__main__":

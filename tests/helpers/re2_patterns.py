@@ -1,4 +1,4 @@
-"""Build only: translates patterns of Python's modules `re` and `regex` to RE2.
+"""Translates patterns of Python's modules `re` and `regex` to RE2.
 
 RE2 has no look-behind, and its classes cover only ASCII, or another version of Unicode. So classes
 are enumerated over all code points, and a look-behind becomes part of the match.
@@ -10,7 +10,7 @@ from types import ModuleType
 
 import regex
 
-from gpt1_keras.tokenization.normalization.original.build_spacy_rules import SpacyRules
+from tests.helpers.spacy_rules import SpacyRules
 
 # What text_standardize separates from its neighbours, run by run. spaCy's rules then split a run of
 # a character in the class into single characters; the other runs stay whole.

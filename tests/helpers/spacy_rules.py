@@ -1,4 +1,4 @@
-"""Build only: reads spaCy 2.0's rules for English from its published wheel."""
+"""Reads spaCy 2.0's rules for English from its published wheel."""
 
 import dataclasses
 import importlib
