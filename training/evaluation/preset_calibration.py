@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-from collections.abc import Mapping
 from typing import Any
 
 import gpt1_keras
@@ -16,7 +15,7 @@ from training.evaluation.fine_tuned_models import load_for_model, load_model
 from training.evaluation.predicting import predict_outputs
 from training.evaluation.reliability import plot_reliability
 
-REPORT, DIAGRAM = "calibration.json", "calibration.svg"
+FIGURES, DIAGRAM = "calibration.json", "calibration.svg"  # in the folder of a run
 _TASK = "task.json"
 
 
@@ -73,26 +72,10 @@ def calibrate_preset(
         **report.as_json(),
         "gpt1_keras": gpt1_keras.__version__,
     }
-    write_calibration(output, content)
+    plot_reliability(content, pathlib.Path(output, DIAGRAM))
+    write_json(pathlib.Path(output, FIGURES), content)
     _store_calibration(preset, report.calibration)
     return content
-
-
-def write_calibration(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
-    """Writes the figures and the reliability diagram.
-
-    Args:
-        folder: of the run.
-        content: what `Report.as_json` returns, and anything else.
-    """
-    plot_reliability(content, pathlib.Path(folder, DIAGRAM))
-    write_json(pathlib.Path(folder, REPORT), content)
-
-
-def read_calibration(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Reads the figures of a run; None if it has none, as where its model predicts scores."""
-    path = pathlib.Path(folder, REPORT)
-    return read_json(path) if path.exists() else None
 
 
 def _store_calibration(preset: pathlib.Path, calibration: Calibration) -> None:

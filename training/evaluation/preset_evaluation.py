@@ -13,7 +13,7 @@ from gpt1_keras.files import check_writable, write_json, write_text
 from training.datasets.data_options import DEFAULT_DATA, DataOptions, ExampleOptions
 from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.user_files import Dataset
-from training.evaluation.answer_report import write_report
+from training.evaluation.answer_report import plot_report, write_report
 from training.evaluation.baseline_scores import score_baselines
 from training.evaluation.dataset_metrics import check_scorable, score
 from training.evaluation.fine_tuned_models import load_for_model, load_model
@@ -77,6 +77,8 @@ def evaluate(
         lines = _glue_lines(dataset, examples, predictions)
         write_text(folder / dataset.glue_file, "".join(f"{line}\n" for line in lines))
     write_predictions(folder, examples, predictions)
+    if len(labelled):
+        plot_report(folder, examples.class_names)
     write_json(folder / "result.json", result)
     return result
 

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpt1_keras.cli import warn
+from gpt1_keras.files import read_json, write_json
 from gpt1_keras.optimization.optimizer import finetuning_optimizer
 from gpt1_keras.presets.card import licence_of
 from gpt1_keras.tasks.task import Task
@@ -20,12 +21,13 @@ from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.length_batches import batch_order, count_tokens, make_batches
 from training.datasets.user_files import Dataset
 from training.evaluation import temperature_scaling
-from training.evaluation.answer_report import write_report
+from training.evaluation.answer_report import plot_report, write_report
 from training.evaluation.baseline_scores import score_baselines
 from training.evaluation.dataset_metrics import check_scorable, score
 from training.evaluation.predicting import answers_of, predict_outputs, prediction_order
 from training.evaluation.prediction_files import write_predictions
-from training.evaluation.preset_calibration import read_calibration, write_calibration
+from training.evaluation.preset_calibration import DIAGRAM, FIGURES
+from training.evaluation.reliability import plot_reliability
 from training.runs.checkpoint_saver import CheckpointSaver
 from training.runs.finetune_model import build_model
 from training.runs.finetune_options import FinetuneOptions
@@ -126,9 +128,12 @@ def finetune(
         shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
         print(f"Epoch {epoch + 1}: validation {shown}", flush=True)
     best = max(run.history, key=lambda epoch: epoch[metric])
-    calibrated = read_calibration(run.folder)
-    if calibrated is not None:
+    calibrated = None
+    if model.calibration is not None:
+        calibrated = read_json(run.folder / FIGURES)
+        plot_reliability(calibrated, run.folder / DIAGRAM)
         print(temperature_scaling.describe(calibrated), flush=True)
+    plot_report(run.folder, train.class_names)
     facts = {
         "score": best[metric],
         "metric": metric,
@@ -201,4 +206,4 @@ def _calibrate(run: Run, model: Task, outputs: np.ndarray, validation: LabelledE
         return
     report = temperature_scaling.calibrate(model, outputs, validation.labels)
     model.calibration = report.calibration
-    write_calibration(run.folder, {"examples": len(validation), **report.as_json()})
+    write_json(run.folder / FIGURES, {"examples": len(validation), **report.as_json()})
