@@ -6,7 +6,7 @@ from gpt1_keras import GPT1CausalLM
 from gpt1_keras.presets import load_task
 from training.corpus.batches import validation_batches
 from training.corpus.corpus_format import Corpus
-from training.corpus.windows import count_sequential_batches
+from training.corpus.windows import SequentialWindows
 
 _BATCH_SIZE = 16
 
@@ -47,6 +47,5 @@ def perplexity(preset: str | os.PathLike[str], corpus: Corpus, split: str = "val
         ValueError: the corpus was made with another tokenizer, or has no such split.
     """
     lm = load_for_corpus(preset, corpus)
-    arguments = corpus.split(split), lm.backbone.max_sequence_length, _BATCH_SIZE
-    batches = validation_batches(*arguments, count_sequential_batches(*arguments))
-    return lm.evaluate(batches, return_dict=True)["perplexity"]
+    windows = SequentialWindows(corpus.split(split), lm.backbone.max_sequence_length, _BATCH_SIZE)
+    return lm.evaluate(validation_batches(windows), return_dict=True)["perplexity"]
