@@ -33,17 +33,13 @@ def answers_of(outputs: np.ndarray) -> np.ndarray:
 
 
 def predict_outputs(
-    model: Task,
-    examples: LabelledExamples,
-    verbose: int | None = None,
-    order: list[np.ndarray] | None = None,
+    model: Task, examples: LabelledExamples, order: list[np.ndarray] | None = None
 ) -> np.ndarray:
     """Predicts each example.
 
     Args:
         model: fine-tuned.
         examples: with the fields that the model takes.
-        verbose: as in `keras.Model.predict`; by default, a bar on a terminal.
         order: from `prediction_order`; by default it is found.
 
     Returns:
@@ -54,8 +50,7 @@ def predict_outputs(
     """
     order = prediction_order(model, examples) if order is None else order
     batches = make_batches(examples, order).map(lambda texts, _: texts)
-    verbose = int(sys.stdout.isatty()) if verbose is None else verbose
-    outputs = model.predict(batches, verbose=verbose)
+    outputs = model.predict(batches, verbose=int(sys.stdout.isatty()))
     if np.isnan(outputs).any():
         raise DivergedError(
             "The model's outputs are not numbers (NaN): its training has diverged. Try a lower "

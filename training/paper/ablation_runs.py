@@ -38,7 +38,6 @@ def ablate(
     grid: Mapping[str, FinetuneOptions],
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
-    verbose: int | None = None,
 ) -> str:
     """Starts or resumes the runs of an ablation, and writes the tables and the plot.
 
@@ -46,7 +45,6 @@ def ablate(
         grid: from `ablation_grid`.
         output: path of the folder for the runs, the tables and the plot.
         data: where the data sets are.
-        verbose: progress bars, as in `finetune`.
 
     Returns:
         The tables in Markdown.
@@ -55,7 +53,7 @@ def ablate(
         FileNotFoundError, ValueError, OSError: as `run_grid`.
     """
     folder = pathlib.Path(output)
-    run_grid(grid, folder, data, verbose)
+    run_grid(grid, folder, data)
     blocks = {
         int(options.transfer): f"{options.transfer} blocks"
         for options in grid.values()

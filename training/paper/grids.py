@@ -54,7 +54,6 @@ def run_grid(
     grid: Mapping[str, FinetuneOptions],
     output: str | os.PathLike[str],
     data: DataOptions,
-    verbose: int | None = None,
     after_each: Callable[[pathlib.Path], None] = lambda run: None,
 ) -> None:
     """Starts or resumes the runs of a grid, one after another, after the baselines.
@@ -63,7 +62,6 @@ def run_grid(
         grid: dict from a run's path below `runs` to its options.
         output: path of the folder for `runs` and `baselines`.
         data: where the data sets are.
-        verbose: progress bars, as in `finetune`.
         after_each: called with the folder of each run that has ended.
 
     Raises:
@@ -80,5 +78,5 @@ def run_grid(
         print(f"Run {number} of {len(grid)}: {name}", flush=True)
         run = folder / "runs" / name
         with memory_freed():
-            finetune(options, run, data, verbose)
+            finetune(options, run, data)
         after_each(run)

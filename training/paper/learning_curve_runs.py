@@ -40,7 +40,6 @@ def learning_curve(
     grid: Mapping[str, FinetuneOptions],
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
-    verbose: int | None = None,
 ) -> str:
     """Starts or resumes the runs of learning curves, and writes their tables, plot and evidence.
 
@@ -48,7 +47,6 @@ def learning_curve(
         grid: from `curve_grid`.
         output: path of the folder for the runs, the table and the plot.
         data: where the data sets are.
-        verbose: progress bars, as in `finetune`.
 
     Returns:
         The tables in Markdown.
@@ -62,7 +60,7 @@ def learning_curve(
         shutil.rmtree(run / "best", ignore_errors=True)  # presets would fill the disk
         _report(folder)
 
-    run_grid(grid, folder, data, verbose, report_run)
+    run_grid(grid, folder, data, report_run)
     return (folder / _TABLES).read_text(encoding="utf-8")
 
 

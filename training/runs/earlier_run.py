@@ -5,8 +5,6 @@ import os
 import pathlib
 from typing import Any
 
-import keras
-
 from gpt1_keras.files import contents_of, read_json
 from training.runs.checkpoints import Checkpoints
 from training.runs.run_folder import changed_options
@@ -27,14 +25,6 @@ class EarlierRun:
     step: int
     history: list[dict[str, Any]]
     checkpoints: Checkpoints
-
-    def restore(self, model: keras.Model) -> int:
-        """Loads the weights and the optimizer's state of `step`; returns `step`.
-
-        Raises:
-            ValueError: the checkpoint is damaged, or of another model.
-        """
-        return self.checkpoints.restore(model, self.step)
 
 
 def shared_steps(folder: str | os.PathLike[str], options: dict[str, Any]) -> int:

@@ -42,7 +42,6 @@ def finetune(
     options: FinetuneOptions,
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
-    verbose: int | None = None,
 ) -> dict[str, Any]:
     """Starts or resumes a fine-tuning.
 
@@ -50,8 +49,6 @@ def finetune(
         options: what determines the run.
         output: path of the run's folder.
         data: where the data sets are.
-        verbose: progress bars, as in `keras.Model.fit`; by default, bars on a terminal and lines
-            elsewhere.
 
     Returns:
         The content of `result.json`.
@@ -68,7 +65,6 @@ def finetune(
             f"{output} holds a search: give --search to go on with it, or choose another --output."
         )
     options = as_recorded(options, output)
-    verbose = (1 if sys.stdout.isatty() else 2) if verbose is None else verbose
     run = Run(output, facts_of(options), keep=1)
     if run.result:
         return run.result
@@ -115,13 +111,13 @@ def finetune(
                     initial_epoch=epoch,
                     class_weight=class_weight,
                     callbacks=[keras.callbacks.TensorBoard(run.folder / "logs"), saver],
-                    verbose=verbose,
+                    verbose=1 if sys.stdout.isatty() else 2,
                 )
             step = (epoch + 1) * steps
             if np.isfinite(fitted.history["loss"][-1]):  # else its predictions will say so
                 run.checkpoints.save(model, step)
             saver.saved()
-        outputs = predict_outputs(model, validation, int(verbose == 1), validation_order)
+        outputs = predict_outputs(model, validation, validation_order)
         scores = score(validation, answers_of(outputs), dataset.metrics)
         _finish_epoch(run, model, scores, outputs, validation, time.monotonic() - started)
         started = time.monotonic()

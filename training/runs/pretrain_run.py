@@ -49,7 +49,6 @@ def pretrain(
     jit_compile: str | bool = "auto",
     checkpoint_schedule: CheckpointSchedule | None = None,
     resume_from: str | os.PathLike[str] | None = None,
-    verbose: int | None = None,
 ) -> dict[str, Any]:
     """Starts or resumes a pre-training.
 
@@ -63,7 +62,6 @@ def pretrain(
         checkpoint_schedule: when to save and validate; by default `CheckpointSchedule()`.
         resume_from: path of an earlier run's folder; this run goes on from its weights before the
             decay. Both runs have `decay_steps`.
-        verbose: progress bars, as in `keras.Model.fit`; by default only on a terminal.
 
     Returns:
         The content of `result.json`.
@@ -79,7 +77,7 @@ def pretrain(
         OSError: the run's files cannot be written.
     """
     checkpoint_schedule = checkpoint_schedule or CheckpointSchedule()
-    verbose = int(sys.stdout.isatty()) if verbose is None else verbose
+    verbose = int(sys.stdout.isatty())
     distribution, is_chief = find_strategy(strategy)
     options = _with_warmup(options, output, resume_from)
     data = Corpus(corpus)
@@ -117,7 +115,8 @@ def pretrain(
         if step:
             earlier = None  # this run has gone on from it already
         elif earlier:
-            step, source = earlier.restore(model), earlier.checkpoints
+            source = earlier.checkpoints
+            step = source.restore(model, earlier.step)
     note = source.note(step) if step else {}
     if is_chief:
         run.start()

@@ -67,7 +67,7 @@ def write_run_card(
         settings=settings,
         scores=[{k: v for k, v in epoch.items() if k != "seconds"} for epoch in run.history],
         best=facts["best_epoch"],
-        baselines=(facts.get("baselines") or {}).get("scores", {}),
+        baselines=facts["baselines"]["scores"],
         base=_base(options.preset),
         licence=licence,
     )

@@ -179,7 +179,7 @@ def _finish(run: Run, options: FinetuneOptions, seeds: int) -> dict[str, Any]:
         source = _folder(run, best) / f"seed_{seed}"
         with atomic_path(run.folder / "best") as temporary:
             shutil.copytree(source / "best", temporary)
-        baselines = read_json(source / "result.json").get("baselines")  # None in earlier versions
+        baselines = read_json(source / "result.json")["baselines"]
         return run.finish(
             {"best_trial": best + 1, "best_seed": seed, "baselines": baselines, **entry}
         )
