@@ -13,6 +13,7 @@ idle.
 import collections
 import contextlib
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -21,6 +22,7 @@ from benchmarks.harness.load import GrpcLoad, HttpLoad, arrive, measure, percent
 from benchmarks.harness.measured_models import export_missing
 from benchmarks.harness.program import Program, table
 from benchmarks.harness.servers import serve_export
+from gpt1_keras.cli import exit_status
 
 _CLIENTS = 32
 _TEXTS = ["a joy to watch", "a waste of time, and a long one", "the staff were kind " * 8]
@@ -108,4 +110,4 @@ def _arrivals(load, rate, options):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

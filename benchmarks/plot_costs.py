@@ -7,7 +7,7 @@ tables.
 from matplotlib.ticker import FixedLocator, LogFormatter, NullLocator, ScalarFormatter
 
 from benchmarks.costs import BATCHES_LENGTH
-from benchmarks.harness.limit import LIMIT
+from benchmarks.harness.matrix_product import LIMIT
 from benchmarks.harness.page import tables_of
 from training.evaluation.plots import COLORS, new_figure, save
 

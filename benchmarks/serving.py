@@ -13,11 +13,11 @@ The machine must be idle.
 
 import contextlib
 import statistics
+import sys
 
 from benchmarks.harness.alternate import REST, alternate, timed
-from benchmarks.harness.limit import LIMIT, least_flops
 from benchmarks.harness.load import GrpcLoad, HttpLoad, measure, percentiles
-from benchmarks.harness.matrix_product import fastest_product
+from benchmarks.harness.matrix_product import LIMIT, fastest_product, least_flops
 from benchmarks.harness.measured_models import SIZES
 from benchmarks.harness.program import Program, table
 from benchmarks.harness.servers import megabytes, serve_export, serve_peer
@@ -25,6 +25,7 @@ from benchmarks.harness.texts import mixed_texts
 from benchmarks.peers import add_peers, measured_here
 from benchmarks.peers.classifiers import CLASSIFIERS, load_classifier, make_classifiers
 from benchmarks.peers.hugging_face import load_tokenizer
+from gpt1_keras.cli import exit_status
 
 _WORDS = 20
 _CALIBRATION_TEXTS = 64  # taken from the texts that are not sent
@@ -155,4 +156,4 @@ def _folder_megabytes(folder):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

@@ -34,7 +34,6 @@ from benchmarks.harness.servers import serve_export
 from benchmarks.soak.faults import Faults
 from benchmarks.soak.request_mix import LABELS, TEXTS, Answers, Mix
 from serving.export import export
-from serving.export.export_options import Explanation
 
 _CLIENTS = 32
 _PATIENCE = 10.0  # seconds after which a waiting client does not send its request any more
@@ -67,7 +66,7 @@ def _exports(folder):
         classifier.compile(optimizer=keras.optimizers.Adam(1e-4), loss="auto", run_eagerly=True)
         classifier.fit(TEXTS, [labels[row % 2] for row in range(len(TEXTS))], epochs=5, verbose=0)
         path = f"{folder}/{labels[0]}"
-        paths.append(export(classifier, path, "model", explain=Explanation(steps=4)))
+        paths.append(export(classifier, path, "model"))
         logits = classifier.predict(TEXTS, verbose=0)
         scores.append(keras.ops.convert_to_numpy(keras.ops.softmax(logits)))
     if np.abs(scores[0] - scores[1]).max(axis=-1).min() < 0.01:
