@@ -20,7 +20,6 @@ def plot_costs(machine, reports, path):
     Args:
         machine: its name, for the title.
         reports: what the programs printed, by program: `costs`, and `serving` if it has run.
-        path: of the picture, .svg or .png.
     """
     [rows] = tables_of(reports["costs"])
     panels = {

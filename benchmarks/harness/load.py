@@ -44,7 +44,6 @@ class HttpLoad:
     """Posts one JSON document in each request, over a connection that each client keeps.
 
     Args:
-        port: of the server on this machine.
         path: where to post to.
         documents: list of JSON values.
     """
@@ -74,7 +73,6 @@ class Measurement:
 
     Attributes:
         latencies: list of the seconds of each request that was answered.
-        errors: list of str.
         seconds: how long it took in all.
     """
 

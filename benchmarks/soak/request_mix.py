@@ -72,8 +72,6 @@ class Mix:
     """A load of all kinds of requests, for `measure` and `arrive`.
 
     Args:
-        port: the server's gRPC port.
-        rest_port: its REST port.
         answers: `Answers`.
 
     Attributes:

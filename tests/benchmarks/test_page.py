@@ -111,7 +111,9 @@ def test_a_program_says_what_data_it_lacks(monkeypatch, capsys, tmp_path):
     assert expected in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["predicting", "serving", "short_texts", "finetuning", "on_device"])
+@pytest.mark.parametrize(
+    "name", ["predicting", "serving", "short_texts", "finetuning", "on_device"]
+)
 def test_a_folder_without_the_data_set_is_one_line(name, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(sys, "argv", [name, "--data-dir", str(tmp_path)])
     assert exit_status(importlib.import_module(f"benchmarks.{name}").main) == 1

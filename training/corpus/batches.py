@@ -22,9 +22,7 @@ def training_batches(
     """Returns the batches of consecutive updates.
 
     Args:
-        windows: to sample from.
         first_step: number of updates before these.
-        steps: number of updates.
         strategy: each replica gets its own share.
 
     Returns:

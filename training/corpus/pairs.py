@@ -57,7 +57,6 @@ class Pairs:
         Args:
             window: int32 `[tokens]`, consecutive tokens of the corpus; passages are made of them.
             elsewhere: int32 `[tokens]`, consecutive tokens of another place of the corpus.
-            raw: gives the random numbers.
         """
         numbers = iter(raw.random_raw(_RAW_NUMBERS).tolist())
         words, others = self._split(window), self._split(elsewhere)
@@ -95,7 +94,6 @@ def _second_text(
         first: A.
         other: a passage from elsewhere.
         following: the words after A, the last one first.
-        numbers: random numbers.
     """
     kind = next(numbers) % 8
     if kind == 0:
@@ -120,7 +118,6 @@ def _edit(words: _Words, others: _Words, share: int, numbers: Iterator[int]) -> 
         words: a passage.
         others: words that replace some.
         share: of the words to edit, in thousandths.
-        numbers: random numbers.
     """
     edited: _Words = []
     for index, word in enumerate(words):

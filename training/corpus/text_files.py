@@ -38,7 +38,6 @@ class TextFiles:
     """Text files, each a document: an iterable of iterables of lines.
 
     Attributes:
-        paths: of the files.
         start, stop: the lines of each that count, from 0; None is the end.
     """
 
@@ -113,7 +112,6 @@ def find_groups(
         dict from split to groups.
 
     Raises:
-        FileNotFoundError: the source does not exist.
         ValueError: a split is empty, or a file lies outside the splits; or a share is asked for
             though there is a split validation.
     """

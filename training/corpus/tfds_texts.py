@@ -20,7 +20,6 @@ class Texts:
     """Where a data set keeps its texts.
 
     Attributes:
-        field: the feature.
         marker: a regular expression of what marks a line end in the text, or None.
     """
 
@@ -73,8 +72,6 @@ def find_groups(
 
     Args:
         name: such as `"wiki40b/en"`.
-        group_bytes: approximate maximum of bytes in a slice.
-        data: where the data set is.
         field: the feature that holds the text; by default the known one of lm1b, pg19 and wiki40b,
             otherwise the only string feature.
         validation_share: share of train, its last examples, that becomes validation; see
@@ -84,7 +81,6 @@ def find_groups(
         dict from split to slices; empty splits are left out.
 
     Raises:
-        FileNotFoundError: the data set is not on disk.
         ValueError: there is no such data set, or no single feature to take; or a share is asked for
             though there is a split validation.
     """

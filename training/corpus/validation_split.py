@@ -11,7 +11,6 @@ def share_to_hold_back(splits: Collection[str], asked: float | None, source: obj
     Args:
         splits: names of those that the input has.
         asked: the share that the user asked for; None for the default, where it is needed.
-        source: the input, for the message.
 
     Raises:
         ValueError: the share asked for is out of its range, or the input has no use for it.

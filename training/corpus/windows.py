@@ -13,7 +13,6 @@ class Windows:
     shards; within a shard it may cross documents.
 
     Args:
-        split: to sample from.
         length: tokens that are predicted in a window.
         batch_size: windows in a batch, over all workers.
         seed: from 0 to 2^64 - 1.
@@ -56,7 +55,6 @@ class Windows:
         Args:
             step: from 0 to 2^64 - 1.
             worker: index of the worker; each reads a contiguous share of the same batch.
-            workers: number of workers.
 
         Returns:
             int32 `[batch_size // workers, length + 1]`: the inputs are `[:, :-1]`, the targets

@@ -96,15 +96,12 @@ def load_examples(
     """Loads a split of a data set.
 
     Args:
-        dataset: one of TensorFlow Datasets, or a user's files.
         role: `"train"`, `"validation"` or `"test"`.
-        data: where TensorFlow Datasets are.
 
     Returns:
         `LabelledExamples`, some of which may have no label.
 
     Raises:
-        FileNotFoundError: the data set or file does not exist.
         ValueError: the data set has no such split, or lacks a feature.
     """
     if isinstance(dataset, UserFiles):

@@ -76,7 +76,6 @@ class UserFiles:
         """Reads texts by field, and labels, as `training.datasets.tfds_readers` returns them.
 
         Raises:
-            FileNotFoundError: the file does not exist.
             ValueError: it cannot be read, or a label is not one of the data set's.
         """
         is_shared = role == "validation" and role not in self.paths
@@ -159,13 +158,10 @@ def find_user_files(
     """Finds out from the train file's columns and labels what kind of data set the files are.
 
     Args:
-        train: path.
         validation: path of a file with the same columns; None to hold back a share of `train`.
-        columns: dict from names to the files' columns.
         share, seed: as for `training.datasets.validation_share.held_back`.
 
     Raises:
-        FileNotFoundError: the train file does not exist.
         ValueError: it cannot be read, or its columns fit no kind of data set.
     """
     table = open_table(train, columns, [(*names, LABEL) for names in _KINDS])
@@ -215,10 +211,7 @@ def user_files_for(
     """Returns a file to evaluate a fine-tuned model on, as a data set with the split `"test"`.
 
     Args:
-        model: fine-tuned.
         kind: kind of model, as `training.evaluation.fine_tuned_models.load_model` returns it.
-        path: of the file.
-        columns: dict from names to the file's columns.
     """
     score_range = getattr(model, "score_range", None)
     return UserFiles(

@@ -42,15 +42,11 @@ def write_report(
 
     Args:
         folder: path; earlier files of these names are replaced.
-        model: fine-tuned.
         examples: all labelled.
         outputs: of the model, from `predict_outputs`.
 
     Returns:
         The content of report.txt.
-
-    Raises:
-        OSError: the files cannot be written.
     """
     folder, labels, answers = pathlib.Path(folder), examples.labels, answers_of(outputs)
     if model.calibration is None:

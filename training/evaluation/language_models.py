@@ -15,7 +15,6 @@ def load_for_corpus(preset: str | os.PathLike[str], corpus: Corpus) -> GPT1Causa
     """Loads a language model that takes a corpus's ids: compiled, without its preprocessor.
 
     Raises:
-        FileNotFoundError: there is no preset.
         ValueError: the corpus was made with another tokenizer.
     """
     lm = load_task(preset, GPT1CausalLM)
@@ -34,17 +33,8 @@ def load_for_corpus(preset: str | os.PathLike[str], corpus: Corpus) -> GPT1Causa
 def perplexity(preset: str | os.PathLike[str], corpus: Corpus, split: str = "validation") -> float:
     """Scores a preset.
 
-    Args:
-        preset: a name, a folder or a handle, as `gpt1_keras.presets.find_preset` takes it.
-        corpus: made with the preset's tokenizer.
-        split: of the corpus.
-
     Returns:
         The exponential of a token's mean cross-entropy in nats.
-
-    Raises:
-        FileNotFoundError: there is no preset.
-        ValueError: the corpus was made with another tokenizer, or has no such split.
     """
     lm = load_for_corpus(preset, corpus)
     windows = SequentialWindows(corpus.split(split), lm.backbone.max_sequence_length, _BATCH_SIZE)

@@ -22,7 +22,6 @@ class Unigram:
     """The probability of each token regardless of context, smoothed by adding one.
 
     Args:
-        split: to count.
         vocabulary_size: special tokens included.
     """
 
@@ -45,12 +44,9 @@ class KneserNey:
     level counts how often an n-gram occurs, the others how many different tokens it follows.
 
     Args:
-        split: to count.
-        vocabulary_size: special tokens included.
         order: 3 for trigrams.
 
     Attributes:
-        vocabulary_size: int.
         levels: list of `Level`, from unigrams to n-grams of `order`.
 
     Raises:

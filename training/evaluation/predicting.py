@@ -38,8 +38,6 @@ def predict_outputs(
     """Predicts each example.
 
     Args:
-        model: fine-tuned.
-        examples: with the fields that the model takes.
         order: from `prediction_order`; by default it is found.
 
     Returns:

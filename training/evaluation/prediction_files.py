@@ -20,7 +20,6 @@ def write_predictions(
 
     Args:
         folder: path; gets predictions.jsonl.
-        examples: those that were predicted.
         answers: from `training.evaluation.predicting.answers_of`.
     """
     columns = (examples.indices, examples.is_labelled, examples.labels, answers)

@@ -32,10 +32,8 @@ def calibrate_preset(
         model: path of a run of `training.finetune`, or of its preset. The preset's temperature and
             threshold are replaced last, after all other files but its card; its weights stay as
             they are.
-        output: path of the folder to write to.
         asked: which examples; those without a label are left out.
         sure_precision: above 0 and below 1, or None for no threshold.
-        data: where the data sets are.
 
     Returns:
         The content of calibration.json: `temperature`; `sure_threshold`, or None; `note`, why the
@@ -43,11 +41,9 @@ def calibrate_preset(
         `training.evaluation.temperature_scaling.Report`.
 
     Raises:
-        FileNotFoundError: the model, the data set or the file does not exist.
         ValueError: a model without classes or choices, or for another data set; no labels; or no
             threshold shows that precision.
         DivergedError: the model's outputs are not numbers.
-        OSError: nothing can be written to `output`.
     """
     preset = preset_in(pathlib.Path(model))
     if not (preset / _TASK).is_file():  # a name or handle: those files are not the user's

@@ -35,9 +35,6 @@ def evaluate(
 
     Args:
         model: path of the preset that `training.finetune` wrote.
-        output: path of the folder to write to.
-        asked: which examples.
-        data: where the data sets are.
         find_train: returns what the model has learned from, for the baselines; None leaves them
             out. It is called once the model has answered.
 
@@ -45,10 +42,8 @@ def evaluate(
         The content of `result.json`; without metrics where there are no labels.
 
     Raises:
-        FileNotFoundError: the model, the data set or the file does not exist.
         ValueError: an unknown data set, a model of another kind or for other classes, or labels for
             which a metric is undefined.
-        OSError: nothing can be written to `output`.
     """
     folder = pathlib.Path(output)
     check_writable(folder)

@@ -17,9 +17,6 @@ def find_threshold(probabilities: np.ndarray, labels: np.ndarray, precision: flo
         labels: int `[examples]`.
         precision: the share of those answers that must be right. A one-sided lower 95 % confidence
             bound (Clopper and Pearson) must reach it.
-
-    Raises:
-        ValueError: there is no such threshold.
     """
     confidence, bounds = _precision_bounds(probabilities, labels)
     reached = np.flatnonzero(bounds >= precision)

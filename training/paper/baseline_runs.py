@@ -32,15 +32,6 @@ def score_baselines(
         limit_examples: how many examples to learn from, sampled by each seed; all by default. With
             all examples there is one seed, because nothing is random.
         seeds: how many seeds; they are 0, 1, ...
-        data: where the data sets are.
-
-    Returns:
-        The content of each `result.json`.
-
-    Raises:
-        FileNotFoundError: the data set does not exist.
-        ValueError: an unknown data set, or data that cannot be scored.
-        OSError: nothing can be written to `output`.
     """
     dataset, folder = find_dataset(name), pathlib.Path(output)
     check_writable(folder)
@@ -84,7 +75,6 @@ def score_baselines_of_runs(
     Args:
         runs: of `training.finetune` on data sets of the paper; their seeds are 0, 1, ...
         output: path of the folder for `LIMIT/TASK/BASELINE/seed_N/result.json`.
-        data: where the data sets are.
     """
     seeds: dict[tuple[str, int | None], int] = {}
     for options in runs:

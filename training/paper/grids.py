@@ -34,9 +34,6 @@ def make_grid(
     Returns:
         dict from a run's path below `runs` to its options. The first seed of all data sets comes
         first, so that tables have figures early.
-
-    Raises:
-        ValueError: an unknown data set, or an option out of its range.
     """
     same = {name: getattr(shared, name) for name in _SHARED} | changes
     datasets = list(datasets)
@@ -61,13 +58,10 @@ def run_grid(
     Args:
         grid: dict from a run's path below `runs` to its options.
         output: path of the folder for `runs` and `baselines`.
-        data: where the data sets are.
         after_each: called with the folder of each run that has ended.
 
     Raises:
-        FileNotFoundError: a preset or a data set does not exist.
         ValueError: `output` holds runs with other options.
-        OSError: nothing can be written to `output`.
     """
     folder = pathlib.Path(output)
     check_writable(folder)

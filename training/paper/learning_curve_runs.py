@@ -43,16 +43,8 @@ def learning_curve(
 ) -> str:
     """Starts or resumes the runs of learning curves, and writes their tables, plot and evidence.
 
-    Args:
-        grid: from `curve_grid`.
-        output: path of the folder for the runs, the table and the plot.
-        data: where the data sets are.
-
     Returns:
         The tables in Markdown.
-
-    Raises:
-        FileNotFoundError, ValueError, OSError: as `run_grid`.
     """
     folder = pathlib.Path(output)
 
@@ -81,7 +73,6 @@ def curve_grid(
     """Makes the runs of learning curves, a curve for each data set, as `make_curve` returns them.
 
     Raises:
-        FileNotFoundError: a data set does not exist.
         ValueError: a data set has fewer labels than all the numbers, or an option is out of its
             range.
     """
@@ -101,7 +92,6 @@ def make_curve(
 
     Args:
         shared: what all runs share. A seed's smaller samples are parts of its larger ones.
-        dataset: key of `training.datasets.paper_datasets.DATASETS`.
         sizes: dict from a number of labels, or None for all, to that number.
         min_updates: of each run; runs on few labels have more epochs to reach it.
 
@@ -121,11 +111,7 @@ def make_curve(
 
 
 def _sizes(dataset: str, labels: Sequence[str], data: DataOptions) -> dict[int | None, int]:
-    """Returns numbers of labels by `limit_examples`, without those that the data set lacks.
-
-    Raises:
-        ValueError: the data set has fewer labels than all the numbers.
-    """
+    """Returns numbers of labels by `limit_examples`, without those that the data set lacks."""
     examples = load_examples(find_dataset(dataset), "train", data).labelled()
     sizes: dict[int | None, int] = {
         int(count): int(count)
@@ -199,9 +185,7 @@ def plot_curves(
     """Plots the learning curves: medians as lines, the range of the seeds as bars.
 
     Args:
-        datasets: a panel for each.
         results: from `by_size`.
-        path: of the plot.
     """
     figure, panels = new_figure(
         width=max(6.4, 4.2 * len(datasets)), height=4.4, columns=len(datasets)

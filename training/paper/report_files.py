@@ -21,7 +21,6 @@ def report(folders: Iterable[str | os.PathLike[str]], output: str | os.PathLike[
 
     Args:
         folders: paths of folders with results, also in subfolders.
-        output: path of the folder to write to.
 
     Returns:
         The tables in Markdown.
@@ -51,7 +50,6 @@ def write_evidence(several: Sequence[Results], folder: str | os.PathLike[str]) -
 
     Args:
         several: one for each number of labels, or a single one.
-        folder: path of the folder to write to.
 
     Raises:
         ValueError: the predictions of a data set are not of the same examples.
@@ -79,13 +77,6 @@ def _write_answers(several: Sequence[Results], folder: str | os.PathLike[str]) -
     Its columns are the example's number, its label, and the predictions of each variant's lowest
     seed. These columns are named after the variant, the number of labels that it learned from, and
     the seed. Runs without predictions.jsonl are left out.
-
-    Args:
-        several: one for each number of labels, or a single one.
-        folder: path of the folder to write to.
-
-    Raises:
-        ValueError: the predictions of a data set are not of the same examples.
     """
     columns: dict[str, dict[str, list[Any]]] = {}
     for results in several:

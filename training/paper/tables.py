@@ -22,7 +22,6 @@ class Row:
     """A row of a table.
 
     Attributes:
-        name: its label.
         color: in the plot; published rows are paler.
         scores: for each column a score, in percent, or None.
         seeds: in our rows, the number of seeds that each score is the median of; elsewhere None.

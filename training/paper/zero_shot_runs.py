@@ -40,16 +40,13 @@ def zero_shot(
         names: keys of `training.paper.probes.PROBES`.
         output: path of the file of scores. It is written after each probe; probes that it holds are
             not run again.
-        data: where the data sets are.
         limit: how many examples of each probe to use; all by default.
 
     Returns:
         dict from name to what `run_probe` returns.
 
     Raises:
-        FileNotFoundError: the preset or a data set does not exist.
         ValueError: an unknown probe, or `output` holds probes of something else.
-        OSError: `output` cannot be written.
     """
     find_preset(preset)
     probes = _find_probes(names, data)
@@ -79,17 +76,13 @@ def zero_shot_series(
         runs: path of the run's folder; or, where runs went on from one another, of each, in order.
             All snapshots of the last run count; of the others, those up to where the next run went
             on.
-        names: keys of `training.paper.probes.PROBES`.
         output: path of the file of scores, from which an interrupted series resumes.
-        data: where the data sets are.
-        limit: how many examples of each probe to use; all by default.
 
     Returns:
         dict of `run`, `names`, `limit`, `decoder`, `passes_per_update` (over the corpus), and
         `series`: a list of dicts of `step` and `probes`, in order.
 
     Raises:
-        FileNotFoundError: the run, its snapshots or a data set does not exist.
         ValueError: an unknown probe, runs that did not go on from one another, or `output` holds
             another series.
     """
@@ -125,7 +118,6 @@ def plot_series(results: Sequence[dict[str, Any]], path: str | os.PathLike[str])
 
     Args:
         results: from `zero_shot_series`, the first solid, the second dashed.
-        path: of the plot.
     """
     names = results[0]["names"]
     figure, panels = new_figure(width=3.2 * len(names), height=3.8, columns=len(names))
@@ -167,9 +159,6 @@ def run_probe(
 
     Args:
         scorer: `training.evaluation.likelihood.Scorer`.
-        probe: what to ask.
-        data: where the data sets are.
-        limit: how many examples to use, from the first; all by default.
 
     Returns:
         dict of `score`; `relative`, the score on a scale from chance (0) to the previous best (1);

@@ -57,8 +57,6 @@ class Checkpoints:
         """Saves a checkpoint of a compiled model after `step` updates.
 
         Args:
-            model: to save.
-            step: updates so far.
             note: what else the run will want to know, as JSON holds it.
 
         Raises:

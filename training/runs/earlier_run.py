@@ -19,7 +19,6 @@ class EarlierRun:
     Attributes:
         step: updates at the constant rate, after which the next run goes on.
         history: the earlier run's entries up to `step`.
-        checkpoints: of the earlier run.
     """
 
     step: int
@@ -31,11 +30,9 @@ def shared_steps(folder: str | os.PathLike[str], options: dict[str, Any]) -> int
     """Returns the number of updates before the rate of either run decays.
 
     Args:
-        folder: path of the earlier run.
         options: of the run that goes on, as `training.runs.run_folder.Run` has them.
 
     Raises:
-        FileNotFoundError: there is no earlier run.
         ValueError: one of the two runs has the cosine schedule, whose rate depends on the number
             of updates; or they differ in options besides `steps` and `decay_steps`.
     """
@@ -61,7 +58,6 @@ def find_earlier_run(folder: str | os.PathLike[str], options: dict[str, Any]) ->
 
     Args:
         folder: path of the earlier run.
-        options: of the run that goes on.
 
     Raises:
         FileNotFoundError, ValueError: as `shared_steps`.

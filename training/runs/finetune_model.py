@@ -19,7 +19,6 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamp
 
     Args:
         options: name a preset to fine-tune, or a configuration to start afresh.
-        dataset: what the model is for.
         train: the training examples; they give the classes, and the texts to learn a tokenizer
             from if there is none.
 

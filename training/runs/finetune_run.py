@@ -45,20 +45,13 @@ def finetune(
 ) -> dict[str, Any]:
     """Starts or resumes a fine-tuning.
 
-    Args:
-        options: what determines the run.
-        output: path of the run's folder.
-        data: where the data sets are.
-
     Returns:
         The content of `result.json`.
 
     Raises:
         KeyboardInterrupt: SIGINT or SIGTERM; the state has been saved.
-        FileNotFoundError: the preset, the data set or a file does not exist.
         ValueError: `output` holds a search, a run with other options, or a damaged checkpoint; or
             the data cannot be scored.
-        OSError: the run's files cannot be written.
     """
     if pathlib.Path(output, TRIALS).is_dir():
         raise ValueError(

@@ -17,7 +17,6 @@ class PretrainLogs:
 
     Args:
         folder: path; created with the first entry.
-        model: compiled.
     """
 
     def __init__(self, folder: pathlib.Path, model: keras.Model) -> None:

@@ -53,10 +53,6 @@ def pretrain(
     """Starts or resumes a pre-training.
 
     Args:
-        options: what determines the run.
-        corpus: path of a corpus that `training.corpus` wrote.
-        output: path of the run's folder.
-        strategy: one of `STRATEGIES`.
         jit_compile: as in `keras.Model.compile`; or `"measured"`, for a `CompilationTrial` where
             one is possible, and `"auto"` elsewhere.
         checkpoint_schedule: when to save and validate; by default `CheckpointSchedule()`.
@@ -68,13 +64,10 @@ def pretrain(
 
     Raises:
         KeyboardInterrupt: SIGINT or SIGTERM; the state has been saved.
-        FileNotFoundError: the corpus, the run to resume from, or the preset to start from does not
-            exist.
         ValueError: `output` holds a run with other options or on another corpus, or a damaged
             checkpoint; or it lies within the corpus; or the run to resume from does not fit, see
             `find_earlier_run`; or the preset has another configuration or tokenizer; or a loss,
             also on the validation split, is no longer a number.
-        OSError: the run's files cannot be written.
     """
     checkpoint_schedule = checkpoint_schedule or CheckpointSchedule()
     verbose = int(sys.stdout.isatty())

@@ -23,9 +23,6 @@ class Validation:
     """Scores a model on a corpus's validation split; returns nothing where there is none.
 
     Args:
-        model: compiled.
-        corpus: to validate on.
-        options: of the run.
         strategy: under which the model was built; all its workers call `scores`.
     """
 

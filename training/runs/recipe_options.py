@@ -24,12 +24,7 @@ def with_recipe(options: FinetuneOptions, train_examples: int) -> FinetuneOption
     """Fills in epochs and learning rate from the recipe of the preset or configuration.
 
     Args:
-        options: of a run.
         train_examples: how many it learns from.
-
-    Raises:
-        FileNotFoundError: the preset does not exist.
-        ValueError: the preset's recipe is damaged.
     """
     recipe = _recipe_of(options)
     epochs = recipe.epochs_for(-(-train_examples // options.batch_size))

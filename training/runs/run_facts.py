@@ -13,14 +13,7 @@ _DIGITS = 16
 
 
 def _fingerprint(preset: str) -> str:
-    """Returns a short hash of the files of a preset's weights.
-
-    Args:
-        preset: a name, a folder or a handle, as `gpt1_keras.presets.find_preset` takes it.
-
-    Raises:
-        FileNotFoundError: there is no such preset.
-    """
+    """Returns a short hash of the files of a preset's weights."""
     total = hashlib.sha256()
     for path in sorted(find_preset(preset).iterdir()):
         if path.suffix in _WEIGHTS:
@@ -33,9 +26,6 @@ def facts_of(options: FinetuneOptions | PretrainOptions) -> dict[str, Any]:
     """Returns what a run's folder keeps: the options, and a hash of the weights it starts from.
 
     So no run goes on with other weights of the same name, and no table mixes the two.
-
-    Raises:
-        FileNotFoundError: the preset that holds the weights does not exist.
     """
     preset = options.initial_weights
     fingerprint = None if preset is None else _fingerprint(preset)

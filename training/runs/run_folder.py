@@ -30,14 +30,12 @@ class Run:
 
     Args:
         folder: path; need not exist.
-        options: what determines the run.
         keep: how many checkpoints to keep.
         keep_step: a number of updates whose checkpoint is kept for good.
 
     Attributes:
         history: list of dicts, the scores so far.
         result: dict, once the run has finished.
-        checkpoints: `Checkpoints`.
 
     Raises:
         ValueError: the folder holds a run with other options, or a file of it is damaged.
@@ -100,11 +98,7 @@ class Run:
         write_json(self.folder / "history.json", self.history)
 
     def save_snapshot(self, backbone: CausalBackbone, step: int) -> None:
-        """Saves a backbone's weights, which are kept for good.
-
-        Raises:
-            OSError: they cannot be written, as when the disk is full.
-        """
+        """Saves a backbone's weights, which are kept for good."""
         backbone.save_weights(self.folder / "snapshots" / f"{step:08d}.weights.h5")
 
     def save_preset(self, task: Task, name: str) -> None:

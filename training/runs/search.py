@@ -52,7 +52,6 @@ def search(
             from the seed with the median score, so that no lucky seed flatters it.
         trials: how many in all; a finished search goes on with a larger number.
         seeds: how many for each trial, from `options.seed` on; their median score counts.
-        data: where the data sets are.
 
     Returns:
         The content of `result.json`.
@@ -60,7 +59,6 @@ def search(
     Raises:
         ValueError: `output` holds another search, or every trial has diverged; or see `finetune`.
         ImportError: Optuna is not installed.
-        OSError: the files cannot be written.
     """
     options = as_recorded(options, output)
     if options.epochs is None or options.learning_rate is None:
