@@ -1,6 +1,5 @@
 """Results of fine-tuned models and baselines on the paper's data sets, by variant and seed."""
 
-import itertools
 import os
 import pathlib
 import statistics
@@ -102,12 +101,6 @@ class Results:
         shared = set.intersection(*map(set, found))
         means = [statistics.mean(scores[seed] for scores in found) for seed in shared]
         return (min(means), max(means)) if len(means) > 1 else None
-
-    def seconds(self, variants: Iterable[str], datasets: Iterable[str]) -> float:
-        """Returns the seconds that all runs of some variants on some data sets took."""
-        cells = itertools.product(variants, datasets)
-        found = [run for cell in cells for run in self.runs.get(cell, {}).values()]
-        return sum(result.get("seconds", 0.0) for _, result in found)
 
 
 def _score(result: dict[str, Any], metric: str | None) -> float:

@@ -21,7 +21,7 @@ from training.paper.grid_options import ALL_LABELS, VARIANTS, CurveOptions, Grid
 from training.paper.grids import make_grid, run_grid
 from training.paper.published_results import FULL
 from training.paper.report_files import write_evidence
-from training.paper.tables import describe_duration, describe_seeds, show
+from training.paper.tables import describe_seeds, show
 from training.runs.finetune_options import FinetuneOptions
 
 _TABLES = "learning_curve.md"
@@ -170,12 +170,10 @@ def as_markdown(dataset: str, results: Mapping[int, Results]) -> str:
                 for variant in found
             ]
             lines.append(f"| {size:,} | {', '.join(sorted(epochs))} | {' | '.join(cells)} |")
-    seconds = sum(each.seconds(_SHOWN, [dataset]) for each in results.values())
     seeds = describe_seeds(
         len(of_size.scores(variant, dataset)) for of_size in results.values() for variant in _SHOWN
     )
-    lines += ["", f"Medians of {seeds}, of the validation split; the fine-tunings took "]
-    lines[-1] += f"{describe_duration(seconds)}."
+    lines += ["", f"Medians of {seeds}, of the validation split."]
     return "\n".join(lines) + "\n"
 
 

@@ -11,7 +11,7 @@ from gpt1_keras.files import check_writable, write_text
 from training.evaluation.prediction_files import read_predictions
 from training.paper.gathered_results import Results, gather, metrics_of
 from training.paper.published_results import TABLES
-from training.paper.tables import as_markdown, fill, note_runs, plot_table, scored_cells
+from training.paper.tables import as_markdown, fill, note_limits, plot_table
 
 _SCORES, _PREDICTIONS = "scores.csv", "predictions"
 
@@ -36,8 +36,7 @@ def report(folders: Iterable[str | os.PathLike[str]], output: str | os.PathLike[
         columns, rows = fill(table, results)
         if not any(count for row in rows for count in row.seeds or ()):
             continue
-        parts.append(as_markdown(table.title, columns, rows) + note_runs(table, results))
-        _write_csv(folder / f"{name}.csv", scored_cells(columns, rows))
+        parts.append(as_markdown(table.title, columns, rows) + note_limits(table, results))
         plot_table(table.title, columns, rows, folder / f"{name}.svg")
     write_evidence([results], folder)
     text = "\n".join(parts)

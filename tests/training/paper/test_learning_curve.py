@@ -104,7 +104,7 @@ def test_it_goes_on_and_shows_and_keeps_all(preset, tmp_path, tfds_dir, fine_tun
     dash = "\N{EN DASH}"
     cell = f"{np.mean(found):.1f} ({found[0]:.1f}{dash}{found[1]:.1f})"
     assert f"| 200 | 3 | {cell} |" in text and "| 50 | 5 |" in text
-    assert "Medians of 2 seeds" in text and "took 8.0 minutes" in text
+    assert "Medians of 2 seeds" in text
     with open(out / "predictions" / "mrpc.csv", newline="") as file:
         kept = list(csv.DictReader(file))
     checked = 0
