@@ -49,6 +49,7 @@ def write_report(
         The content of report.txt.
     """
     folder, labels, answers = pathlib.Path(folder), examples.labels, answers_of(outputs)
+    content: dict[str, Any]
     if model.calibration is None:
         content = _measure_scores(labels, answers)
         text = "".join(
