@@ -50,10 +50,6 @@ def find_units(
         validation_share: share of train that becomes the split validation; None for the default,
             if the source has no such split.
         field: of `tfds:NAME`, the feature that holds the text; see `training.corpus.tfds_texts`.
-
-    Raises:
-        ValueError: a number is out of its range, there are no documents, or an option does not
-            apply to the source.
     """
     if shard_bytes < 1:
         raise ValueError(f"A shard's size must be at least 1 byte. Received: {shard_bytes}.")

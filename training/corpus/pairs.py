@@ -31,9 +31,6 @@ class Pairs:
 
     Args:
         corpus: its tokenizer says which tokens end a word, and which ids frame a pair.
-
-    Raises:
-        ValueError: a word that says what B is is no token of the corpus.
     """
 
     def __init__(self, corpus: Corpus) -> None:
@@ -90,10 +87,7 @@ def _second_text(
 ) -> tuple[str, _Words]:
     """Returns the word that says what B is, and B.
 
-    Args:
-        first: A.
-        other: a passage from elsewhere.
-        following: the words after A, the last one first.
+    `first` is A, `other` a passage from elsewhere; of the words `following` A, the last is first.
     """
     kind = next(numbers) % 8
     if kind == 0:
@@ -112,13 +106,7 @@ def _second_text(
 
 
 def _edit(words: _Words, others: _Words, share: int, numbers: Iterator[int]) -> _Words:
-    """Returns words of which some are moved, dropped or replaced; at least one word.
-
-    Args:
-        words: a passage.
-        others: words that replace some.
-        share: of the words to edit, in thousandths.
-    """
+    """Moves, drops or replaces a share of the words, in thousandths; leaves at least one."""
     edited: _Words = []
     for index, word in enumerate(words):
         if next(numbers) % 1000 >= share:

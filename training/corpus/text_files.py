@@ -110,10 +110,6 @@ def find_groups(
 
     Returns:
         dict from split to groups.
-
-    Raises:
-        ValueError: a split is empty, or a file lies outside the splits; or a share is asked for
-            though there is a split validation.
     """
     source = pathlib.Path(source)
     left_out: list[pathlib.Path] = []

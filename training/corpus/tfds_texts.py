@@ -65,10 +65,6 @@ def find_groups(
 
     Returns:
         dict from split to slices; empty splits are left out.
-
-    Raises:
-        ValueError: there is no such data set, or no single feature to take; or a share is asked for
-            though there is a split validation.
     """
     builder = prepared_builder(name, data)
     field, marker = _find_field(name, builder, field), _MARKERS.get(builder.name)

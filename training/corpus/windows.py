@@ -21,9 +21,6 @@ class Windows:
             its two places are random, so a model cannot predict them.
         pair_share: from 0 to 1 - `repeat_share`, the share of windows that `pairs` fills.
         pairs: what fills them; needed if their share is above 0.
-
-    Raises:
-        ValueError: the seed is out of its range, or no shard has `length + 1` tokens.
     """
 
     def __init__(
@@ -59,9 +56,6 @@ class Windows:
         Returns:
             int32 `[batch_size // workers, length + 1]`: the inputs are `[:, :-1]`, the targets
             `[:, 1:]`.
-
-        Raises:
-            ValueError: the batch cannot be shared equally, or there is no such worker.
         """
         if workers < 1 or self.batch_size % workers:
             raise ValueError(

@@ -121,9 +121,6 @@ def run_in_beam(
         runner: name of Beam's runner. `FnApiRunner` runs on this machine. (`DirectRunner`
             would first try to download another runner.)
         processes: how many, for runners of this machine.
-
-    Raises:
-        ValueError: Beam is not installed.
     """
     try:
         import apache_beam as beam

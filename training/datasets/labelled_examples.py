@@ -62,11 +62,7 @@ class LabelledExamples:
         return ~np.isnan(self.labels) if is_score else self.labels >= 0
 
     def balanced_class_weights(self) -> dict[str, float]:
-        """Returns a weight by class name, inverse to its frequency; the mean over examples is 1.
-
-        Raises:
-            ValueError: labels are not classes.
-        """
+        """Returns a weight by class name, inverse to its frequency; the mean over examples is 1."""
         if self.class_names is None:
             raise ValueError("class_weight is for labels that are classes, not scores or choices.")
         classes = np.unique(self.labels)
@@ -100,9 +96,6 @@ def load_examples(
 
     Returns:
         `LabelledExamples`, some of which may have no label.
-
-    Raises:
-        ValueError: the data set has no such split, or lacks a feature.
     """
     if isinstance(dataset, UserFiles):
         texts, labels = dataset.read(role)

@@ -73,11 +73,7 @@ class UserFiles:
     glue_file: None = None
 
     def read(self, role: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Reads texts by field, and labels, as `training.datasets.tfds_readers` returns them.
-
-        Raises:
-            ValueError: it cannot be read, or a label is not one of the data set's.
-        """
+        """Reads texts by field, and labels, as `training.datasets.tfds_readers` returns them."""
         is_shared = role == "validation" and role not in self.paths
         path = self.paths["train" if is_shared else role]
         tell = _keep_quiet if is_shared else note  # as the train file has been told of
@@ -160,9 +156,6 @@ def find_user_files(
     Args:
         validation: path of a file with the same columns; None to hold back a share of `train`.
         share, seed: as for `training.datasets.validation_share.held_back`.
-
-    Raises:
-        ValueError: it cannot be read, or its columns fit no kind of data set.
     """
     table = open_table(train, columns, [(*names, LABEL) for names in _KINDS])
     rows = list(table)

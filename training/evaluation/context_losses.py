@@ -23,9 +23,6 @@ class ContextUse:
         lm: compiled, with any backbone; it may be trained between measurements.
         windows: int32 `[windows, length + 1]`, from `spread_windows`: at least one; `length` is at
             least 3.
-
-    Raises:
-        ValueError: there is no window, or it is too short to hold a passage twice.
     """
 
     def __init__(self, lm: GPT1CausalLM, windows: np.ndarray) -> None:

@@ -32,10 +32,6 @@ def measure_context_use(
     Returns:
         The content of `context_use.json`: what `ContextUse.measure` returns, with the preset and
         what it was measured on.
-
-    Raises:
-        ValueError: the corpus was made with another tokenizer or has no such split; or the text is
-            shorter than a window.
     """
     folder = pathlib.Path(output)
     check_writable(folder)

@@ -32,9 +32,6 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Task, str]:
 
     Returns:
         `(model, kind)`: one of `MODELS`, and its key.
-
-    Raises:
-        ValueError: it is another model, or damaged.
     """
     model: Task = load_task(path, *MODELS.values())
     kinds = {cls: kind for kind, cls in MODELS.items()}
@@ -57,9 +54,6 @@ def load_for_model(
     Returns:
         `(described, dataset, examples)`: what the examples are, for a report; their data set; and
         the examples, some of which may have no label.
-
-    Raises:
-        ValueError: an unknown data set, or a model of another kind or for other classes.
     """
     dataset: Dataset
     if asked.file is not None:

@@ -48,9 +48,6 @@ class KneserNey:
 
     Attributes:
         levels: list of `Level`, from unigrams to n-grams of `order`.
-
-    Raises:
-        ValueError: the numbers of the vocabulary's n-grams do not fit in 64 bits.
     """
 
     def __init__(self, split: Split, vocabulary_size: int, order: int = ORDER) -> None:
@@ -141,11 +138,7 @@ def estimate_discounts(counts: np.ndarray) -> np.ndarray:
 
 
 def ngram_perplexity(model: NgramModel, split: Split) -> float:
-    """Returns the perplexity of a split, except for the first token of each shard.
-
-    Raises:
-        ValueError: no shard has two tokens.
-    """
+    """Returns the perplexity of a split, except for the first token of each shard."""
     logarithms = []
     for shard in split.shards:
         for length in range(1, min(ORDER, len(shard))):
@@ -168,9 +161,6 @@ def score_corpus(corpus: Corpus, tokens: int | None = None) -> dict[str, Any]:
     Returns:
         dict of `corpus_fingerprint`, `validation_tokens`, `unigram_perplexity`,
         `trigram_perplexity`, and the trigram's `discounts`, a list for each order.
-
-    Raises:
-        ValueError: the corpus lacks one of the splits, or there is nothing to score in it.
     """
     train, validation = corpus.split("train"), _first(corpus.split("validation"), tokens)
     unigram = Unigram(train, corpus.vocabulary_size)

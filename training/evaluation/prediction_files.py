@@ -32,11 +32,7 @@ def write_predictions(
 
 
 def read_predictions(folder: str | os.PathLike[str]) -> list[dict[str, Any]] | None:
-    """Reads what `write_predictions` wrote: a dict for each example; None if there is no file.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+    """Reads what `write_predictions` wrote: a dict for each example; None if there is no file."""
     path = pathlib.Path(folder, FILE)
     if not path.is_file():
         return None

@@ -40,10 +40,6 @@ def evaluate(
 
     Returns:
         The content of `result.json`; without metrics where there are no labels.
-
-    Raises:
-        ValueError: an unknown data set, a model of another kind or for other classes, or labels for
-            which a metric is undefined.
     """
     folder = pathlib.Path(output)
     check_writable(folder)

@@ -170,9 +170,6 @@ def gather(
 
     Returns:
         list of `(path, result)`.
-
-    Raises:
-        FileNotFoundError: there are none.
     """
     folders = list(folders)
     found = []

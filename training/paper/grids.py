@@ -59,9 +59,6 @@ def run_grid(
         grid: dict from a run's path below `runs` to its options.
         output: path of the folder for `runs` and `baselines`.
         after_each: called with the folder of each run that has ended.
-
-    Raises:
-        ValueError: `output` holds runs with other options.
     """
     folder = pathlib.Path(output)
     check_writable(folder)

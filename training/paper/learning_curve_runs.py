@@ -70,12 +70,7 @@ def _report(folder: pathlib.Path) -> None:
 def curve_grid(
     shared: GridOptions, options: CurveOptions, data: DataOptions
 ) -> dict[str, FinetuneOptions]:
-    """Makes the runs of learning curves, a curve for each data set, as `make_curve` returns them.
-
-    Raises:
-        ValueError: a data set has fewer labels than all the numbers, or an option is out of its
-            range.
-    """
+    """Makes the runs of learning curves, one for each data set, as `make_curve` returns them."""
     return {
         path: run
         for name in shared.dataset_names
@@ -130,11 +125,7 @@ def _sizes(dataset: str, labels: Sequence[str], data: DataOptions) -> dict[int |
 def by_size(
     gathered: Sequence[tuple[Any, dict[str, Any]]],
 ) -> dict[int, Results]:
-    """Groups results by the number of labels that they learned from, in order.
-
-    Raises:
-        ValueError: as `Results`; or the runs' presets, batch sizes or learning rates differ.
-    """
+    """Groups results by the number of labels that they learned from, in order."""
     tuned = [result for _, result in gathered if "baseline" not in result]
     for name in _SHARED:
         values = sorted({str(result[name]) for result in tuned})

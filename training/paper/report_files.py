@@ -24,10 +24,6 @@ def report(folders: Iterable[str | os.PathLike[str]], output: str | os.PathLike[
 
     Returns:
         The tables in Markdown.
-
-    Raises:
-        FileNotFoundError: there are no results.
-        ValueError: the results cannot be told apart; see `training.paper.gathered_results.Results`.
     """
     results, folder = Results(gather(folders)), pathlib.Path(output)
     check_writable(folder)
@@ -49,9 +45,6 @@ def write_evidence(several: Sequence[Results], folder: str | os.PathLike[str]) -
 
     Args:
         several: one for each number of labels, or a single one.
-
-    Raises:
-        ValueError: the predictions of a data set are not of the same examples.
     """
     _write_scores(several, folder)
     _write_answers(several, folder)

@@ -44,9 +44,6 @@ def zero_shot(
 
     Returns:
         dict from name to what `run_probe` returns.
-
-    Raises:
-        ValueError: an unknown probe, or `output` holds probes of something else.
     """
     find_preset(preset)
     probes = _find_probes(names, data)
@@ -81,10 +78,6 @@ def zero_shot_series(
     Returns:
         dict of `run`, `names`, `limit`, `decoder`, `passes_per_update` (over the corpus), and
         `series`: a list of dicts of `step` and `probes`, in order.
-
-    Raises:
-        ValueError: an unknown probe, runs that did not go on from one another, or `output` holds
-            another series.
     """
     output, last = pathlib.Path(output), pathlib.Path(runs[-1])
     snapshots = _find_snapshots([pathlib.Path(run) for run in runs])

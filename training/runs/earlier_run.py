@@ -58,10 +58,6 @@ def find_earlier_run(folder: str | os.PathLike[str], options: dict[str, Any]) ->
 
     Args:
         folder: path of the earlier run.
-
-    Raises:
-        FileNotFoundError, ValueError: as `shared_steps`.
-        ValueError: the earlier run has no checkpoint from before both decays.
     """
     folder = pathlib.Path(folder)
     last = shared_steps(folder, options)

@@ -24,11 +24,6 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamp
 
     Returns:
         The class that `MODELS` has for the data set's kind.
-
-    Raises:
-        ValueError: more blocks to transfer than the preset has, another normalization than the
-            preset's, a model whose labels are neither classes nor scores nor choices, or LoRA of a
-            model that has no layers for it.
     """
     if options.preset is not None:
         tokenizer = load_tokenizer(options.preset, options.normalization)

@@ -50,8 +50,6 @@ def finetune(
 
     Raises:
         KeyboardInterrupt: SIGINT or SIGTERM; the state has been saved.
-        ValueError: `output` holds a search, a run with other options, or a damaged checkpoint; or
-            the data cannot be scored.
     """
     if pathlib.Path(output, TRIALS).is_dir():
         raise ValueError(

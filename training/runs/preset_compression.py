@@ -17,9 +17,6 @@ def compress_preset(preset: str | os.PathLike[str], output: str | os.PathLike[st
 
     Args:
         output: path of the folder to write; an existing one is replaced.
-
-    Raises:
-        ValueError: a weight is out of float16's range, or the weights are not Keras's.
     """
     folder = find_preset(preset)
     weights = {path: _compress(path) for path in folder.glob("*.weights.h5")}

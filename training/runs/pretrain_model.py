@@ -33,9 +33,6 @@ def build_model(
 
     Args:
         initial: the backbone of `options.initial_weights`.
-
-    Raises:
-        ValueError: `initial` has another configuration.
     """
     keras.utils.set_random_seed(options.seed)  # dropout's
     dropout = options.dropout

@@ -65,10 +65,6 @@ class Run:
 
         Args:
             *sources: folders that the run reads.
-
-        Raises:
-            ValueError: the run would write into a source, or over it.
-            OSError: the folder cannot be written to.
         """
         for source in map(pathlib.Path, sources):
             self._check_apart(source.resolve())

@@ -55,10 +55,6 @@ def search(
 
     Returns:
         The content of `result.json`.
-
-    Raises:
-        ValueError: `output` holds another search, or every trial has diverged; or see `finetune`.
-        ImportError: Optuna is not installed.
     """
     options = as_recorded(options, output)
     if options.epochs is None or options.learning_rate is None:

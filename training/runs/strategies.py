@@ -45,9 +45,6 @@ def find_strategy(name: str) -> "tuple[tf.distribute.Strategy | None, bool]":
 
     Returns:
         `(strategy, is_chief)`: the strategy, if any; and whether this process writes the files.
-
-    Raises:
-        ValueError: an unknown name, or a backend other than TensorFlow.
     """
     if name not in STRATEGIES:
         raise ValueError(f"Unknown strategy {name!r}; expected one of {list(STRATEGIES)}.")
