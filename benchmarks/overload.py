@@ -61,8 +61,8 @@ def _measure(path, options):
             "REST": HttpLoad(rest_port, "/v1/models/model:predict", documents),
         }
         for name, load in loads.items():
-            measure(load, len(_TEXTS), _CLIENTS, requests=2 * _CLIENTS)  # warms up
-            capacity = measure(load, len(_TEXTS), _CLIENTS, seconds=options.seconds).rate
+            measure(load.client, len(_TEXTS), _CLIENTS, requests=2 * _CLIENTS)  # warms up
+            capacity = measure(load.client, len(_TEXTS), _CLIENTS, seconds=options.seconds).rate
             rows.append([name, "capacity", f"{capacity:.0f}", "1.00", "", "", ""])
             for factor in (1, 2):
                 goodput, *rest = _arrivals(load, factor * capacity, options)

@@ -95,7 +95,7 @@ def _warm_up(servers, num_texts, options):
     """
     lines = []
     for label, (load, _) in list(servers.items()):
-        found = measure(load, num_texts, max(options.clients), seconds=options.seconds)
+        found = measure(load.client, num_texts, max(options.clients), seconds=options.seconds)
         if not found.latencies:
             del servers[label]
             lines.append(f"- Left out: {label}: none of {len(found.errors)} requests was answered")
@@ -108,7 +108,7 @@ def _requests(servers, num_texts, options, limit):
     for concurrency in options.clients:
 
         def turn(load, concurrency=concurrency):
-            return lambda: measure(load, num_texts, concurrency, seconds=options.seconds)
+            return lambda: measure(load.client, num_texts, concurrency, seconds=options.seconds)
 
         turns = {label: turn(load) for label, (load, _) in servers.items()}
         found = alternate(turns, options.rounds, warmup=0)

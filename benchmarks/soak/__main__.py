@@ -74,22 +74,6 @@ def _exports(folder):
     return paths, scores
 
 
-class _Answered:
-    """A load of the requests in a mix that get an answer."""
-
-    def __init__(self, mix):
-        self._mix = mix
-        self.numbers = [
-            number for number, kind in enumerate(mix.kinds) if "OK" in mix.expected[kind]
-        ]
-
-    def client(self):
-        return self.ask
-
-    def ask(self, index):
-        return self._mix.ask(self.numbers[index % len(self.numbers)])
-
-
 class _Tally:
     """Counts how requests ended, and keeps the latencies of those that were answered."""
 
@@ -128,11 +112,16 @@ def _soak(folder, exports, scores, seconds):
         answers = Answers(scores)
         mix = Mix(*ports, answers)
         faults = Faults(exports, base, ports[0], answers)
-        load = _Answered(mix)
-        measure(load, len(load.numbers), _CLIENTS, requests=len(load.numbers))  # warms up
-        capacity = measure(load, len(load.numbers), _CLIENTS, seconds=15.0).rate
+        # The requests that get an answer.
+        numbers = [i for i, kind in enumerate(mix.kinds) if "OK" in mix.expected[kind]]
+
+        def client():
+            return lambda index: mix.ask(numbers[index % len(numbers)])
+
+        measure(client, len(numbers), _CLIENTS, requests=len(numbers))  # warms up
+        capacity = measure(client, len(numbers), _CLIENTS, seconds=15.0).rate
         # After this, the server has what it allocates once: gRPC's threads, and their memory.
-        arrive(lambda number, _: load.ask(number), _BURST * capacity, 15.0)
+        arrive(lambda number, _: client()(number), _BURST * capacity, 15.0)
         for _ in range(2):
             faults.swap()
         time.sleep(_SETTLED)

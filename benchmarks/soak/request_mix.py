@@ -69,7 +69,7 @@ class Answers:
 
 
 class Mix:
-    """A load of all kinds of requests, for `measure` and `arrive`.
+    """Requests of all kinds, for `measure` and `arrive`.
 
     Args:
         answers: `Answers`.
@@ -114,10 +114,6 @@ class Mix:
         self.expected = {kind: expected for kind, (_, _, expected) in table.items()}
         self.kinds = [kind for kind, (_, weight, _) in table.items() for _ in range(weight)]
         random.Random(0).shuffle(self.kinds)
-
-    def client(self):
-        """Returns a function that sends a request, by its number, and returns its outcome."""
-        return self.ask
 
     def ask(self, number):
         """Sends a request; returns OK, WRONG, left, gRPC's code, HTTP's status or an error."""

@@ -20,7 +20,7 @@ from tests.helpers.small_disk import fill, small_disk
 from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.paper_datasets import DATASETS
-from training.evaluation.prediction_files import read_predictions
+from training.evaluation.predictions import read_predictions
 from training.finetune import main
 from training.runs import checkpoint_saver, finetune_run
 from training.runs import run_folder as run_module
@@ -28,7 +28,7 @@ from training.runs.finetune_model import build_model
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.finetune_run import finetune
 from training.runs.recipe_options import as_recorded, with_recipe
-from training.runs.run_facts import facts_of
+from training.runs.run_folder import facts_of
 from training.runs.training_data import find_dataset_of
 
 SMALL = {"config": "gpt1_micro", "num_merges": 200, "learning_rate": 1e-3, "limit_examples": 256}

@@ -14,8 +14,7 @@ from gpt1_keras.files import read_json, write_json, write_text
 from gpt1_keras.tasks.task import Task
 from training.datasets.labelled_examples import LabelledExamples
 from training.evaluation.answer_plots import plot_confusion, plot_scores
-from training.evaluation.predicting import answers_of
-from training.evaluation.prediction_files import read_predictions
+from training.evaluation.predictions import answers_of, read_predictions
 from training.evaluation.reliability import measure, plot_probabilities
 
 # In the folder of a run.

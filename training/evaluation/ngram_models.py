@@ -1,6 +1,6 @@
 """Unigram and interpolated modified Kneser-Ney models of token ids, by counting alone."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,12 +10,6 @@ from training.corpus.corpus_format import Corpus, Split
 ORDER = 3
 # Where no discounts can be estimated, as in a small corpus where no n-gram occurs four times.
 _FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
-
-
-class NgramModel(Protocol):
-    """What `ngram_perplexity` scores."""
-
-    def probabilities(self, contexts: ArrayLike, words: ArrayLike) -> np.ndarray: ...
 
 
 class Unigram:
@@ -137,7 +131,7 @@ def estimate_discounts(counts: np.ndarray) -> np.ndarray:
     return np.array(discounts if min(discounts) > 0 else _FALLBACK_DISCOUNTS)
 
 
-def ngram_perplexity(model: NgramModel, split: Split) -> float:
+def ngram_perplexity(model: Unigram | KneserNey, split: Split) -> float:
     """Returns the perplexity of a split, except for the first token of each shard."""
     logarithms = []
     for shard in split.shards:

@@ -12,7 +12,7 @@ from gpt1_keras.tasks.calibration import FRESH_ARGUMENTS, Calibration
 from training.datasets.data_options import DEFAULT_DATA, DataOptions, ExampleOptions
 from training.evaluation import temperature_scaling
 from training.evaluation.fine_tuned_models import load_for_model, load_model
-from training.evaluation.predicting import predict_outputs
+from training.evaluation.predictions import predict_outputs
 from training.evaluation.reliability import plot_reliability
 
 FIGURES, DIAGRAM = "calibration.json", "calibration.svg"  # in the folder of a run

@@ -17,8 +17,7 @@ from training.evaluation.answer_report import plot_report, write_report
 from training.evaluation.baseline_scores import score_baselines
 from training.evaluation.dataset_metrics import check_scorable, score
 from training.evaluation.fine_tuned_models import load_for_model, load_model
-from training.evaluation.predicting import answers_of, predict_outputs
-from training.evaluation.prediction_files import write_predictions
+from training.evaluation.predictions import answers_of, predict_outputs, write_predictions
 
 # GLUE expects the classes' names in these files, and their indices in the others.
 _NAMED = ("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv")

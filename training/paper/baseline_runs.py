@@ -12,7 +12,7 @@ from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import find_dataset
 from training.evaluation.dataset_metrics import check_scorable, score
-from training.evaluation.prediction_files import write_predictions
+from training.evaluation.predictions import write_predictions
 from training.evaluation.trivial_baselines import baselines_of
 from training.runs.finetune_options import FinetuneOptions
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpt1_keras.files import check_writable, write_text
-from training.evaluation.prediction_files import read_predictions
+from training.evaluation.predictions import read_predictions
 from training.paper.gathered_results import Results, gather, metrics_of
 from training.paper.published_results import TABLES
 from training.paper.tables import as_markdown, fill, note_limits, plot_table

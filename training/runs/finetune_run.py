@@ -24,8 +24,12 @@ from training.evaluation import temperature_scaling
 from training.evaluation.answer_report import plot_report, write_report
 from training.evaluation.baseline_scores import score_baselines
 from training.evaluation.dataset_metrics import check_scorable, score
-from training.evaluation.predicting import answers_of, predict_outputs, prediction_order
-from training.evaluation.prediction_files import write_predictions
+from training.evaluation.predictions import (
+    answers_of,
+    predict_outputs,
+    prediction_order,
+    write_predictions,
+)
 from training.evaluation.preset_calibration import DIAGRAM, FIGURES
 from training.evaluation.reliability import plot_reliability
 from training.runs.checkpoint_saver import CheckpointSaver
@@ -33,8 +37,7 @@ from training.runs.finetune_model import build_model
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.recipe_options import as_recorded, with_recipe
 from training.runs.run_card import write_run_card
-from training.runs.run_facts import facts_of
-from training.runs.run_folder import TRIALS, Run, preset_folders
+from training.runs.run_folder import TRIALS, Run, facts_of, preset_folders
 from training.runs.training_data import find_dataset_of, load_training_examples
 
 

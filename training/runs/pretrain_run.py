@@ -7,7 +7,6 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,8 +32,7 @@ from training.runs.pretrain_options import (
 )
 from training.runs.pretrain_validation import Validation, plot_context_use
 from training.runs.run_card import write_pretraining_card
-from training.runs.run_facts import facts_of
-from training.runs.run_folder import Run, preset_folders, recorded_options
+from training.runs.run_folder import Run, facts_of, preset_folders, recorded_options
 from training.runs.strategies import find_strategy
 
 _SECONDS_PER_PLOT = 60.0
@@ -224,21 +222,11 @@ def _with_warmup(
 def _check_finite(scores: dict[str, Any], step: int) -> None:
     """Raises ValueError for a score that is not a number, which no file of JSON could hold."""
     for name, score in scores.items():
-        for number in _numbers(score):
-            if not math.isfinite(number):
-                raise ValueError(
-                    f"The {name.replace('_', ' ')} after {step} updates is {number}: training has "
-                    "diverged. Try a lower --learning-rate in another --output."
-                )
-
-
-def _numbers(value: Any) -> Iterator[float]:
-    """Yields the numbers in nested dicts and lists; None is left out."""
-    if isinstance(value, (dict, list)):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(part)
-    elif value is not None:
-        yield value
+        if isinstance(score, float) and not math.isfinite(score):
+            raise ValueError(
+                f"The {name.replace('_', ' ')} after {step} updates is {score}: training has "
+                "diverged. Try a lower --learning-rate in another --output."
+            )
 
 
 def _line(entry: dict[str, Any]) -> str:

@@ -17,13 +17,12 @@ from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.presets import backbone_class, find_preset
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
-from training.evaluation.predicting import DivergedError
+from training.evaluation.predictions import DivergedError
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.finetune_run import finetune
 from training.runs.memory import memory_freed
 from training.runs.recipe_options import as_recorded, with_recipe
-from training.runs.run_facts import facts_of
-from training.runs.run_folder import TRIALS, Run, preset_folders
+from training.runs.run_folder import TRIALS, Run, facts_of, preset_folders
 from training.runs.search_report import write_report
 from training.runs.training_data import find_dataset_of, load_training_examples
 

@@ -12,8 +12,7 @@ from gpt1_keras.tasks.calibration import Calibration
 from training.datasets.labelled_examples import LabelledExamples
 from training.evaluation.answer_plots import plot_confusion
 from training.evaluation.answer_report import plot_report, read_report, write_report
-from training.evaluation.predicting import answers_of
-from training.evaluation.prediction_files import write_predictions
+from training.evaluation.predictions import answers_of, write_predictions
 
 
 class Model:

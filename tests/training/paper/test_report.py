@@ -11,7 +11,7 @@ from tests.helpers.recomputing import recompute
 from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.paper_datasets import DATASETS
 from training.evaluation.dataset_metrics import score
-from training.evaluation.prediction_files import write_predictions
+from training.evaluation.predictions import write_predictions
 from training.paper.gathered_results import Results, variant_of
 from training.paper.published_results import TABLES
 from training.paper.report import main

@@ -8,7 +8,7 @@ import pytest
 
 import gpt1_keras
 from tests.helpers.eager import eagerly
-from training.evaluation.predicting import DivergedError
+from training.evaluation.predictions import DivergedError
 from training.finetune import main
 from training.runs import search as module
 from training.runs.finetune_options import FinetuneOptions
