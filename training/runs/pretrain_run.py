@@ -35,7 +35,6 @@ from training.runs.run_card import write_pretraining_card
 from training.runs.run_folder import Run, facts_of, preset_folders, recorded_options
 from training.runs.strategies import find_strategy
 
-_SECONDS_PER_PLOT = 60.0
 _ENTRY = "entry"  # of a checkpoint's note: that of the history, before the validation
 
 
@@ -116,7 +115,7 @@ def pretrain(
             # Otherwise a run that only decays would leave none.
             run.checkpoints.save(model, step, note)
     run.history = [entry for entry in run.history if entry["step"] <= step]
-    validation, plotted = Validation(model, data, options, distribution), time.monotonic()
+    validation = Validation(model, data, options, distribution)
     logs = PretrainLogs(run.folder / "logs", model)
     saver = CheckpointSaver(run.checkpoints, distribution is None, is_quiet=verbose > 0)
     peak = measure_peak("float32" if options.dtype == "float32" else options.dtype[6:])
@@ -129,7 +128,6 @@ def pretrain(
 
     def finish(entry: dict[str, Any]) -> None:
         """Validates after the last update of a checkpoint, and adds an entry to the history."""
-        nonlocal plotted
         scores = validation.scores(checkpoint_schedule.validation_batches)
         if is_chief:
             scores |= validation.context_use()
@@ -141,9 +139,6 @@ def pretrain(
             run.add(entry)
             logs.add(entry)
             print(_line(entry), flush=True)
-            if time.monotonic() - plotted >= _SECONDS_PER_PLOT:
-                plot_context_use(run)
-                plotted = time.monotonic()
 
     if _ENTRY in note and step not in {entry["step"] for entry in run.history}:
         finish(note[_ENTRY])  # the run was ended while it validated
