@@ -46,7 +46,6 @@ def validation_batches(
     """Returns batches of consecutive windows, in the form that `evaluate` takes.
 
     Args:
-        windows: of a split.
         steps: how many of their batches, from the first; all by default.
         strategy: each replica gets its own share.
     """

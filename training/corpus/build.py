@@ -39,7 +39,6 @@ def make_corpus(
 
     Args:
         output: path of the corpus's folder, which must be missing or empty.
-        processes: how many processes of this machine share the work.
         runner: name of an Apache Beam runner that does the work instead; all its workers must reach
             `output` and the input under the same paths.
 

@@ -45,7 +45,6 @@ def find_units(
     """Finds documents, and groups consecutive ones into units of similar length.
 
     Args:
-        source: path of a text file or of a folder of them, or `tfds:NAME`.
         shard_bytes: approximate maximum of bytes in a unit; no document is divided.
         validation_share: share of train that becomes the split validation; None for the default,
             if the source has no such split.

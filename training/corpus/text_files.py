@@ -107,9 +107,6 @@ def find_groups(
             `training.corpus.validation_split`. The hash of a document's name decides, so adding
             documents moves no other document, unless it would leave one of the two without. A
             single document gives its last lines.
-
-    Returns:
-        dict from split to groups.
     """
     source = pathlib.Path(source)
     left_out: list[pathlib.Path] = []

@@ -9,7 +9,6 @@ def share_to_hold_back(splits: Collection[str], asked: float | None, source: obj
     """Returns the share of the split train that becomes the split validation.
 
     Args:
-        splits: names of those that the input has.
         asked: the share that the user asked for; None for the default, where it is needed.
     """
     if asked is not None and not 0 <= asked < 1:

@@ -28,9 +28,6 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
         function: picklable.
         processes: how many; with 1, this process does all.
 
-    Returns:
-        The results, in the order of the units.
-
     Raises:
         ShardError: a process died. An error of the function is raised again, and all workers stop.
     """

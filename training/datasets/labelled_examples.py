@@ -89,13 +89,10 @@ class LabelledExamples:
 def load_examples(
     dataset: Dataset, role: str, data: DataOptions = DEFAULT_DATA
 ) -> LabelledExamples:
-    """Loads a split of a data set.
+    """Loads a split of a data set, whose examples may lack labels.
 
     Args:
         role: `"train"`, `"validation"` or `"test"`.
-
-    Returns:
-        `LabelledExamples`, some of which may have no label.
     """
     if isinstance(dataset, UserFiles):
         texts, labels = dataset.read(role)

@@ -154,7 +154,6 @@ def find_user_files(
     """Finds out from the train file's columns and labels what kind of data set the files are.
 
     Args:
-        validation: path of a file with the same columns; None to hold back a share of `train`.
         share, seed: as for `training.datasets.validation_share.held_back`.
     """
     table = open_table(train, columns, [(*names, LABEL) for names in _KINDS])
@@ -201,11 +200,7 @@ def find_user_files(
 def user_files_for(
     model: Task, kind: str, path: str | os.PathLike[str], columns: Mapping[str, str]
 ) -> UserFiles:
-    """Returns a file to evaluate a fine-tuned model on, as a data set with the split `"test"`.
-
-    Args:
-        kind: kind of model, as `training.evaluation.fine_tuned_models.load_model` returns it.
-    """
+    """Returns a file to evaluate a fine-tuned model on, as a data set with the split `"test"`."""
     score_range = getattr(model, "score_range", None)
     return UserFiles(
         paths={"test": str(path)},

@@ -29,7 +29,6 @@ def score_baselines(
 
     Args:
         train: what the baselines learn from, all labelled.
-        examples: what they are scored on, all labelled.
         seed: of the sample of `train` that they learn from, where it is large.
 
     Returns:
@@ -49,9 +48,6 @@ def score_baselines(
 
 def describe_beside(value: float, baselines: Mapping[str, Any]) -> str:
     """Puts a model's score beside those of the baselines.
-
-    Args:
-        baselines: from `score_baselines`, of the same examples.
 
     Returns:
         A line for the model and one for each baseline, the best first. If the model does not beat

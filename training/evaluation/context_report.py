@@ -27,7 +27,6 @@ def measure_context_use(
 
     Args:
         corpus: path of a corpus that was made with the preset's tokenizer.
-        text: path of a text file instead.
 
     Returns:
         The content of `context_use.json`: what `ContextUse.measure` returns, with the preset and

@@ -34,11 +34,7 @@ def ablate(
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
 ) -> str:
-    """Starts or resumes the runs of an ablation, and writes the tables and the plot.
-
-    Returns:
-        The tables in Markdown.
-    """
+    """Starts or resumes the runs of an ablation, and plots them; returns tables in Markdown."""
     folder = pathlib.Path(output)
     run_grid(grid, folder, data)
     blocks = {

@@ -27,7 +27,6 @@ def score_baselines(
     """Scores all baselines of a data set.
 
     Args:
-        name: key of `training.datasets.paper_datasets.DATASETS`.
         output: path of the folder for `NAME/BASELINE/seed_N/result.json`.
         limit_examples: how many examples to learn from, sampled by each seed; all by default. With
             all examples there is one seed, because nothing is random.

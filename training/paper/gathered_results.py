@@ -20,9 +20,6 @@ _SHARED = (
 class Results:
     """Scores of fine-tuned models and of baselines by variant, data set and seed.
 
-    Args:
-        results: of `(path, result)`, as `gather` returns them.
-
     Attributes:
         runs: dict from `(variant, dataset)` to a dict from seed to `(path, result)`; a baseline is
             a variant too.
@@ -68,8 +65,6 @@ class Results:
         """Returns the scores by seed, in percent.
 
         Args:
-            variant: as `variant_of` returns it.
-            dataset: key of `training.datasets.paper_datasets.DATASETS`.
             metric: one of the data set's; the first by default.
         """
         runs = self.runs.get((variant, dataset), {})
@@ -167,9 +162,6 @@ def gather(
     """Finds all results of `training.finetune` and `training.paper.baselines` below some folders.
 
     Runs on users' files are left out.
-
-    Returns:
-        list of `(path, result)`.
     """
     folders = list(folders)
     found = []

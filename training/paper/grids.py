@@ -56,8 +56,6 @@ def run_grid(
     """Starts or resumes the runs of a grid, one after another, after the baselines.
 
     Args:
-        grid: dict from a run's path below `runs` to its options.
-        output: path of the folder for `runs` and `baselines`.
         after_each: called with the folder of each run that has ended.
     """
     folder = pathlib.Path(output)

@@ -41,11 +41,7 @@ def learning_curve(
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
 ) -> str:
-    """Starts or resumes the runs of learning curves, and writes their tables, plot and evidence.
-
-    Returns:
-        The tables in Markdown.
-    """
+    """Starts or resumes the runs of learning curves; returns their tables in Markdown."""
     folder = pathlib.Path(output)
 
     def report_run(run: pathlib.Path) -> None:
@@ -171,11 +167,7 @@ def as_markdown(dataset: str, results: Mapping[int, Results]) -> str:
 def plot_curves(
     datasets: Sequence[str], results: Mapping[int, Results], path: str | os.PathLike[str]
 ) -> None:
-    """Plots the learning curves: medians as lines, the range of the seeds as bars.
-
-    Args:
-        results: from `by_size`.
-    """
+    """Plots the learning curves: medians as lines, the range of the seeds as bars."""
     figure, panels = new_figure(
         width=max(6.4, 4.2 * len(datasets)), height=4.4, columns=len(datasets)
     )

@@ -21,7 +21,6 @@ def plot_pretraining(
 
     Args:
         output: path of the plot, which ends in `.svg` or `.png`.
-        ngrams: path of the scores of n-gram models on the same corpus.
     """
     check_format(output)
     history, options = _read_run(pathlib.Path(run))

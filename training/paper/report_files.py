@@ -17,14 +17,7 @@ _SCORES, _PREDICTIONS = "scores.csv", "predictions"
 
 
 def report(folders: Iterable[str | os.PathLike[str]], output: str | os.PathLike[str]) -> str:
-    """Writes the paper's tables for which there are results.
-
-    Args:
-        folders: paths of folders with results, also in subfolders.
-
-    Returns:
-        The tables in Markdown.
-    """
+    """Writes the paper's tables for which there are results; returns them in Markdown."""
     results, folder = Results(gather(folders)), pathlib.Path(output)
     check_writable(folder)
     parts = []
@@ -41,11 +34,7 @@ def report(folders: Iterable[str | os.PathLike[str]], output: str | os.PathLike[
 
 
 def write_evidence(several: Sequence[Results], folder: str | os.PathLike[str]) -> None:
-    """Writes scores.csv and predictions/TASK.csv: all scores, and the predictions of one seed.
-
-    Args:
-        several: one for each number of labels, or a single one.
-    """
+    """Writes scores.csv and predictions/TASK.csv: all scores, and the predictions of one seed."""
     _write_scores(several, folder)
     _write_answers(several, folder)
 

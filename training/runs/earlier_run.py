@@ -29,9 +29,6 @@ class EarlierRun:
 def shared_steps(folder: str | os.PathLike[str], options: dict[str, Any]) -> int:
     """Returns the number of updates before the rate of either run decays.
 
-    Args:
-        options: of the run that goes on, as `training.runs.run_folder.Run` has them.
-
     Raises:
         ValueError: one of the two runs has the cosine schedule, whose rate depends on the number
             of updates; or they differ in options besides `steps` and `decay_steps`.
@@ -54,11 +51,7 @@ def shared_steps(folder: str | os.PathLike[str], options: dict[str, Any]) -> int
 
 
 def find_earlier_run(folder: str | os.PathLike[str], options: dict[str, Any]) -> EarlierRun:
-    """Finds the weights that a run can go on from.
-
-    Args:
-        folder: path of the earlier run.
-    """
+    """Finds the weights that a run can go on from."""
     folder = pathlib.Path(folder)
     last = shared_steps(folder, options)
     checkpoints = Checkpoints(folder / "checkpoints", options)

@@ -21,9 +21,6 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamp
         options: name a preset to fine-tune, or a configuration to start afresh.
         train: the training examples; they give the classes, and the texts to learn a tokenizer
             from if there is none.
-
-    Returns:
-        The class that `MODELS` has for the data set's kind.
     """
     if options.preset is not None:
         tokenizer = load_tokenizer(options.preset, options.normalization)

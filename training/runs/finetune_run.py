@@ -46,10 +46,7 @@ def finetune(
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
 ) -> dict[str, Any]:
-    """Starts or resumes a fine-tuning.
-
-    Returns:
-        The content of `result.json`.
+    """Starts or resumes a fine-tuning, and returns the content of `result.json`.
 
     Raises:
         KeyboardInterrupt: SIGINT or SIGTERM; the state has been saved.

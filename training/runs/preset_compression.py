@@ -13,11 +13,7 @@ from gpt1_keras.presets import find_preset
 
 
 def compress_preset(preset: str | os.PathLike[str], output: str | os.PathLike[str]) -> None:
-    """Writes a preset with float16 weights and checksums.
-
-    Args:
-        output: path of the folder to write; an existing one is replaced.
-    """
+    """Writes a preset with float16 weights and checksums."""
     folder = find_preset(preset)
     weights = {path: _compress(path) for path in folder.glob("*.weights.h5")}
     if not weights:

@@ -47,7 +47,7 @@ def pretrain(
     checkpoint_schedule: CheckpointSchedule | None = None,
     resume_from: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """Starts or resumes a pre-training.
+    """Starts or resumes a pre-training, and returns the content of `result.json`.
 
     Args:
         jit_compile: as in `keras.Model.compile`; or `"measured"`, for a `CompilationTrial` where
@@ -55,9 +55,6 @@ def pretrain(
         checkpoint_schedule: when to save and validate; by default `CheckpointSchedule()`.
         resume_from: path of an earlier run's folder; this run goes on from its weights before the
             decay. Both runs have `decay_steps`.
-
-    Returns:
-        The content of `result.json`.
 
     Raises:
         KeyboardInterrupt: SIGINT or SIGTERM; the state has been saved.

@@ -41,7 +41,6 @@ class Run:
 
     Attributes:
         history: list of dicts, the scores so far.
-        result: dict, once the run has finished.
 
     Raises:
         ValueError: the folder holds a run with other options, or a file of it is damaged.
@@ -67,11 +66,7 @@ class Run:
             )
 
     def prepare(self, *sources: str | os.PathLike[str]) -> None:
-        """Checks the folder, and removes what a killed process was writing.
-
-        Args:
-            *sources: folders that the run reads.
-        """
+        """Checks the folder, and removes what a killed process was writing."""
         for source in map(pathlib.Path, sources):
             self._check_apart(source.resolve())
         check_writable(self.folder)

@@ -38,7 +38,7 @@ def search(
     seeds: int,
     data: DataOptions = DEFAULT_DATA,
 ) -> dict[str, Any]:
-    """Starts or resumes a search.
+    """Starts or resumes a search, and returns the content of `result.json`.
 
     The first trial has the options as given. Each further trial varies the learning rate (up to 8
     times lower or higher), the epochs (up to the given number), lambda (from 0 to 1) and, if the
@@ -51,9 +51,6 @@ def search(
             from the seed with the median score, so that no lucky seed flatters it.
         trials: how many in all; a finished search goes on with a larger number.
         seeds: how many for each trial, from `options.seed` on; their median score counts.
-
-    Returns:
-        The content of `result.json`.
     """
     options = as_recorded(options, output)
     if options.epochs is None or options.learning_rate is None:

@@ -47,9 +47,6 @@ def training_examples_of(
 ) -> LabelledExamples | None:
     """Loads what a fine-tuned preset has learned from, as result.json beside it says.
 
-    Args:
-        preset: path of a run, or of its preset, RUN/best.
-
     Returns:
         The examples; None, with a warning that says why, where they cannot be found; None for a
         handle.
