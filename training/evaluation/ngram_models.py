@@ -31,29 +31,26 @@ class Unigram:
 
 
 class KneserNey:
-    """The probability of each token after up to `order - 1` others (Chen & Goodman 1998).
+    """The probability of each token after up to two others (Chen & Goodman 1998).
 
     There is a level for each context length. It discounts its counts, and gives the probability
     that this frees to the level below; the lowest level gives it to all tokens alike. The highest
     level counts how often an n-gram occurs, the others how many different tokens it follows.
 
-    Args:
-        order: 3 for trigrams.
-
     Attributes:
-        levels: list of `Level`, from unigrams to n-grams of `order`.
+        levels: list of `Level`, from unigrams to trigrams.
     """
 
-    def __init__(self, split: Split, vocabulary_size: int, order: int = ORDER) -> None:
-        if vocabulary_size**order > 2**64:
+    def __init__(self, split: Split, vocabulary_size: int) -> None:
+        if vocabulary_size**ORDER > 2**64:
             raise ValueError(
-                f"N-grams of order {order} are numbered in 64 bits, which is enough for "
-                f"{int(2 ** (64 / order))} tokens. The corpus has {vocabulary_size}."
+                f"N-grams of order {ORDER} are numbered in 64 bits, which is enough for "
+                f"{int(2 ** (64 / ORDER))} tokens. The corpus has {vocabulary_size}."
             )
         self.vocabulary_size = vocabulary_size
         self.levels = []
-        for length in range(1, order + 1):
-            counted = min(length + 1, order)
+        for length in range(1, ORDER + 1):
+            counted = min(length + 1, ORDER)
             keys = np.concatenate(
                 [_keys(shard, counted, vocabulary_size) for shard in split.shards]
             )
@@ -65,8 +62,7 @@ class KneserNey:
         """Returns the probabilities of tokens, float64 `[n]`.
 
         Args:
-            contexts: unsigned int `[n, length]`, the tokens before each; only the last
-                `order - 1` matter.
+            contexts: unsigned int `[n, length]`, the tokens before each; only the last two matter.
             words: unsigned int `[n]`.
         """
         contexts, words = np.asarray(contexts, np.uint64), np.asarray(words, np.uint64)
