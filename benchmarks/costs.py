@@ -12,11 +12,11 @@ folder `--exports` holds already are not made again.
 
 import contextlib
 import statistics
+import sys
 import time
 
 from benchmarks.harness.alternate import REST, alternate
-from benchmarks.harness.limit import LIMIT, least_flops
-from benchmarks.harness.matrix_product import fastest_of, product_workers
+from benchmarks.harness.matrix_product import LIMIT, fastest_of, least_flops, product_workers
 from benchmarks.harness.measured_models import SIZES
 from benchmarks.harness.program import Program, table
 from benchmarks.harness.texts import WholeWords
@@ -24,6 +24,7 @@ from benchmarks.harness.worker import Worker
 from benchmarks.peers import add_peers, measured_here
 from benchmarks.peers.classifiers import CLASSIFIERS, OURS, load_classifier, make_classifiers
 from benchmarks.peers.hugging_face import load_tokenizer
+from gpt1_keras.cli import exit_status
 
 LENGTHS = (16, 32, 64, 128, 256, 508)  # ours adds two special tokens
 BATCHES = (1, 2, 4, 8, 16, 32)
@@ -108,4 +109,4 @@ def _measure(workers, batches, options):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

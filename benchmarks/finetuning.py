@@ -13,6 +13,7 @@ import contextlib
 import os
 import pathlib
 import statistics
+import sys
 import tempfile
 
 import numpy as np
@@ -21,6 +22,7 @@ from benchmarks.harness.alternate import REST, alternate, speedup
 from benchmarks.harness.finetuning_batches import BATCH_SIZE, HUGGING_FACE, IDS_FILE, PRESET
 from benchmarks.harness.program import Program, table
 from benchmarks.harness.worker import Worker
+from gpt1_keras.cli import exit_status
 
 OBJECTIVES = {"L3": 0.5, "L2": 0.0}  # lambda of each
 PEERS = {"ours": "gpt1_keras", "hugging_face": "Hugging Face's Trainer"}
@@ -87,4 +89,4 @@ def _measure(objective, folder, options):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

@@ -8,6 +8,7 @@ token; ours caches them. The machine must be idle, as for `benchmarks.training_s
 """
 
 import statistics
+import sys
 import tempfile
 import time
 
@@ -20,6 +21,7 @@ from benchmarks.harness.alternate import alternate
 from benchmarks.harness.machine import cores
 from benchmarks.harness.measured_models import SIZES
 from benchmarks.harness.program import Program, table
+from gpt1_keras.cli import exit_status
 from gpt1_keras.convert.hugging_face import save_backbone
 
 _BATCH_SIZES = (1, 8)
@@ -124,4 +126,4 @@ def _theirs(backbone, tokens):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

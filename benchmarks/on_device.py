@@ -15,6 +15,7 @@ import contextlib
 import json
 import pathlib
 import statistics
+import sys
 import tempfile
 
 import numpy as np
@@ -27,6 +28,7 @@ from benchmarks.harness.worker import Worker
 from benchmarks.peers import Peer, add_peers, measured_here, run
 from benchmarks.peers.hugging_face import HEAD_FILE
 from benchmarks.peers.ours import SAVED_MODEL
+from gpt1_keras.cli import exit_status
 
 JOB_FILE = "job.json"
 _ONE_THREAD = dict.fromkeys(
@@ -195,4 +197,4 @@ def _prepare(model, examples, folder, names):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

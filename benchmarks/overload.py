@@ -13,6 +13,7 @@ idle.
 import collections
 import contextlib
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -21,6 +22,7 @@ from benchmarks.harness.load import GrpcLoad, HttpLoad, arrive, measure, percent
 from benchmarks.harness.measured_models import export_missing
 from benchmarks.harness.program import Program, table
 from benchmarks.harness.servers import serve_export
+from gpt1_keras.cli import exit_status
 
 _CLIENTS = 32
 _TEXTS = ["a joy to watch", "a waste of time, and a long one", "the staff were kind " * 8]
@@ -59,8 +61,8 @@ def _measure(path, options):
             "REST": HttpLoad(rest_port, "/v1/models/model:predict", documents),
         }
         for name, load in loads.items():
-            measure(load, len(_TEXTS), _CLIENTS, requests=2 * _CLIENTS)  # warms up
-            capacity = measure(load, len(_TEXTS), _CLIENTS, seconds=options.seconds).rate
+            measure(load.client, len(_TEXTS), _CLIENTS, requests=2 * _CLIENTS)  # warms up
+            capacity = measure(load.client, len(_TEXTS), _CLIENTS, seconds=options.seconds).rate
             rows.append([name, "capacity", f"{capacity:.0f}", "1.00", "", "", ""])
             for factor in (1, 2):
                 goodput, *rest = _arrivals(load, factor * capacity, options)
@@ -108,4 +110,4 @@ def _arrivals(load, rate, options):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

@@ -7,7 +7,7 @@ tables.
 from matplotlib.ticker import FixedLocator, LogFormatter, NullLocator, ScalarFormatter
 
 from benchmarks.costs import BATCHES_LENGTH
-from benchmarks.harness.limit import LIMIT
+from benchmarks.harness.matrix_product import LIMIT
 from benchmarks.harness.page import tables_of
 from training.evaluation.plots import COLORS, new_figure, save
 
@@ -20,7 +20,6 @@ def plot_costs(machine, reports, path):
     Args:
         machine: its name, for the title.
         reports: what the programs printed, by program: `costs`, and `serving` if it has run.
-        path: of the picture, .svg or .png.
     """
     [rows] = tables_of(reports["costs"])
     panels = {

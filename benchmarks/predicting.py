@@ -15,6 +15,7 @@ import csv
 import itertools
 import pathlib
 import statistics
+import sys
 import tempfile
 
 from benchmarks.harness.alternate import REST, alternate
@@ -22,6 +23,7 @@ from benchmarks.harness.measured_models import export_missing
 from benchmarks.harness.program import Program, table
 from benchmarks.harness.texts import data_set_texts
 from benchmarks.harness.worker import Worker
+from gpt1_keras.cli import exit_status
 
 _BATCH_SIZE = 32
 _LEAST_CHARACTERS = {"glue/sst2": 0, "race/middle": 600}  # RACE has questions and answers too
@@ -89,4 +91,4 @@ def _measure(options, export, path):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

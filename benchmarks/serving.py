@@ -6,27 +6,26 @@ Classifiers with random weights are exported in each precision, with batching in
 float32 without it; exports that the folder `--exports` holds already are not made again. Each
 request has one text, a sentence of SST-2 or a passage of RACE. All servers get the requests, in
 turns, from 1, 8 and 32 clients. Ours answer over gRPC, the first also over REST; the peers, the
-same model in torch and in other runtimes, answer behind FastAPI. One text of 20 words is also
-answered without a server: in TensorFlow's C++ runtime, and in the peers' runtimes in this process.
-The machine must be idle.
+same model in torch and in other runtimes, answer behind FastAPI. `benchmarks.costs` measures
+answers without a server. The machine must be idle.
 """
 
 import contextlib
 import statistics
+import sys
 
-from benchmarks.harness.alternate import REST, alternate, timed
-from benchmarks.harness.limit import LIMIT, least_flops
+from benchmarks.harness.alternate import alternate
 from benchmarks.harness.load import GrpcLoad, HttpLoad, measure, percentiles
-from benchmarks.harness.matrix_product import fastest_product
+from benchmarks.harness.matrix_product import LIMIT, fastest_product, least_flops
 from benchmarks.harness.measured_models import SIZES
 from benchmarks.harness.program import Program, table
 from benchmarks.harness.servers import megabytes, serve_export, serve_peer
 from benchmarks.harness.texts import mixed_texts
 from benchmarks.peers import add_peers, measured_here
-from benchmarks.peers.classifiers import CLASSIFIERS, load_classifier, make_classifiers
+from benchmarks.peers.classifiers import CLASSIFIERS, make_classifiers
 from benchmarks.peers.hugging_face import load_tokenizer
+from gpt1_keras.cli import exit_status
 
-_WORDS = 20
 _CALIBRATION_TEXTS = 64  # taken from the texts that are not sent
 
 
@@ -38,8 +37,6 @@ def main():
     what = "of a measurement (default: %(default)s)"
     program.add("--seconds", type=float, default=12, help=what)
     program.add("--rounds", type=int, default=2, help="default: %(default)s")
-    what = "of one text alone (default: %(default)s)"
-    program.add("--repetitions", type=int, default=40, help=what)
     options = program.parse()
     names, left_out = measured_here(options.only, CLASSIFIERS)
     texts = mixed_texts(options.data_dir)
@@ -48,7 +45,6 @@ def main():
         names, options.size, options.tokenizer, options.exports, calibration
     )
     limit = _limit(texts, options)
-    alone = _one_text(names, setting, texts, options)
     with contextlib.ExitStack() as stack:
         servers = _start(stack, names, paths, setting, texts)
         silent = _warm_up(servers, len(texts), options)
@@ -58,9 +54,8 @@ def main():
         f"{_folder_megabytes(path / '1'):.0f} MB in {CLASSIFIERS[name].label}"
         for name, path in paths.items()
     ]
-    program.report(
-        f"{facts} Files: {', '.join(files)}.", alone, served, "\n".join([left_out, *silent]).strip()
-    )
+    left_out = "\n".join([left_out, *silent]).strip()
+    program.report(f"{facts} Files: {', '.join(files)}.", served, left_out)
 
 
 def _limit(texts, options):
@@ -70,25 +65,6 @@ def _limit(texts, options):
     most = size["max_sequence_length"]
     flops = statistics.mean(least_flops(size, min(each, most)) for each in tokens)
     return 1e9 * fastest_product("float32", options.size) / flops
-
-
-def _one_text(names, setting, texts, options):
-    """Returns the table of the latency of one text, which all answer in turns."""
-    text = next(text for text in texts if len(text.split()) == _WORDS)
-    turns = {
-        CLASSIFIERS[name].label: timed(load_classifier(name, **setting), [text])
-        for name in names
-        if not name.startswith("hugging_face")  # other threads slow its own
-    }
-    # The first calls are slower: the runtime compiles what is new to it.
-    found = alternate(turns, options.repetitions, warmup=3, rest=REST)
-    medians = {label: statistics.median(seconds) for label, seconds in found.items()}
-    first = next(iter(medians))
-    rows = [
-        [label, f"{1e3 * median:.1f}", f"{median / medians[first]:.2f}"]
-        for label, median in medians.items()
-    ]
-    return table([f"one text of {_WORDS} words", "p50, ms", f"/ {first}"], rows)
 
 
 def _start(stack, names, paths, setting, texts):
@@ -119,7 +95,7 @@ def _warm_up(servers, num_texts, options):
     """
     lines = []
     for label, (load, _) in list(servers.items()):
-        found = measure(load, num_texts, max(options.clients), seconds=options.seconds)
+        found = measure(load.client, num_texts, max(options.clients), seconds=options.seconds)
         if not found.latencies:
             del servers[label]
             lines.append(f"- Left out: {label}: none of {len(found.errors)} requests was answered")
@@ -132,7 +108,7 @@ def _requests(servers, num_texts, options, limit):
     for concurrency in options.clients:
 
         def turn(load, concurrency=concurrency):
-            return lambda: measure(load, num_texts, concurrency, seconds=options.seconds)
+            return lambda: measure(load.client, num_texts, concurrency, seconds=options.seconds)
 
         turns = {label: turn(load) for label, (load, _) in servers.items()}
         found = alternate(turns, options.rounds, warmup=0)
@@ -155,4 +131,4 @@ def _folder_megabytes(folder):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

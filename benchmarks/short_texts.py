@@ -12,6 +12,7 @@ read books in batches of 1,024 lines; the pipeline has one thread, because it is
 
 import functools
 import itertools
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +29,7 @@ from benchmarks.harness.program import Program, table
 from benchmarks.harness.texts import book_paragraphs, data_set_texts
 from benchmarks.peers.hugging_face import fast_tokenizer
 from benchmarks.peers.python_pipeline import PipelineTokenizer
+from gpt1_keras.cli import exit_status
 from gpt1_keras.tokenization.normalization import NORMALIZATIONS
 from serving.runtime.c_api import Runtime
 from serving.runtime.session import Session
@@ -44,6 +46,8 @@ def main():
     program.add("--rounds", type=int, default=5, help="after one (default: %(default)s)")
     options = program.parse()
     books = list(book_paragraphs(options.books))
+    sentences = data_set_texts("glue/sst2", options.data_dir)
+    texts = {"SST-2": _short(sentences, options.texts), "books": _short(books, options.texts)}
     pipeline = PipelineTokenizer(options.tokenizer)
     with tempfile.TemporaryDirectory() as folder:
         encoders = _sessions(_saved_models(options.tokenizer, folder))
@@ -51,10 +55,8 @@ def main():
     encoders[_PIPELINE] = lambda texts: list(map(pipeline, texts))
 
     rows = []
-    for name, texts in (("SST-2", data_set_texts("glue/sst2", options.data_dir)), ("books", books)):
-        short = (text for text in texts if len(text.split()) in _WORDS)
-        short = [(text,) for text in itertools.islice(short, options.texts)]
-        for encoder, seconds in _one_by_one(encoders, short, options.rounds).items():
+    for name, batches in texts.items():
+        for encoder, seconds in _one_by_one(encoders, batches, options.rounds).items():
             p50, p90 = 1e3 * np.percentile(seconds, [50, 90])
             rows.append([name, encoder, f"{p50:.3f}", f"{p90:.3f}"])
     latencies = table(["texts", "", "p50, ms", "p90, ms"], rows, labels=2)
@@ -64,6 +66,12 @@ def main():
     rows = [[name, f"{megabytes / np.median(seconds):.2f}"] for name, seconds in found.items()]
     speeds = table([f"{megabytes:.1f} MB of books", "MB/s"], rows)
     program.report(f"{options.rounds} rounds.", latencies, speeds)
+
+
+def _short(texts, count):
+    """Returns the first texts of 18 to 22 words, each as a batch."""
+    short = (text for text in texts if len(text.split()) in _WORDS)
+    return [(text,) for text in itertools.islice(short, count)]
 
 
 def _one_by_one(encoders, batches, rounds):
@@ -143,4 +151,4 @@ def _proto(texts):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

@@ -11,10 +11,12 @@ over the rounds. `benchmarks.short_texts` measures the C++ runtime.
 import itertools
 import os
 import statistics
+import sys
 
 from benchmarks.harness.alternate import alternate, timed
 from benchmarks.harness.program import Program, table
 from benchmarks.harness.texts import book_paragraphs
+from gpt1_keras.cli import exit_status
 
 _BATCH_SIZES = (1, 32, 256, 4096)
 _MOST_LINES = 2048  # in batches smaller than these
@@ -89,4 +91,4 @@ def _size(text):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

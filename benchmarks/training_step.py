@@ -1,4 +1,4 @@
-"""The time of a pre-training step beside Hugging Face's, KerasHub's and plain Keras's.
+"""The time of a pre-training step beside Hugging Face's and KerasHub's.
 
     python -m benchmarks.training_step
     python -m benchmarks.training_step --before DIR    # and beside another commit's
@@ -23,12 +23,12 @@ from benchmarks.harness.measured_models import SIZES
 from benchmarks.harness.program import Program, table
 from benchmarks.harness.worker import Worker
 from benchmarks.peers import Peer, add_peers, measured_here
+from gpt1_keras.cli import exit_status
 
 # The first step traces and compiles, the second fills caches and arenas.
 _WARMUP_STEPS = 2
 _KERAS = [  # label, module and precision
     ("gpt1_keras", "ours", "float32"),
-    ("plain Keras", "plain_keras", "float32"),
     ("KerasHub GPT-2", "keras_hub", "float32"),
     ("gpt1_keras", "ours", "bfloat16"),
     ("KerasHub GPT-2", "keras_hub", "bfloat16"),
@@ -123,13 +123,12 @@ def _batch(text):
 
 
 def _pairs(peers, before):
-    """Yields each of ours with the peers of its precision; plain Keras also has its mode."""
+    """Yields each of ours with the peers of its precision."""
     for ours in (peer for peer in peers if peer.module == "ours"):
         if before:
             yield ours, dataclasses.replace(ours, label=f"{_BEFORE}, {ours.mode}")
         for other in peers:
-            is_alike = other.module != "plain_keras" or other.mode == ours.mode
-            if other.module != "ours" and other.precision == ours.precision and is_alike:
+            if other.module != "ours" and other.precision == ours.precision:
                 yield ours, other
 
 
@@ -203,9 +202,8 @@ _NOTES = """\
 - All train with dropout 0.1, AdamW (ours: the paper's Adam), gradients clipped to norm 1, on random
   ids, and without metrics. Hugging Face's is eager torch with the fused AdamW; its bfloat16 is
   autocast's, the others' is `mixed_bfloat16`. On a CPU, graph is Keras's default.
-- KerasHub's is GPT-2 of the same size. "plain" is `benchmarks/peers/plain_keras.py`, the same
-  decoder of stock Keras layers, in the same mode as ours."""
+- KerasHub's is GPT-2 of the same size."""
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

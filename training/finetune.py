@@ -58,17 +58,15 @@ def main(
         from training.runs.search import search
 
         found = search(options, run.output, trials.search, trials.seeds, data)
-        if found.get("baselines"):
-            print(f"\n{describe_beside(found['median'], found['baselines'])}\n")
+        print(f"\n{describe_beside(found['median'], found['baselines'])}\n")
         print(f"Best: trial {found['best_trial']}, median {found['median']:.4f}")
         return
     from training.evaluation.answer_report import read_report
     from training.runs.finetune_run import finetune
 
     result = finetune(options, run.output, data)
-    if "baselines" in result:  # not in runs of earlier versions
-        print(f"\n{describe_beside(result['score'], result['baselines'])}")
-        print(f"\n{read_report(run.output)}")
+    print(f"\n{describe_beside(result['score'], result['baselines'])}")
+    print(f"\n{read_report(run.output)}")
     print(f"{result['metric']}: {result['score']:.4f} (epoch {result['best_epoch']})")
 
 

@@ -44,7 +44,6 @@ class HttpLoad:
     """Posts one JSON document in each request, over a connection that each client keeps.
 
     Args:
-        port: of the server on this machine.
         path: where to post to.
         documents: list of JSON values.
     """
@@ -74,7 +73,6 @@ class Measurement:
 
     Attributes:
         latencies: list of the seconds of each request that was answered.
-        errors: list of str.
         seconds: how long it took in all.
     """
 
@@ -88,11 +86,11 @@ class Measurement:
         return len(self.latencies) / self.seconds
 
 
-def measure(load, num_texts, concurrency, seconds=None, requests=None):
+def measure(new_client, num_texts, concurrency, seconds=None, requests=None):
     """Puts a load on a server, for some time or for a number of requests.
 
     Args:
-        load: `GrpcLoad` or `HttpLoad`.
+        new_client: makes a client, a function of the index of one of the texts to send.
         num_texts: how many texts it has; they are sent one after another, again and again.
         concurrency: the number of clients.
         seconds: float, after which no client sends another request; or
@@ -106,7 +104,7 @@ def measure(load, num_texts, concurrency, seconds=None, requests=None):
     begin = time.perf_counter()
 
     def work():
-        ask = load.client()
+        ask = new_client()
         while seconds is None or time.perf_counter() - begin < seconds:
             index = next(indices, None)
             if index is None:
@@ -116,7 +114,7 @@ def measure(load, num_texts, concurrency, seconds=None, requests=None):
                 ask(index % num_texts)
             except (grpc.RpcError, OSError, http.client.HTTPException) as error:
                 errors.append(str(error))
-                ask = load.client()
+                ask = new_client()
             else:
                 latencies.append(time.perf_counter() - started)
 

@@ -1,4 +1,4 @@
-"""The fastest matrix product of TensorFlow or torch, to compare other figures with."""
+"""The fastest matrix product of TensorFlow or torch, and what it allows at most."""
 
 import contextlib
 import statistics
@@ -10,6 +10,7 @@ from benchmarks.harness.measured_models import SIZES
 from benchmarks.harness.worker import Worker
 
 FRAMEWORKS = ("tensorflow", "torch")
+LIMIT = "limit, float32"  # in tables: an answer's least products at the fastest product's speed
 
 
 def multiply(turns, framework, dtype, size, rounds):
@@ -44,6 +45,24 @@ def fastest_of(results):
     """Returns the faster framework's GFLOP/s in each round, from results of `alternate`."""
     rounds = zip(*(results[name] for name in FRAMEWORKS))
     return [max(facts["gigaflops"] for facts in of_round) for of_round in rounds]
+
+
+def least_flops(size, tokens):
+    """Returns the FLOPs of the products that a classifier needs for a text of `tokens` tokens.
+
+    In the last block, tokens before the last need only keys and values. A token attends to itself
+    and to those before it. Normalisation, softmax, GELU and the head are not counted.
+
+    Args:
+        size: dict like those in `SIZES`.
+        tokens: int.
+    """
+    width, blocks = size["hidden_dim"], size["num_layers"]
+    of_block = 2 * (4 * width**2 + 2 * width * size["intermediate_dim"])
+    of_keys_and_values = 2 * 2 * width**2
+    attention = 4 * width * (tokens * (tokens + 1) // 2)
+    before_last = (blocks - 1) * (tokens * of_block + attention)
+    return before_last + (tokens - 1) * of_keys_and_values + of_block + 4 * width * tokens
 
 
 def _shapes(size):

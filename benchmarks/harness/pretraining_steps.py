@@ -32,30 +32,13 @@ def use_precision(precision):
     keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bfloat16" else precision)
 
 
-def compile_stock(model, mode, **kwargs):
-    """Compiles a model with Keras's own optimizer and loss."""
-    import keras
-
-    model.compile(
-        optimizer=keras.optimizers.AdamW(
-            LEARNING_RATE, weight_decay=WEIGHT_DECAY, global_clipnorm=CLIP_NORM
-        ),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        jit_compile=mode == "XLA",
-        **kwargs,
-    )
-
-
-def fit_in_turns(turns, model, ids, padding_mask=False):
+def fit_in_turns(turns, model, ids, **inputs):
     """Trains on ids `[steps, batch, length + 1]`, one step in each turn; reports the loss."""
     import keras
-    import numpy as np
     import tensorflow as tf
 
-    x = {"token_ids": ids[:, :, :-1]}
-    if padding_mask:
-        x["padding_mask"] = np.ones_like(x["token_ids"])
-    data = tf.data.Dataset.from_tensor_slices((x, ids[:, :, 1:]))
+    inputs["token_ids"] = ids[:, :, :-1]
+    data = tf.data.Dataset.from_tensor_slices((inputs, ids[:, :, 1:]))
     callback = keras.callbacks.LambdaCallback(
         on_train_batch_begin=lambda batch, logs: turns.begin(),
         # Reading the loss waits for the step to end.

@@ -22,7 +22,6 @@ class Program:
     """The options and the report of `python -m benchmarks.NAME`.
 
     Args:
-        name: str.
         description: the module's docstring, of which `--help` prints the first line.
         *shared: options that several benchmarks have: --tokenizer, --data-dir, --books (by default
             in `$GPT1_KERAS_SHARED/data`), --size, --exports.

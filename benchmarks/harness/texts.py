@@ -19,8 +19,7 @@ def data_set_texts(name, data_dir):
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
-    splits = tfds.load(name, data_dir=data_dir, download=False)
-    for split in splits.values():
+    for split in _builder(name, data_dir).as_dataset().values():
         for example in tfds.as_numpy(split):
             for values in map(np.asarray, tf.nest.flatten(example, expand_composites=True)):
                 if values.dtype.kind in "OS":
@@ -32,12 +31,19 @@ def mixed_texts(data_dir, count=1000):
     import tensorflow_datasets as tfds
 
     def first(name, split, field):
-        examples = tfds.load(name, split=split, data_dir=data_dir, download=False)
+        examples = _builder(name, data_dir).as_dataset(split=split)
         return [each[field].decode() for each in tfds.as_numpy(examples.take(count // 2))]
 
     texts = first("glue/sst2", "validation", "sentence") + first("race/middle", "dev", "article")
     random.Random(0).shuffle(texts)
     return texts
+
+
+def _builder(name, data_dir):
+    from training.datasets.data_options import DataOptions
+    from training.datasets.tfds_builders import prepared_builder
+
+    return prepared_builder(name, DataOptions(str(data_dir)))
 
 
 class WholeWords:

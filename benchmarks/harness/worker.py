@@ -53,9 +53,6 @@ class Worker:
         environment: dict of str, environment variables besides those of this process.
         **arguments: arguments of the function, JSON values.
 
-    Attributes:
-        pid: id of the process.
-
     Raises:
         RuntimeError: from `turn` and `summary`, if the process has died; with its output.
     """

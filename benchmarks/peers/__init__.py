@@ -70,10 +70,6 @@ def add_peers(program, peers, default=None):
 def measured_here(names, peers):
     """Returns which of some names are measured here, and a note on the others.
 
-    Args:
-        names: list of str.
-        peers: `Peer` by name.
-
     Returns:
         `(names, note)`; the note has a line for each name that is left out.
     """

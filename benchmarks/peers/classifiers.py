@@ -34,7 +34,6 @@ def make_classifiers(names, size, tokenizer, folder, calibration):
     Args:
         names: keys of `CLASSIFIERS`.
         size, tokenizer, folder: as in `export_missing`.
-        calibration: list of str, for int8.
 
     Returns:
         `(paths, setting)`: the exports' base paths by name, and the arguments of

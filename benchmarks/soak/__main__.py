@@ -34,7 +34,6 @@ from benchmarks.harness.servers import serve_export
 from benchmarks.soak.faults import Faults
 from benchmarks.soak.request_mix import LABELS, TEXTS, Answers, Mix
 from serving.export import export
-from serving.export.export_options import Explanation
 
 _CLIENTS = 32
 _PATIENCE = 10.0  # seconds after which a waiting client does not send its request any more
@@ -67,28 +66,12 @@ def _exports(folder):
         classifier.compile(optimizer=keras.optimizers.Adam(1e-4), loss="auto", run_eagerly=True)
         classifier.fit(TEXTS, [labels[row % 2] for row in range(len(TEXTS))], epochs=5, verbose=0)
         path = f"{folder}/{labels[0]}"
-        paths.append(export(classifier, path, "model", explain=Explanation(steps=4)))
+        paths.append(export(classifier, path, "model"))
         logits = classifier.predict(TEXTS, verbose=0)
         scores.append(keras.ops.convert_to_numpy(keras.ops.softmax(logits)))
     if np.abs(scores[0] - scores[1]).max(axis=-1).min() < 0.01:
         raise SystemExit("The two versions hardly differ.")
     return paths, scores
-
-
-class _Answered:
-    """A load of the requests in a mix that get an answer."""
-
-    def __init__(self, mix):
-        self._mix = mix
-        self.numbers = [
-            number for number, kind in enumerate(mix.kinds) if "OK" in mix.expected[kind]
-        ]
-
-    def client(self):
-        return self.ask
-
-    def ask(self, index):
-        return self._mix.ask(self.numbers[index % len(self.numbers)])
 
 
 class _Tally:
@@ -129,11 +112,16 @@ def _soak(folder, exports, scores, seconds):
         answers = Answers(scores)
         mix = Mix(*ports, answers)
         faults = Faults(exports, base, ports[0], answers)
-        load = _Answered(mix)
-        measure(load, len(load.numbers), _CLIENTS, requests=len(load.numbers))  # warms up
-        capacity = measure(load, len(load.numbers), _CLIENTS, seconds=15.0).rate
+        # The requests that get an answer.
+        numbers = [i for i, kind in enumerate(mix.kinds) if "OK" in mix.expected[kind]]
+
+        def client():
+            return lambda index: mix.ask(numbers[index % len(numbers)])
+
+        measure(client, len(numbers), _CLIENTS, requests=len(numbers))  # warms up
+        capacity = measure(client, len(numbers), _CLIENTS, seconds=15.0).rate
         # After this, the server has what it allocates once: gRPC's threads, and their memory.
-        arrive(lambda number, _: load.ask(number), _BURST * capacity, 15.0)
+        arrive(lambda number, _: client()(number), _BURST * capacity, 15.0)
         for _ in range(2):
             faults.swap()
         time.sleep(_SETTLED)

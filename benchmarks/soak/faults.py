@@ -27,7 +27,6 @@ class Faults:
     Args:
         exports: folders of two versions.
         base: the model's folder.
-        port: the server's gRPC port.
         right: `Answers`, which learn of which export each version is a copy.
 
     Attributes:

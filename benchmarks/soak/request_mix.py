@@ -69,11 +69,9 @@ class Answers:
 
 
 class Mix:
-    """A load of all kinds of requests, for `measure` and `arrive`.
+    """Requests of all kinds, for `measure` and `arrive`.
 
     Args:
-        port: the server's gRPC port.
-        rest_port: its REST port.
         answers: `Answers`.
 
     Attributes:
@@ -92,20 +90,14 @@ class Mix:
         # By kind: what sends a request, how many there are, and the allowed outcomes.
         table = {
             "gRPC Predict": (self._predict, 60, busy),
-            "gRPC Predict, gzip": (self._predict_gzip, 6, busy),
             "gRPC Classify": (self._classify, 30, busy),
             "REST predict, rows": (self._rest_rows, 30, rest_busy),
-            "REST predict, columns": (self._rest_columns, 15, rest_busy),
             "REST predict, one version": (self._rest_version, 15, {*rest_busy, "404"}),
-            "REST classify": (self._rest_classify, 15, rest_busy),
             "gRPC status": (self._grpc_status, 4, {"OK"}),
             "REST status": (lambda _: self._get(_MODEL), 4, {"OK"}),
-            "REST metadata": (lambda _: self._get(f"{_MODEL}/metadata"), 2, {"OK"}),
             "REST metrics": (lambda _: self._get("/metrics"), 4, {"OK"}),
             "gRPC, malformed": (self._malformed, 10, busy | _REFUSED),
             "REST, malformed": (self._rest_malformed, 10, rest_busy | _REFUSED),
-            "REST explain": (self._explain, 1, rest_busy),
-            "REST explain, too much": (self._explain_too_much, 2, {"400", "429"}),
             "gRPC, hostile gzip": (self._hostile_gzip, 5, {"RESOURCE_EXHAUSTED"} | _REFUSED),
             "gRPC, silent": (self._grpc_silent, 2, gone),
             "REST, another Host": (self._other_host, 3, {"403"}),
@@ -123,10 +115,6 @@ class Mix:
         self.kinds = [kind for kind, (_, weight, _) in table.items() for _ in range(weight)]
         random.Random(0).shuffle(self.kinds)
 
-    def client(self):
-        """Returns a function that sends a request, by its number, and returns its outcome."""
-        return self.ask
-
     def ask(self, number):
         """Sends a request; returns OK, WRONG, left, gRPC's code, HTTP's status or an error."""
         try:
@@ -137,15 +125,12 @@ class Mix:
             self._connection().close()
             return type(error).__name__
 
-    def _predict_gzip(self, number):
-        return self._predict(number, grpc.Compression.Gzip)
-
-    def _predict(self, number, compression=None):
+    def _predict(self, number):
         rows = _rows(number)
         request = PredictRequest()
         request.model_spec.name = "model"
         request.inputs["text"].CopyFrom(tf.make_tensor_proto([TEXTS[row] for row in rows]))
-        reply = self._prediction.Predict(request, timeout=_TIMEOUT, compression=compression)
+        reply = self._prediction.Predict(request, timeout=_TIMEOUT)
         self._latest = version = reply.model_spec.version.value
         labels = [label.decode() for label in tf.make_ndarray(reply.outputs["label"])]
         scores = tf.make_ndarray(reply.outputs["scores"])
@@ -163,7 +148,8 @@ class Mix:
         found = [
             {each.label: each.score for each in row.classes} for row in reply.result.classifications
         ]
-        return self._judge_classes(reply.model_spec.version.value, rows, found)
+        scores = [[row[name] for name in LABELS] for row in found]
+        return self._answers.judge(reply.model_spec.version.value, rows, scores)
 
     def _rest_rows(self, number, path=_MODEL, version=None):
         rows = _rows(number)
@@ -174,32 +160,9 @@ class Mix:
         labels = [each["label"] for each in predictions]
         return self._answers.judge(version, rows, [each["scores"] for each in predictions], labels)
 
-    def _rest_columns(self, number):
-        rows = _rows(number)
-        status, reply = self._post(
-            f"{_MODEL}:predict", {"inputs": {"text": [TEXTS[row] for row in rows]}}
-        )
-        if status != "OK":
-            return status
-        outputs = json.loads(reply)["outputs"]
-        return self._answers.judge(None, rows, outputs["scores"], outputs["label"])
-
     def _rest_version(self, number):
         version = self._latest
         return self._rest_rows(number, f"{_MODEL}/versions/{version}", version)
-
-    def _rest_classify(self, number):
-        rows = _rows(number)
-        examples = [{"text": TEXTS[row]} for row in rows]
-        status, reply = self._post(
-            f"{_MODEL}:classify", {"signature_name": "classify", "examples": examples}
-        )
-        if status != "OK":
-            return status
-        return self._judge_classes(None, rows, [dict(row) for row in json.loads(reply)["results"]])
-
-    def _judge_classes(self, version, rows, found):
-        return self._answers.judge(version, rows, [[row[name] for name in LABELS] for row in found])
 
     def _grpc_status(self, number):
         request = GetModelStatusRequest()
@@ -218,19 +181,6 @@ class Mix:
     def _rest_malformed(self, number):
         call = random.choice(("predict", "classify", "regress", "explain"))
         return self._post(f"{_MODEL}:{call}", random.choice(DOCUMENTS))[0]
-
-    def _explain(self, number):
-        [row, *_] = _rows(number)
-        document = {"signature_name": "explain", "instances": [TEXTS[row]]}
-        status, reply = self._post(f"{_MODEL}:predict", document)
-        if status != "OK":
-            return status
-        [found] = json.loads(reply)["predictions"]
-        return self._answers.judge(None, [row], [found["scores"]], [found["label"]])
-
-    def _explain_too_much(self, number):
-        document = {"signature_name": "explain", "instances": [TEXTS[2]] * 256}
-        return self._post(f"{_MODEL}:predict", document)[0]
 
     def _hostile_gzip(self, number):
         predict = self._channel.unary_unary("/tensorflow.serving.PredictionService/Predict")

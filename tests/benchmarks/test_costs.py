@@ -5,7 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import OpenAIGPTModel
 
-from benchmarks.harness.limit import LIMIT, least_flops
+from benchmarks.harness.matrix_product import LIMIT, least_flops
 from benchmarks.harness.measured_models import SIZES
 from benchmarks.harness.program import table
 from benchmarks.peers.hugging_face import model_config

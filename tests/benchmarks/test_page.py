@@ -10,9 +10,11 @@ from unittest import mock
 import pytest
 
 from benchmarks import __main__ as bench
+from benchmarks.harness import program as program_module
 from benchmarks.harness.machine import machine
 from benchmarks.harness.page import page_name, read_page, tables_of, write_page
 from benchmarks.harness.program import LEFT_OUT, Program, table
+from gpt1_keras.cli import exit_status
 
 PAGES = sorted(bench.PAGES.glob("*.md"))
 REPORT = "Made up. `python -m benchmarks.x`\n\n" + table(
@@ -108,6 +110,19 @@ def test_a_program_says_what_data_it_lacks(monkeypatch, capsys, tmp_path):
     assert stopped.value.code == LEFT_OUT
     expected = f"benchmarks.x: left out, as there is no {tmp_path}/missing: see --tokenizer"
     assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ["predicting", "serving", "short_texts", "finetuning", "on_device"]
+)
+def test_a_folder_without_the_data_set_is_one_line(name, monkeypatch, capsys, tmp_path):
+    for folder in ("gpt1_bpe", "tfds", "books/valid"):
+        (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.setattr(program_module, "_DATA", tmp_path)
+    monkeypatch.setattr(sys, "argv", [name])
+    assert exit_status(importlib.import_module(f"benchmarks.{name}").main) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: The data set glue/sst2 is not in ") and "\n" not in error[:-1]
 
 
 def test_what_fails_is_named_and_the_others_run(run, capsys):

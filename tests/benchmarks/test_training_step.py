@@ -7,14 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-import gpt1_keras
 from benchmarks import generation, training_step
 from benchmarks.harness.alternate import alternate, speedup
 from benchmarks.harness.measured_models import SIZES
 from benchmarks.harness.worker import Worker
-from benchmarks.peers.plain_keras import plain_gpt1
 from benchmarks.training_step import PEERS, Pair
-from gpt1_keras.convert.weights import block_variables
 from training.evaluation.throughput import flops_per_token
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -41,26 +38,26 @@ def rows_of(report):
 
 @pytest.mark.slow
 def test_tables_of_the_training_step(run):
-    names = ["ours-float32-graph", "plain_keras-float32-graph"]
+    names = ["ours-float32-graph", "keras_hub-float32-graph"]
     report = run(training_step, "--only", *names, "--batches", "2x32", "--steps", "2")
     rows = [row for row in rows_of(report) if row[0] == "2 x 32"]
     assert [row[:3] for row in rows] == [
         ["2 x 32", "float32", "gpt1_keras, graph"],
-        ["2 x 32", "float32", "plain Keras, graph"],
-        ["2 x 32", "float32", "gpt1_keras, graph / plain Keras, graph"],
+        ["2 x 32", "float32", "KerasHub GPT-2, graph"],
+        ["2 x 32", "float32", "gpt1_keras, graph / KerasHub GPT-2, graph"],
     ]
-    ours, plain, ratios = rows
-    for row in ours, plain:
+    ours, peer, ratios = rows
+    for row in ours, peer:
         assert float(row[3]) * float(row[4].replace(",", "")) == pytest.approx(64, rel=0.02)
         assert 0 < float(row[5].rstrip("%")) < 100
-    expected = float(ours[6]) / float(plain[6])
+    expected = float(ours[6]) / float(peer[6])
     assert float(ratios[4].rstrip("%")) == pytest.approx(100 * expected, abs=2)
 
 
 def test_figures_of_a_pair():
     memory = ({"peak_memory": 3e9, "import_memory": 1e9},) * 2
     seconds = ([1.0, 2.0, 4.0], [1.5, 8.0, 6.0])  # ratios 1.5, 4 and 1.5
-    peers = (PEERS["ours-float32-graph"], PEERS["plain_keras-float32-graph"])
+    peers = (PEERS["ours-float32-graph"], PEERS["keras_hub-float32-graph"])
     pair = Pair(2, 32, peers, seconds, [5.0, 10.0, 5.0], memory)
     assert pair.speedup() == 1.5
     gigaflops = 1e-9 * 64 * flops_per_token(SIZES["micro"], 32)
@@ -125,20 +122,3 @@ def test_generation_writes_the_same_tokens(run):
     ]
     for row in rows:
         assert re.fullmatch(r"yes, [1-9]\d+ different", row[5])
-
-
-def test_the_plain_model_is_the_same_decoder():
-    backbone = gpt1_keras.GPT1Backbone(**SIZES["micro"])
-    random = np.random.default_rng(0)
-    for variable in backbone.weights:
-        variable.assign(variable + random.normal(0.0, 0.1, variable.shape))
-    weights = [backbone.token_embedding.embeddings, backbone.embedding.positions.embeddings]
-    for block in backbone.blocks:
-        weights += block_variables(block)
-    plain = plain_gpt1(**SIZES["micro"])
-    for variable, value in zip(plain.weights, weights, strict=True):
-        variable.assign(value)
-    ids = {"token_ids": random.integers(0, 1000, (2, 32))}
-    expected = np.array(gpt1_keras.GPT1CausalLM(backbone)(ids))
-    assert np.abs(expected).max() > 1
-    np.testing.assert_allclose(plain(ids), expected, atol=2e-5, rtol=0)

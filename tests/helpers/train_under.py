@@ -19,7 +19,7 @@ import gpt1_keras
 from gpt1_keras.optimization.optimizer import GPT1Adam
 from training.corpus.batches import training_batches, validation_batches
 from training.corpus.corpus_format import Split
-from training.corpus.windows import Windows
+from training.corpus.windows import SequentialWindows, Windows
 from training.runs import compilation
 from training.runs.strategies import find_strategy
 
@@ -101,7 +101,7 @@ def train(strategy, optimizer, callbacks=(), **options):
         callbacks=[updates, *callbacks],
     )
     validation = Split("validation", (TOKENS[:200],))
-    batches = validation_batches(validation, LENGTH, BATCH, 2, strategy)
+    batches = validation_batches(SequentialWindows(validation, LENGTH, BATCH), 2, strategy)
     logs = lm.evaluate(batches, steps=2, verbose=0, return_dict=True)
     return {"losses": history.history["loss"], "norms": updates.norms, **logs}
 

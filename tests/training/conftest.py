@@ -115,7 +115,7 @@ def pretrained(corpus, tmp_path_factory):
         "gpt1_micro", steps=5, batch_size=4, sequence_length=128, warmup_steps=1
     )
     schedule = CheckpointSchedule(checkpoint_every=2, snapshot_every=2)
-    return folder, pretrain(options, corpus, folder, checkpoint_schedule=schedule, verbose=0)
+    return folder, pretrain(options, corpus, folder, checkpoint_schedule=schedule)
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ def run(folder, name, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = FinetuneOptions(train=str(path), validation=str(path), **FAST)
     with eagerly():
-        result = finetune(options, folder / name, verbose=0)
+        result = finetune(options, folder / name)
     return path, str(folder / name / "best"), result
 
 
@@ -80,9 +80,7 @@ def mrpc(folder, made_up_tfds):
     splits = {"train": rows, "validation": rows, "test": unlabelled}
     data_dir = made_up_tfds("glue/mrpc", splits)
     with eagerly():
-        result = finetune(
-            FinetuneOptions("mrpc", **FAST), folder / "mrpc", DataOptions(data_dir), verbose=0
-        )
+        result = finetune(FinetuneOptions("mrpc", **FAST), folder / "mrpc", DataOptions(data_dir))
     return str(folder / "mrpc" / "best"), data_dir, rows, result
 
 

@@ -20,7 +20,7 @@ from tests.helpers.small_disk import fill, small_disk
 from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.paper_datasets import DATASETS
-from training.evaluation.prediction_files import read_predictions
+from training.evaluation.predictions import read_predictions
 from training.finetune import main
 from training.runs import checkpoint_saver, finetune_run
 from training.runs import run_folder as run_module
@@ -28,7 +28,7 @@ from training.runs.finetune_model import build_model
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.finetune_run import finetune
 from training.runs.recipe_options import as_recorded, with_recipe
-from training.runs.run_facts import facts_of
+from training.runs.run_folder import facts_of
 from training.runs.training_data import find_dataset_of
 
 SMALL = {"config": "gpt1_micro", "num_merges": 200, "learning_rate": 1e-3, "limit_examples": 256}
@@ -60,7 +60,7 @@ def weights(folder):
 @pytest.mark.slow
 def test_fine_tuning_keeps_the_best_model_and_its_score(tfds_dir, tmp_path, capsys):
     options = FinetuneOptions("cola", epochs=2, **{**SMALL, "limit_examples": 64})
-    result = finetune(options, tmp_path, DataOptions(tfds_dir), verbose=0)
+    result = finetune(options, tmp_path, DataOptions(tfds_dir))
     assert json.loads((tmp_path / "result.json").read_text()) == result
     assert (result["metric"], result["decoder"]) == ("matthews", "GPT1Backbone")
     assert result["score"] == max(epoch["matthews"] for epoch in result["history"])
@@ -107,7 +107,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
     options = FinetuneOptions(
         train=path, validation=path, epochs=2, batch_size=8, **{**SMALL, "num_merges": 20}
     )
-    expected = finetune(options, tmp_path / "whole", verbose=0)
+    expected = finetune(options, tmp_path / "whole")
 
     def interrupt(run, entry):
         raise KeyboardInterrupt
@@ -123,16 +123,16 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
     with monkeypatch.context() as context:
         context.setattr(finetune_run.keras.callbacks, "TensorBoard", Interrupt)
         with pytest.raises(KeyboardInterrupt):
-            finetune(options, tmp_path / "cut", verbose=0)
+            finetune(options, tmp_path / "cut")
     assert [path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()] == [
         "step-00000007.npz"
     ]
     with monkeypatch.context() as context:  # and again, before the second epoch's score is kept
         context.setattr(run_module.Run, "add", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            finetune(options, tmp_path / "cut", verbose=0)
+            finetune(options, tmp_path / "cut")
     assert list((tmp_path / "cut" / "checkpoints").glob("*.npz"))
-    result = finetune(options, tmp_path / "cut", verbose=0)
+    result = finetune(options, tmp_path / "cut")
 
     def scores(history):
         return [{**epoch, "seconds": None} for epoch in history]
@@ -217,7 +217,7 @@ def test_in_float16_an_epoch_has_all_batches(preset, write_file, tmp_path, monke
     options = FinetuneOptions(
         train=path, validation=path, preset=preset, epochs=3, batch_size=4, dtype="mixed_float16"
     )
-    finetune(options, tmp_path / "run", verbose=0)
+    finetune(options, tmp_path / "run")
     assert trained == [*range(8)] * 3
     assert 0 < updates[-1] < 24
     tuned = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "run" / "best"))
@@ -249,7 +249,7 @@ def test_lora_is_merged_into_what_is_saved(preset, write_file, tmp_path):
         learning_rate=1e-2, dropout=0.0,
     )  # fmt: skip
     with eagerly():
-        result = finetune(options, tmp_path / "run", verbose=0)
+        result = finetune(options, tmp_path / "run")
     tuned = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "run" / "best"))
     before = gpt1_keras.GPT1Backbone.from_preset(preset)
     changed = {
@@ -293,7 +293,7 @@ def test_balanced_class_weights(write_file, tmp_path, monkeypatch):
         train=path, validation=path, class_weight="balanced", **{**SMALL, "num_merges": 20}
     )
     with eagerly(), pytest.raises(KeyboardInterrupt):
-        finetune(options, tmp_path / "run", verbose=0)
+        finetune(options, tmp_path / "run")
     assert given == [pytest.approx({"n": 5 / 6, "y": 5 / 4})]
 
     scores = LabelledExamples({"text": np.array([b"a"])}, np.array([0.5]), np.array([0]))

@@ -20,7 +20,7 @@ from transformers import OpenAIGPTLMHeadModel
 import gpt1_keras
 from tests.helpers import forked
 from training.corpus.corpus_format import Corpus
-from training.corpus.windows import sequential_windows
+from training.corpus.windows import SequentialWindows
 from training.pretrain import main
 from training.runs import pretrain_run
 from training.runs.checkpoints import Checkpoints
@@ -39,7 +39,7 @@ SCHEDULE = CheckpointSchedule(checkpoint_every=2, keep=2)
 def whole_run(corpus, tmp_path_factory):
     """A finished run."""
     folder = tmp_path_factory.mktemp("run")
-    return folder, pretrain(SMALL, corpus, folder, checkpoint_schedule=SCHEDULE, verbose=0)
+    return folder, pretrain(SMALL, corpus, folder, checkpoint_schedule=SCHEDULE)
 
 
 def test_a_run_writes_its_model_history_and_result(whole_run, corpus):
@@ -68,7 +68,7 @@ def test_the_preset_has_the_perplexity_that_is_reported(whole_run, corpus, tmp_p
     gpt1_keras.convert.save_hugging_face(lm, tmp_path)
     torch_lm = OpenAIGPTLMHeadModel.from_pretrained(tmp_path).eval()
     losses = []
-    for tokens, weights in sequential_windows(Corpus(corpus).split("validation"), 32, 4):
+    for tokens, weights in SequentialWindows(Corpus(corpus).split("validation"), 32, 4):
         ids = torch.tensor(tokens.astype("int64"))
         with torch.no_grad():
             logits = torch_lm(ids[:, :-1]).logits
@@ -156,7 +156,6 @@ def test_the_schedule_changes_nothing_in_the_model(whole_run, corpus, tmp_path):
         corpus,
         tmp_path,
         checkpoint_schedule=CheckpointSchedule(checkpoint_every=5, validation_batches=1),
-        verbose=0,
     )
     models = [
         gpt1_keras.GPT1CausalLM.from_preset(str(folder / "preset"))
@@ -199,7 +198,7 @@ def test_a_run_goes_on_from_a_preset(whole_run, corpus, tmp_path):
     before = gpt1_keras.GPT1CausalLM.from_preset(str(preset))
     for name, changes, dropout in (("own", {}, 0.1), ("other", {"dropout": 0.0}, 0.0)):
         run = dataclasses.replace(options, **changes)
-        result = pretrain(run, corpus, tmp_path / name, checkpoint_schedule=SCHEDULE, verbose=0)
+        result = pretrain(run, corpus, tmp_path / name, checkpoint_schedule=SCHEDULE)
         assert result["initial_weights"] == str(preset) and result["repeat_share"] == 0.5
         after = gpt1_keras.GPT1CausalLM.from_preset(str(tmp_path / name / "preset"))
         for ours, theirs in zip(after.get_weights(), before.get_weights(), strict=True):
@@ -220,7 +219,7 @@ def test_a_preset_that_does_not_fit(whole_run, corpus, tmp_path):
     ):
         options = dataclasses.replace(SMALL, **changes)
         with pytest.raises((ValueError, FileNotFoundError), match=message):
-            pretrain(options, corpus, tmp_path / "run", verbose=0)
+            pretrain(options, corpus, tmp_path / "run")
         assert not (tmp_path / "run" / "options.json").exists()
 
 
@@ -228,7 +227,7 @@ def test_a_preset_is_not_written_over(whole_run, corpus, tmp_path):
     shutil.copytree(whole_run[0] / "preset", tmp_path / "preset")
     options = dataclasses.replace(SMALL, initial_weights=str(tmp_path / "preset"))
     with pytest.raises(ValueError, match="preset is read, and the output would replace"):
-        pretrain(options, corpus, tmp_path, verbose=0)
+        pretrain(options, corpus, tmp_path)
 
 
 def cut_short(options, corpus, folder, steps):
@@ -247,7 +246,7 @@ def cut_short(options, corpus, folder, steps):
     Checkpoints.save = save
     try:
         with pytest.raises(Cut):
-            pretrain(options, corpus, folder, checkpoint_schedule=SCHEDULE, verbose=0)
+            pretrain(options, corpus, folder, checkpoint_schedule=SCHEDULE)
     finally:
         Checkpoints.save = original
 
@@ -291,9 +290,9 @@ def test_a_truncated_checkpoint(corpus, whole_run, unfinished_run):
     newest = max((unfinished_run / "checkpoints").glob("*.npz"))
     newest.write_bytes(newest.read_bytes()[:1000])
     with pytest.raises(ValueError, match="step-00000004.npz is damaged"):
-        pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE, verbose=0)
+        pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE)
     newest.unlink()
-    result = pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE, verbose=0)
+    result = pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE)
     assert result["validation_loss"] == pytest.approx(whole_run[1]["validation_loss"], abs=1e-5)
 
 
@@ -305,16 +304,14 @@ def test_a_full_disk(corpus, unfinished_run):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
         with pytest.raises(OSError, match="step-00000004.npz: .* The last good one is .*00002.npz"):
-            pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE, verbose=0)
+            pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [path.name for path in (unfinished_run / "checkpoints").iterdir()] == [
         "step-00000002.npz"
     ]
     assert (
-        pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE, verbose=0)["history"][
-            -1
-        ]["step"]
+        pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE)["history"][-1]["step"]
         == 6
     )
 
@@ -436,7 +433,7 @@ def test_where_there_is_no_tensorflow(corpus, tmp_path):
     lm = gpt1_keras.GPT1CausalLM.from_preset(str(tmp_path / "jax" / "preset"))
     assert lm.backbone.dropout == 0.0  # the run's
     options = PretrainOptions("gpt1_micro", steps=6, batch_size=4, sequence_length=32, dropout=0.0)
-    result = pretrain(options, corpus, tmp_path / "tf", checkpoint_schedule=SCHEDULE, verbose=0)
+    result = pretrain(options, corpus, tmp_path / "tf", checkpoint_schedule=SCHEDULE)
     for ours, theirs in zip(result["history"], history, strict=True):
         for name in ("loss", "validation_loss"):
             assert ours[name] == pytest.approx(theirs[name], abs=1e-4)

@@ -1,6 +1,5 @@
 """Windows of a corpus in the form that Keras's `fit` and `evaluate` take, on each backend."""
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -8,8 +7,7 @@ import keras
 import numpy as np
 
 from gpt1_keras.tasks.data import without_autotuning
-from training.corpus.corpus_format import Split
-from training.corpus.windows import Windows, sequential_windows
+from training.corpus.windows import SequentialWindows, Windows
 
 if TYPE_CHECKING:  # TensorFlow may be missing on another backend
     import tensorflow as tf
@@ -24,9 +22,7 @@ def training_batches(
     """Returns the batches of consecutive updates.
 
     Args:
-        windows: to sample from.
         first_step: number of updates before these.
-        steps: number of updates.
         strategy: each replica gets its own share.
 
     Returns:
@@ -43,31 +39,27 @@ def training_batches(
 
 
 def validation_batches(
-    split: Split,
-    length: int,
-    batch_size: int,
-    steps: int,
+    windows: SequentialWindows,
+    steps: int | None = None,
     strategy: "tf.distribute.Strategy | None" = None,
 ) -> Any:
-    """Returns the windows of a split one after another, in the form that `evaluate` takes.
+    """Returns batches of consecutive windows, in the form that `evaluate` takes.
 
     Args:
-        split: to read.
-        length: tokens that are predicted in a window.
-        batch_size: windows in a batch, over all replicas.
-        steps: number of batches to stop after.
+        steps: how many of their batches, from the first; all by default.
         strategy: each replica gets its own share.
     """
-    windows = list(itertools.islice(sequential_windows(split, length, batch_size), steps))
 
     def batch(
         step: int, worker: int, workers: int
     ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
         tokens, weights = windows[step]
-        share = slice(worker * batch_size // workers, (worker + 1) * batch_size // workers)
+        rows = len(tokens)
+        share = slice(worker * rows // workers, (worker + 1) * rows // workers)
         return {"token_ids": tokens[share, :-1]}, tokens[share, 1:], weights[share]
 
-    return _batches(batch, range(len(windows)), strategy, batch_size, length)
+    steps = len(windows) if steps is None else steps
+    return _batches(batch, range(steps), strategy, windows.batch_size, windows.length)
 
 
 def _batches(

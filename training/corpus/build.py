@@ -38,13 +38,9 @@ def make_corpus(
     """Makes a corpus.
 
     Args:
-        options: what determines the corpus.
         output: path of the corpus's folder, which must be missing or empty.
-        data: where TensorFlow Datasets are.
-        processes: how many processes of this machine share the work.
         runner: name of an Apache Beam runner that does the work instead; all its workers must reach
             `output` and the input under the same paths.
-        beam_flags: further options of Beam's.
 
     Returns:
         The content of `index.json`. It counts, for each split and shard, `tokens`, with a
@@ -52,7 +48,6 @@ def make_corpus(
         `bytes` read.
 
     Raises:
-        FileNotFoundError: the input or the tokenizer does not exist.
         ValueError: the output exists already, or the input holds no text.
         training.corpus.shards.ShardError: a shard could not be written.
     """

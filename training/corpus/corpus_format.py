@@ -43,11 +43,7 @@ class Split:
 class Corpus:
     """A folder that `training.corpus` wrote.
 
-    Args:
-        folder: its path.
-
     Attributes:
-        folder: `pathlib.Path`.
         index: dict, the content of `index.json`.
         vocabulary_size: the number of ids, special tokens included.
         fingerprint: 16 hexadecimal digits that change if and only if the tokenizer or the content

@@ -11,12 +11,7 @@ _TOKENIZER = "the tokenizer (one of the two)"  # a group in --help
 
 @dataclasses.dataclass(frozen=True)
 class CorpusOptions:
-    """What determines a corpus.
-
-    Raises:
-        ValueError: both or none of `tokenizer` and `num_merges`, a number below 1, or an unknown
-            `normalization`.
-    """
+    """What determines a corpus."""
 
     input: str = option(
         "a text file in UTF-8; a folder of .txt files, each a document, also as .txt.gz, where "

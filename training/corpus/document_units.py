@@ -15,7 +15,6 @@ class Unit:
     """The documents of a shard.
 
     Attributes:
-        split: name of the split.
         index: index of the shard in the split.
         count: number of shards of the split.
         documents: `TextFiles` or `TfdsDocuments`: an iterable of documents, each an iterable of
@@ -46,20 +45,10 @@ def find_units(
     """Finds documents, and groups consecutive ones into units of similar length.
 
     Args:
-        source: path of a text file or of a folder of them, or `tfds:NAME`.
         shard_bytes: approximate maximum of bytes in a unit; no document is divided.
         validation_share: share of train that becomes the split validation; None for the default,
             if the source has no such split.
-        data: where TensorFlow Datasets are.
         field: of `tfds:NAME`, the feature that holds the text; see `training.corpus.tfds_texts`.
-
-    Returns:
-        The units, split after split.
-
-    Raises:
-        FileNotFoundError: the source does not exist.
-        ValueError: a number is out of its range, there are no documents, or an option does not
-            apply to the source.
     """
     if shard_bytes < 1:
         raise ValueError(f"A shard's size must be at least 1 byte. Received: {shard_bytes}.")

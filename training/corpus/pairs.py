@@ -31,9 +31,6 @@ class Pairs:
 
     Args:
         corpus: its tokenizer says which tokens end a word, and which ids frame a pair.
-
-    Raises:
-        ValueError: a word that says what B is is no token of the corpus.
     """
 
     def __init__(self, corpus: Corpus) -> None:
@@ -57,7 +54,6 @@ class Pairs:
         Args:
             window: int32 `[tokens]`, consecutive tokens of the corpus; passages are made of them.
             elsewhere: int32 `[tokens]`, consecutive tokens of another place of the corpus.
-            raw: gives the random numbers.
         """
         numbers = iter(raw.random_raw(_RAW_NUMBERS).tolist())
         words, others = self._split(window), self._split(elsewhere)
@@ -91,11 +87,7 @@ def _second_text(
 ) -> tuple[str, _Words]:
     """Returns the word that says what B is, and B.
 
-    Args:
-        first: A.
-        other: a passage from elsewhere.
-        following: the words after A, the last one first.
-        numbers: random numbers.
+    `first` is A, `other` a passage from elsewhere; of the words `following` A, the last is first.
     """
     kind = next(numbers) % 8
     if kind == 0:
@@ -114,14 +106,7 @@ def _second_text(
 
 
 def _edit(words: _Words, others: _Words, share: int, numbers: Iterator[int]) -> _Words:
-    """Returns words of which some are moved, dropped or replaced; at least one word.
-
-    Args:
-        words: a passage.
-        others: words that replace some.
-        share: of the words to edit, in thousandths.
-        numbers: random numbers.
-    """
+    """Moves, drops or replaces a share of the words, in thousandths; leaves at least one."""
     edited: _Words = []
     for index, word in enumerate(words):
         if next(numbers) % 1000 >= share:

@@ -34,7 +34,6 @@ def write_shard(unit: Unit, folder: str) -> dict[str, Any]:
     The result depends on the arguments alone, so any process may run it, more than once.
 
     Args:
-        unit: the documents.
         folder: path of the corpus, which holds the tokenizer already.
 
     Returns:
@@ -77,7 +76,6 @@ def encode_documents(
         documents: each an iterable of lines up to and including the line feed. No word crosses
             lines, so the ids are those of the whole document. (The normalization `original` leaves
             references such as `&amp;` alone after a text's first `<`; here, after a line's first.)
-        tokenizer: of the corpus.
 
     Returns:
         `(tokens, counts)`: uint16 or uint32 `[tokens]`, and the numbers of `tokens`, `documents`,

@@ -38,7 +38,6 @@ class TextFiles:
     """Text files, each a document: an iterable of iterables of lines.
 
     Attributes:
-        paths: of the files.
         start, stop: the lines of each that count, from 0; None is the end.
     """
 
@@ -108,14 +107,6 @@ def find_groups(
             `training.corpus.validation_split`. The hash of a document's name decides, so adding
             documents moves no other document, unless it would leave one of the two without. A
             single document gives its last lines.
-
-    Returns:
-        dict from split to groups.
-
-    Raises:
-        FileNotFoundError: the source does not exist.
-        ValueError: a split is empty, or a file lies outside the splits; or a share is asked for
-            though there is a split validation.
     """
     source = pathlib.Path(source)
     left_out: list[pathlib.Path] = []

@@ -15,25 +15,10 @@ from training.datasets.tfds_builders import prepared_builder
 _BATCH_SIZE = 64  # examples read at once; reading one at a time takes longer than tokenizing it
 
 
-@dataclasses.dataclass(frozen=True)
-class Texts:
-    """Where a data set keeps its texts.
-
-    Attributes:
-        field: the feature.
-        marker: a regular expression of what marks a line end in the text, or None.
-    """
-
-    field: str
-    marker: str | None = None
-
-
-_TEXTS = {
-    "lm1b": Texts("text"),
-    "pg19": Texts("book_text"),
-    # An article's title, headings and paragraphs are marked within the text (Guo et al., 2020).
-    "wiki40b": Texts("text", "_START_ARTICLE_|_START_SECTION_|_START_PARAGRAPH_|_NEWLINE_"),
-}
+_FIELDS = {"pg19": "book_text", "wiki40b": "text"}  # which of several strings is the text
+# Regular expressions of what marks a line end within a text. An article's title, headings and
+# paragraphs are marked (Guo et al., 2020).
+_MARKERS = {"wiki40b": rb"_START_ARTICLE_|_START_SECTION_|_START_PARAGRAPH_|_NEWLINE_"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +29,8 @@ class TfdsDocuments:
     split: str
     start: int
     stop: int
-    texts: Texts
+    field: str
+    marker: bytes | None
 
     def __iter__(self) -> Iterator[io.BytesIO]:
         batches = tfds.builder_from_directory(self.folder).as_dataset(
@@ -53,10 +39,9 @@ class TfdsDocuments:
             # One file after another; no file is kept in memory.
             read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
         )
-        marker = self.texts.marker and re.compile(self.texts.marker.encode())
-        for texts in batches.map(lambda batch: batch[self.texts.field]).as_numpy_iterator():
+        for texts in batches.map(lambda batch: batch[self.field]).as_numpy_iterator():
             for text in texts:
-                yield io.BytesIO(marker.sub(b"\n", text) if marker else text)
+                yield io.BytesIO(re.sub(self.marker, b"\n", text) if self.marker else text)
 
     def __str__(self) -> str:
         return f"{self.folder}, {self.split}[{self.start}:{self.stop}]"
@@ -73,8 +58,6 @@ def find_groups(
 
     Args:
         name: such as `"wiki40b/en"`.
-        group_bytes: approximate maximum of bytes in a slice.
-        data: where the data set is.
         field: the feature that holds the text; by default the known one of lm1b, pg19 and wiki40b,
             otherwise the only string feature.
         validation_share: share of train, its last examples, that becomes validation; see
@@ -82,14 +65,9 @@ def find_groups(
 
     Returns:
         dict from split to slices; empty splits are left out.
-
-    Raises:
-        FileNotFoundError: the data set is not on disk.
-        ValueError: there is no such data set, or no single feature to take; or a share is asked for
-            though there is a split validation.
     """
     builder = prepared_builder(name, data)
-    texts = _find_texts(name, builder, field)
+    field, marker = _find_field(name, builder, field), _MARKERS.get(builder.name)
     splits = {split: info for split, info in builder.info.splits.items() if info.num_examples}
     if not splits:
         raise ValueError(f"The data set {name} in {builder.data_dir} holds no example.")
@@ -101,7 +79,7 @@ def find_groups(
         count = min(-(-count * (stop - start) // info.num_examples), stop - start)
         bounds = [start + i * (stop - start) // count for i in range(count + 1)]
         return [
-            TfdsDocuments(str(builder.data_dir), split, first, last, texts)
+            TfdsDocuments(str(builder.data_dir), split, first, last, field, marker)
             for first, last in zip(bounds, bounds[1:])
         ]
 
@@ -116,20 +94,20 @@ def find_groups(
     return groups
 
 
-def _find_texts(name: str, builder: tfds.core.DatasetBuilder, field: str | None) -> Texts:
-    """Finds the texts: in the given feature, the known one, or the only string."""
+def _find_field(name: str, builder: tfds.core.DatasetBuilder, field: str | None) -> str:
+    """Finds the feature that holds the texts: the given one, the known one, or the only string."""
     strings = [
         key
         for key, feature in builder.info.features.items()
         if feature.shape == () and np.dtype(feature.np_dtype) == object
     ]
-    known = _TEXTS.get(builder.name)
-    if field is None and known is None and len(strings) != 1:
+    field = field or _FIELDS.get(builder.name)
+    if field is None and len(strings) != 1:
         raise ValueError(
             f"{name} has the string features {strings}; choose the one that holds the text with "
             "--field."
         )
-    field = field or (known.field if known else strings[0])
+    field = field or strings[0]
     if field not in strings:
         raise ValueError(f"{name} has no string feature {field!r}; it has {strings}.")
-    return Texts(field, known.marker if known else None)
+    return field

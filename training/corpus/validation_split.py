@@ -9,12 +9,7 @@ def share_to_hold_back(splits: Collection[str], asked: float | None, source: obj
     """Returns the share of the split train that becomes the split validation.
 
     Args:
-        splits: names of those that the input has.
         asked: the share that the user asked for; None for the default, where it is needed.
-        source: the input, for the message.
-
-    Raises:
-        ValueError: the share asked for is out of its range, or the input has no use for it.
     """
     if asked is not None and not 0 <= asked < 1:
         raise ValueError(f"The validation share must be in [0, 1). Received: {asked}.")

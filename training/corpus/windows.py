@@ -1,7 +1,5 @@
 """Windows of a corpus's tokens: at random for training, in order for validation; numpy alone."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from training.corpus.corpus_format import Split
@@ -15,7 +13,6 @@ class Windows:
     shards; within a shard it may cross documents.
 
     Args:
-        split: to sample from.
         length: tokens that are predicted in a window.
         batch_size: windows in a batch, over all workers.
         seed: from 0 to 2^64 - 1.
@@ -24,9 +21,6 @@ class Windows:
             its two places are random, so a model cannot predict them.
         pair_share: from 0 to 1 - `repeat_share`, the share of windows that `pairs` fills.
         pairs: what fills them; needed if their share is above 0.
-
-    Raises:
-        ValueError: a number is out of its range, or no shard has `length + 1` tokens.
     """
 
     def __init__(
@@ -39,17 +33,8 @@ class Windows:
         pair_share: float = 0.0,
         pairs: Pairs | None = None,
     ) -> None:
-        _check_positive(length=length, batch_size=batch_size)
         if not 0 <= seed < 2**64:
             raise ValueError(f"`seed` must be in [0, 2^64). Received: {seed}.")
-        if not 0 <= repeat_share <= 1:
-            raise ValueError(f"`repeat_share` must be from 0 to 1. Received: {repeat_share}.")
-        # 0.9 and 0.1 sum to 1, though 1 - 0.9 is below 0.1.
-        if not (0 <= pair_share and repeat_share + pair_share <= 1 + 1e-9):
-            raise ValueError(
-                f"`pair_share` must be from 0 to 1 - repeat_share. Received: {pair_share} with "
-                f"repeat_share={repeat_share}."
-            )
         self.split, self.length, self.batch_size, self.seed = split, length, batch_size, seed
         self.repeat_share, self.pair_share, self._pairs = repeat_share, pair_share, pairs
         starts = [max(0, len(shard) - length) for shard in split.shards]
@@ -67,14 +52,10 @@ class Windows:
         Args:
             step: from 0 to 2^64 - 1.
             worker: index of the worker; each reads a contiguous share of the same batch.
-            workers: number of workers.
 
         Returns:
             int32 `[batch_size // workers, length + 1]`: the inputs are `[:, :-1]`, the targets
             `[:, 1:]`.
-
-        Raises:
-            ValueError: the batch cannot be shared equally, or there is no such worker.
         """
         if workers < 1 or self.batch_size % workers:
             raise ValueError(
@@ -140,57 +121,37 @@ def _below(raw: np.ndarray, limit: int | np.ndarray) -> np.ndarray:
     return (raw % np.asarray(limit, np.uint64)).astype(np.int64)
 
 
-def sequential_windows(
-    split: Split, length: int, batch_size: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields windows one after another, for validation.
+class SequentialWindows:
+    """Windows of a split one after another in batches, for validation.
 
-    Every token of the split, except the first of each shard, is predicted exactly once.
-
-    Args:
-        split: to read.
-        length: tokens that are predicted in a window.
-        batch_size: windows in a batch.
-
-    Yields:
-        `(tokens, weights)`: int32 `[batch_size, length + 1]` and float32 `[batch_size, length]`.
-        The weight of a target `tokens[:, 1:]` is 1, or 0 where a window or the last batch is
-        padded with zeros.
-
-    Raises:
-        ValueError: a number below 1.
+    Every token of the split, except the first of each shard, is predicted exactly once. A batch is
+    `(tokens, weights)`: int32 `[batch_size, length + 1]` and float32 `[batch_size, length]`. The
+    weight of a target `tokens[:, 1:]` is 1, or 0 where a window or the last batch is padded with
+    zeros.
     """
-    _check_positive(length=length, batch_size=batch_size)
-    starts = [
-        (shard, start) for shard in split.shards for start in range(0, len(shard) - 1, length)
-    ]
-    for first in range(0, len(starts), batch_size):
-        tokens = np.zeros((batch_size, length + 1), np.int32)
-        weights = np.zeros((batch_size, length), np.float32)
-        for row, (shard, start) in enumerate(starts[first : first + batch_size]):
-            window = shard[start : start + length + 1]
+
+    def __init__(self, split: Split, length: int, batch_size: int) -> None:
+        self.length, self.batch_size = length, batch_size
+        self._starts = [
+            (shard, start) for shard in split.shards for start in range(0, len(shard) - 1, length)
+        ]
+
+    def __len__(self) -> int:
+        return -(-len(self._starts) // self.batch_size)
+
+    def __getitem__(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+        if step >= len(self):
+            raise IndexError(f"There are {len(self)} batches. Received: {step}.")
+        tokens = np.zeros((self.batch_size, self.length + 1), np.int32)
+        weights = np.zeros((self.batch_size, self.length), np.float32)
+        first = step * self.batch_size
+        for row, (shard, start) in enumerate(self._starts[first : first + self.batch_size]):
+            window = shard[start : start + self.length + 1]
             tokens[row, : len(window)] = window
             weights[row, : len(window) - 1] = 1
-        yield tokens, weights
+        return tokens, weights
 
-
-def count_sequential_batches(split: Split, length: int, batch_size: int) -> int:
-    """Counts the batches that `sequential_windows` yields for these arguments."""
-    _check_positive(length=length, batch_size=batch_size)
-    windows = sum(len(range(0, len(shard) - 1, length)) for shard in split.shards)
-    return -(-windows // batch_size)
-
-
-def count_sequential_tokens(split: Split, length: int, batch_size: int, batches: int) -> int:
-    """Counts the tokens that are predicted in the first `batches` batches."""
-    windows, tokens = batches * batch_size, 0
-    for shard in split.shards:
-        tokens += min(windows * length, max(0, len(shard) - 1))
-        windows = max(0, windows - len(range(0, len(shard) - 1, length)))
-    return tokens
-
-
-def _check_positive(**numbers: int) -> None:
-    for name, value in numbers.items():
-        if value < 1:
-            raise ValueError(f"`{name}` must be at least 1. Received: {value}.")
+    def count_tokens(self, batches: int) -> int:
+        """Counts the tokens that are predicted in the first `batches` batches."""
+        windows = self._starts[: batches * self.batch_size]
+        return sum(min(self.length, len(shard) - 1 - start) for shard, start in windows)

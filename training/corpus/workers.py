@@ -26,11 +26,7 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
 
     Args:
         function: picklable.
-        units: its arguments.
         processes: how many; with 1, this process does all.
-
-    Returns:
-        The results, in the order of the units.
 
     Raises:
         ShardError: a process died. An error of the function is raised again, and all workers stop.
@@ -119,15 +115,9 @@ def run_in_beam(
         function: picklable; returns a dict with `tokens`, `documents` and `empty_documents`, which
             become counters of the pipeline.
         finish: picklable function of the list of the results, in any order.
-        units: the function's arguments.
         runner: name of Beam's runner. `FnApiRunner` runs on this machine. (`DirectRunner`
             would first try to download another runner.)
         processes: how many, for runners of this machine.
-        flags: further options of Beam's.
-
-    Raises:
-        ValueError: Beam is not installed.
-        ShardError: a unit failed.
     """
     try:
         import apache_beam as beam

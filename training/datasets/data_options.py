@@ -22,11 +22,7 @@ DEFAULT_DATA = DataOptions()  # data sets in the default folder of TensorFlow Da
 
 @dataclasses.dataclass(frozen=True)
 class ExampleOptions:
-    """Which examples a program reads: a split of a data set, or a user's file.
-
-    Raises:
-        ValueError: not exactly one of `task` and `file`, or `columns` without `file`.
-    """
+    """Which examples a program reads: a split of a data set, or a user's file."""
 
     task: str | None = option(f"one of {', '.join(sorted(DATASETS))}; or give --file", None)
     file: str | None = option(

@@ -62,11 +62,7 @@ class LabelledExamples:
         return ~np.isnan(self.labels) if is_score else self.labels >= 0
 
     def balanced_class_weights(self) -> dict[str, float]:
-        """Returns a weight by class name, inverse to its frequency; the mean over examples is 1.
-
-        Raises:
-            ValueError: labels are not classes.
-        """
+        """Returns a weight by class name, inverse to its frequency; the mean over examples is 1."""
         if self.class_names is None:
             raise ValueError("class_weight is for labels that are classes, not scores or choices.")
         classes = np.unique(self.labels)
@@ -93,19 +89,10 @@ class LabelledExamples:
 def load_examples(
     dataset: Dataset, role: str, data: DataOptions = DEFAULT_DATA
 ) -> LabelledExamples:
-    """Loads a split of a data set.
+    """Loads a split of a data set, whose examples may lack labels.
 
     Args:
-        dataset: one of TensorFlow Datasets, or a user's files.
         role: `"train"`, `"validation"` or `"test"`.
-        data: where TensorFlow Datasets are.
-
-    Returns:
-        `LabelledExamples`, some of which may have no label.
-
-    Raises:
-        FileNotFoundError: the data set or file does not exist.
-        ValueError: the data set has no such split, or lacks a feature.
     """
     if isinstance(dataset, UserFiles):
         texts, labels = dataset.read(role)

@@ -14,12 +14,7 @@ _COUNTED_AT_ONCE = 1024  # examples
 
 
 def count_tokens(examples: LabelledExamples, preprocessor: Any) -> np.ndarray:
-    """Counts the tokens of each example as the model reads it, int32 `[examples]`.
-
-    Args:
-        examples: with the fields that the preprocessor takes.
-        preprocessor: of a fine-tuned task.
-    """
+    """Counts the tokens of each example as the model reads it, int32 `[examples]`."""
 
     def count(batch: dict[str, tf.Tensor]) -> tf.Tensor:
         return preprocessor.count_tokens(preprocessor(batch, pad_to="longest"))
@@ -37,7 +32,6 @@ def batch_order(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> 
 
     Args:
         lengths: int array `[examples]`.
-        batch_size: examples in a batch.
         seed: with `epoch`, determines the order.
         epoch: number of passes before this one.
 

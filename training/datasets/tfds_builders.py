@@ -39,15 +39,11 @@ def read_split(builder: tfds.core.DatasetBuilder, split: str) -> dict[str, Any]:
     """Reads a whole split into memory.
 
     Args:
-        builder: from `prepared_builder`.
         split: such as `"train"` or `"train[:80%]"`.
 
     Returns:
         dict from feature to an array `[examples, ...]`, or to a ragged tensor where examples differ
         in length.
-
-    Raises:
-        ValueError: the data set has no such split.
     """
     if split.split("[")[0] not in builder.info.splits:
         raise ValueError(

@@ -67,9 +67,6 @@ def resolve_pronoun(
 
     Returns:
         list of `(before, name, after)`, one for each name.
-
-    Raises:
-        ValueError: the sentence does not have the pronoun.
     """
     match = re.search(rb"\b" + re.escape(pronoun) + rb"\b", sentence, re.IGNORECASE)
     if match is None:

@@ -73,12 +73,7 @@ class UserFiles:
     glue_file: None = None
 
     def read(self, role: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Reads texts by field, and labels, as `training.datasets.tfds_readers` returns them.
-
-        Raises:
-            FileNotFoundError: the file does not exist.
-            ValueError: it cannot be read, or a label is not one of the data set's.
-        """
+        """Reads texts by field, and labels, as `training.datasets.tfds_readers` returns them."""
         is_shared = role == "validation" and role not in self.paths
         path = self.paths["train" if is_shared else role]
         tell = _keep_quiet if is_shared else note  # as the train file has been told of
@@ -159,14 +154,7 @@ def find_user_files(
     """Finds out from the train file's columns and labels what kind of data set the files are.
 
     Args:
-        train: path.
-        validation: path of a file with the same columns; None to hold back a share of `train`.
-        columns: dict from names to the files' columns.
         share, seed: as for `training.datasets.validation_share.held_back`.
-
-    Raises:
-        FileNotFoundError: the train file does not exist.
-        ValueError: it cannot be read, or its columns fit no kind of data set.
     """
     table = open_table(train, columns, [(*names, LABEL) for names in _KINDS])
     rows = list(table)
@@ -212,14 +200,7 @@ def find_user_files(
 def user_files_for(
     model: Task, kind: str, path: str | os.PathLike[str], columns: Mapping[str, str]
 ) -> UserFiles:
-    """Returns a file to evaluate a fine-tuned model on, as a data set with the split `"test"`.
-
-    Args:
-        model: fine-tuned.
-        kind: kind of model, as `training.evaluation.fine_tuned_models.load_model` returns it.
-        path: of the file.
-        columns: dict from names to the file's columns.
-    """
+    """Returns a file to evaluate a fine-tuned model on, as a data set with the split `"test"`."""
     score_range = getattr(model, "score_range", None)
     return UserFiles(
         paths={"test": str(path)},

@@ -18,10 +18,8 @@ def held_back(
     in case and white space alone stay together.
 
     Args:
-        texts: of each example.
         labels: array `[examples]`: indices of classes or choices, or float scores.
         share: above 0 and below 1.
-        seed: of the choice.
 
     Returns:
         bool array `[examples]`.

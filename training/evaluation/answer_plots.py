@@ -24,8 +24,6 @@ def plot_confusion(
 
     Args:
         labels, answers: int `[examples]`, indices of classes.
-        class_names: in their order.
-        path: of an .svg or .png.
     """
     matrix = confusion_matrix(labels, answers, labels=range(len(class_names)))
     errors = matrix * (1 - np.eye(len(matrix), dtype=int))
@@ -55,7 +53,6 @@ def plot_scores(labels: np.ndarray, answers: np.ndarray, path: str | os.PathLike
 
     Args:
         labels, answers: float `[examples]`.
-        path: of an .svg or .png.
     """
     figure, (axes,) = new_figure(5, 5)
     ends = [min(labels.min(), answers.min()), max(labels.max(), answers.max())]

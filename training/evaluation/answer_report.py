@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import sklearn.metrics
 
-from gpt1_keras.files import write_json, write_text
+from gpt1_keras.files import read_json, write_json, write_text
 from gpt1_keras.tasks.task import Task
 from training.datasets.labelled_examples import LabelledExamples
 from training.evaluation.answer_plots import plot_confusion, plot_scores
-from training.evaluation.predicting import answers_of
+from training.evaluation.predictions import answers_of, read_predictions
 from training.evaluation.reliability import measure, plot_probabilities
 
-REPORT = "report.txt"  # in the folder of a run, beside report.json
-ERRORS = "errors.csv"
+# In the folder of a run.
+REPORT, FIGURES, ERRORS = "report.txt", "report.json", "errors.csv"
 CONFUSION, RELIABILITY, SCATTER = "confusion.svg", "reliability.svg", "scores.svg"
 
 _MOST_LINES = 40  # of a report that programs print
@@ -28,12 +28,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the 
 def write_report(
     folder: str | os.PathLike[str], model: Task, examples: LabelledExamples, outputs: np.ndarray
 ) -> str:
-    """Writes report.txt, report.json, errors.csv and the plots.
+    """Writes report.txt, report.json and errors.csv.
 
-    - Classes: scikit-learn's report by class, and the confusion matrix, confusion.svg.
-    - Classes and choices: the reliability diagram, reliability.svg, of the probabilities as the
-      model is calibrated.
-    - Scores: the mean and the largest errors, and the scores against the labels, scores.svg.
+    - Classes: scikit-learn's report by class.
+    - Classes and choices: in report.json, how far the probabilities, as the model is calibrated,
+      can be trusted.
+    - Scores: the mean and the largest errors.
 
     errors.csv has the examples that are wrong, the most confident first; of scores, all of them,
     the largest errors first. It begins with the mark by which spreadsheets know UTF-8, and a text
@@ -41,29 +41,24 @@ def write_report(
 
     Args:
         folder: path; earlier files of these names are replaced.
-        model: fine-tuned.
         examples: all labelled.
         outputs: of the model, from `predict_outputs`.
 
     Returns:
         The content of report.txt.
-
-    Raises:
-        OSError: the files cannot be written.
     """
     folder, labels, answers = pathlib.Path(folder), examples.labels, answers_of(outputs)
+    content: dict[str, Any]
     if model.calibration is None:
         content = _measure_scores(labels, answers)
         text = "".join(
             f"{name.replace('_', ' ')}: {value:.4f}\n" for name, value in content.items()
         )
-        plot_scores(labels, answers, folder / SCATTER)
         wrong = np.argsort(-np.abs(answers - labels), kind="stable")
         columns = {"error": [f"{answers[each] - labels[each]:.4f}" for each in wrong]}
     else:
         probabilities = np.asarray(model.probabilities(outputs))
         confidence = probabilities.max(axis=1)
-        plot_probabilities(measure(probabilities, labels), folder / RELIABILITY)
         wrong = np.flatnonzero(answers != labels)
         wrong = wrong[np.argsort(-confidence[wrong], kind="stable")]
         columns = {"score": [f"{confidence[each]:.4f}" for each in wrong]}
@@ -71,11 +66,30 @@ def write_report(
         content, text = {"accuracy": right / len(labels)}, f"{right} of {len(labels)} are right\n"
         if examples.class_names is not None:
             text, content = _measure_classes(labels, answers, examples.class_names)
-            plot_confusion(labels, answers, examples.class_names, folder / CONFUSION)
+        content["reliability"] = measure(probabilities, labels)
     _write_errors(folder / ERRORS, examples, answers, wrong, columns)
-    write_json(folder / "report.json", content)
+    write_json(folder / FIGURES, content)
     write_text(folder / REPORT, text)
     return text
+
+
+def plot_report(folder: str | os.PathLike[str], class_names: list[str] | None) -> None:
+    """Plots what `write_report` and `write_predictions` have written into a folder.
+
+    - Classes: the confusion matrix, confusion.svg.
+    - Classes and choices: the reliability diagram, reliability.svg.
+    - Scores: they and the labels, scores.svg.
+    """
+    folder = pathlib.Path(folder)
+    rows = [row for row in read_predictions(folder) or () if row["label"] is not None]
+    labels, answers = (np.array([row[name] for row in rows]) for name in ("label", "answer"))
+    reliability = read_json(folder / FIGURES).get("reliability")
+    if reliability is None:
+        plot_scores(labels, answers, folder / SCATTER)
+        return
+    plot_probabilities(reliability, folder / RELIABILITY)
+    if class_names is not None:
+        plot_confusion(labels, answers, class_names, folder / CONFUSION)
 
 
 def read_report(folder: str | os.PathLike[str]) -> str:

@@ -28,9 +28,7 @@ def score_baselines(
     """Scores the baselines of a data set, in seconds.
 
     Args:
-        dataset: what the examples are of.
         train: what the baselines learn from, all labelled.
-        examples: what they are scored on, all labelled.
         seed: of the sample of `train` that they learn from, where it is large.
 
     Returns:
@@ -50,10 +48,6 @@ def score_baselines(
 
 def describe_beside(value: float, baselines: Mapping[str, Any]) -> str:
     """Puts a model's score beside those of the baselines.
-
-    Args:
-        value: the model's.
-        baselines: from `score_baselines`, of the same examples.
 
     Returns:
         A line for the model and one for each baseline, the best first. If the model does not beat

@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
-from keras import ops
 
 from gpt1_keras import GPT1CausalLM
-from gpt1_keras.types import Tensor
+from training.evaluation.likelihood import TokenLosses
 
 _FIRST_BIN = 8  # positions; each further bin ends at twice the end of the one before
 _TOKENS_AT_ONCE = 2048  # tokens whose logits are in memory together
@@ -25,9 +23,6 @@ class ContextUse:
         lm: compiled, with any backbone; it may be trained between measurements.
         windows: int32 `[windows, length + 1]`, from `spread_windows`: at least one; `length` is at
             least 3.
-
-    Raises:
-        ValueError: there is no window, or it is too short to hold a passage twice.
     """
 
     def __init__(self, lm: GPT1CausalLM, windows: np.ndarray) -> None:
@@ -36,7 +31,7 @@ class ContextUse:
                 "Expected windows of at least 4 tokens. Received: an array of shape "
                 f"{windows.shape}."
             )
-        self._losses = _TokenLosses(lm)
+        self._losses = TokenLosses(lm.backbone, lm.jit_compile)
         self._windows = windows
         # The windows' shape, for one graph: where the length is even, a third copy begins.
         self.passage_length = windows.shape[1] // 2
@@ -86,21 +81,6 @@ class ContextUse:
         batch_size = max(1, _TOKENS_AT_ONCE // tokens.shape[1])
         losses = self._losses.predict(tokens, batch_size=batch_size, verbose=0)
         return np.asarray(losses, np.float64)
-
-
-class _TokenLosses(keras.Model):
-    """The cross-entropy of each next token, float32 `[batch, length]`, on any backend."""
-
-    def __init__(self, lm: GPT1CausalLM) -> None:
-        super().__init__(name="token_losses")
-        self.backbone = lm.backbone
-        self.compile(jit_compile=lm.jit_compile)
-
-    def call(self, tokens: Tensor) -> Tensor:
-        """Args: tokens: int `[batch, length + 1]`."""
-        states = self.backbone({"token_ids": tokens[:, :-1]}, training=False)
-        logits = ops.cast(self.backbone.token_embedding(states, reverse=True), "float32")
-        return ops.sparse_categorical_crossentropy(tokens[:, 1:], logits, from_logits=True)
 
 
 def spread_windows(shards: Sequence[np.ndarray], length: int, count: int) -> np.ndarray:

@@ -35,7 +35,6 @@ def plot_series(entries: Sequence[dict[str, Any]], title: str) -> Figure:
 
     Args:
         entries: of its history, at least one, each with `step` and `context_use`.
-        title: of the figure.
     """
     figure, (left, right) = new_figure(width=10, columns=2)
     chosen = np.linspace(0, len(entries) - 1, min(_MOST_CURVES, len(entries))).round().astype(int)

@@ -26,22 +26,11 @@ def measure_context_use(
     """Measures a preset, and writes the result and its plot.
 
     Args:
-        preset: a name, a folder or a handle, as `gpt1_keras.presets.find_preset` takes it.
-        output: path of the folder to write to.
         corpus: path of a corpus that was made with the preset's tokenizer.
-        text: path of a text file instead.
-        split: of the corpus.
-        windows: how many windows of the model's context, at most.
 
     Returns:
         The content of `context_use.json`: what `ContextUse.measure` returns, with the preset and
         what it was measured on.
-
-    Raises:
-        FileNotFoundError: the preset, the corpus or the text does not exist.
-        ValueError: the corpus was made with another tokenizer or has no such split; or the text is
-            shorter than a window.
-        OSError: nothing can be written to `output`.
     """
     folder = pathlib.Path(output)
     check_writable(folder)

@@ -39,7 +39,6 @@ def check_scorable(examples: LabelledExamples, metrics: tuple[str, ...], what: s
 
     Args:
         examples: all of them labelled.
-        metrics: as in `score`.
         what: what the examples are, for the message.
     """
     if not len(examples):

@@ -32,10 +32,6 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Task, str]:
 
     Returns:
         `(model, kind)`: one of `MODELS`, and its key.
-
-    Raises:
-        FileNotFoundError: there is no fine-tuned model.
-        ValueError: it is another model, or damaged.
     """
     model: Task = load_task(path, *MODELS.values())
     kinds = {cls: kind for kind, cls in MODELS.items()}
@@ -54,16 +50,10 @@ def load_for_model(
     Args:
         path: of the model's preset, for messages.
         model, kind: as `load_model` returns them.
-        asked: which examples.
-        data: where the data sets are.
 
     Returns:
         `(described, dataset, examples)`: what the examples are, for a report; their data set; and
         the examples, some of which may have no label.
-
-    Raises:
-        FileNotFoundError: the data set or the file does not exist.
-        ValueError: an unknown data set, or a model of another kind or for other classes.
     """
     dataset: Dataset
     if asked.file is not None:

@@ -6,7 +6,7 @@ from gpt1_keras import GPT1CausalLM
 from gpt1_keras.presets import load_task
 from training.corpus.batches import validation_batches
 from training.corpus.corpus_format import Corpus
-from training.corpus.windows import count_sequential_batches
+from training.corpus.windows import SequentialWindows
 
 _BATCH_SIZE = 16
 
@@ -15,7 +15,6 @@ def load_for_corpus(preset: str | os.PathLike[str], corpus: Corpus) -> GPT1Causa
     """Loads a language model that takes a corpus's ids: compiled, without its preprocessor.
 
     Raises:
-        FileNotFoundError: there is no preset.
         ValueError: the corpus was made with another tokenizer.
     """
     lm = load_task(preset, GPT1CausalLM)
@@ -34,19 +33,9 @@ def load_for_corpus(preset: str | os.PathLike[str], corpus: Corpus) -> GPT1Causa
 def perplexity(preset: str | os.PathLike[str], corpus: Corpus, split: str = "validation") -> float:
     """Scores a preset.
 
-    Args:
-        preset: a name, a folder or a handle, as `gpt1_keras.presets.find_preset` takes it.
-        corpus: made with the preset's tokenizer.
-        split: of the corpus.
-
     Returns:
         The exponential of a token's mean cross-entropy in nats.
-
-    Raises:
-        FileNotFoundError: there is no preset.
-        ValueError: the corpus was made with another tokenizer, or has no such split.
     """
     lm = load_for_corpus(preset, corpus)
-    arguments = corpus.split(split), lm.backbone.max_sequence_length, _BATCH_SIZE
-    batches = validation_batches(*arguments, count_sequential_batches(*arguments))
-    return lm.evaluate(batches, return_dict=True)["perplexity"]
+    windows = SequentialWindows(corpus.split(split), lm.backbone.max_sequence_length, _BATCH_SIZE)
+    return lm.evaluate(validation_batches(windows), return_dict=True)["perplexity"]

@@ -1,13 +1,31 @@
 """How likely texts are under a language model."""
 
+import keras
 import numpy as np
-import tensorflow as tf
+from keras import ops
 
 from gpt1_keras import GPT1CausalLM
 from gpt1_keras.cli import progress
+from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.tokenization.padding import bucket_lengths
+from gpt1_keras.types import Tensor
 
 _BATCH_SIZE = 16
+
+
+class TokenLosses(keras.Model):
+    """The cross-entropy of each next token in nats, float32 `[batch, length]`, on any backend."""
+
+    def __init__(self, backbone: CausalBackbone, jit_compile: bool) -> None:
+        super().__init__(name="token_losses")
+        self.backbone = backbone
+        self.compile(jit_compile=jit_compile)
+
+    def call(self, tokens: Tensor) -> Tensor:
+        """Args: tokens: int `[batch, length + 1]`."""
+        states = self.backbone({"token_ids": tokens[:, :-1]}, training=False)
+        logits = ops.cast(self.backbone.token_embedding(states, reverse=True), "float32")
+        return ops.sparse_categorical_crossentropy(tokens[:, 1:], logits, from_logits=True)
 
 
 class Scorer:
@@ -18,13 +36,9 @@ class Scorer:
     """
 
     def __init__(self, lm: GPT1CausalLM) -> None:
-        self._lm = lm
+        self._tokenizer = lm.preprocessor.tokenizer
         self._context = lm.backbone.max_sequence_length
-        self._means = tf.function(
-            self._mean_log_probabilities,
-            input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
-            jit_compile=False,
-        )
+        self._losses = TokenLosses(lm.backbone, jit_compile=False)
 
     def __call__(self, pairs: list[tuple[bytes, bytes]]) -> np.ndarray:
         """Scores continuations after prefixes.
@@ -38,8 +52,7 @@ class Scorer:
             context, its first tokens are left out. A continuation without tokens to predict has
             -inf.
         """
-        tokenizer = self._lm.preprocessor.tokenizer
-        prefixes, continuations = (tokenizer(list(texts)).to_list() for texts in zip(*pairs))
+        prefixes, continuations = (self._tokenizer(list(texts)).to_list() for texts in zip(*pairs))
         rows = [
             (prefix + continuation)[-self._context - 1 :]
             for prefix, continuation in zip(prefixes, continuations)
@@ -53,19 +66,10 @@ class Scorer:
             longest = max(len(rows[i]) for i in batch)
             length = next(length for length in lengths if length >= longest)
             tokens = np.zeros((len(batch), length), np.int32)
-            mask = np.zeros((len(batch), length), np.int32)
             for row, i in enumerate(batch):
                 tokens[row, : len(rows[i])] = rows[i]
-                mask[row, len(rows[i]) - predicted[i] : len(rows[i])] = 1
-            scores[batch] = self._means(tokens, mask).numpy()
+            losses = self._losses.predict_on_batch(tokens)
+            for row, i in enumerate(batch):
+                end = len(rows[i]) - 1  # the first token is not predicted
+                scores[i] = -losses[row, end - predicted[i] : end].mean()
         return scores
-
-    def _mean_log_probabilities(self, tokens: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Returns float32 `[batch]`: means over tokens where the mask is 1; the first has 0."""
-        hidden_states = self._lm.backbone({"token_ids": tokens[:, :-1]}, training=False)
-        logits = self._lm.backbone.token_embedding(hidden_states, reverse=True)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-            tokens[:, 1:], tf.cast(logits, tf.float32)
-        )
-        mask = tf.cast(mask[:, 1:], tf.float32)
-        return -tf.reduce_sum(losses * mask, axis=1) / tf.reduce_sum(mask, axis=1)

@@ -1,6 +1,6 @@
 """Unigram and interpolated modified Kneser-Ney models of token ids, by counting alone."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,17 +12,10 @@ ORDER = 3
 _FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
 
-class NgramModel(Protocol):
-    """What `ngram_perplexity` scores."""
-
-    def probabilities(self, contexts: ArrayLike, words: ArrayLike) -> np.ndarray: ...
-
-
 class Unigram:
     """The probability of each token regardless of context, smoothed by adding one.
 
     Args:
-        split: to count.
         vocabulary_size: special tokens included.
     """
 
@@ -38,35 +31,26 @@ class Unigram:
 
 
 class KneserNey:
-    """The probability of each token after up to `order - 1` others (Chen & Goodman 1998).
+    """The probability of each token after up to two others (Chen & Goodman 1998).
 
     There is a level for each context length. It discounts its counts, and gives the probability
     that this frees to the level below; the lowest level gives it to all tokens alike. The highest
     level counts how often an n-gram occurs, the others how many different tokens it follows.
 
-    Args:
-        split: to count.
-        vocabulary_size: special tokens included.
-        order: 3 for trigrams.
-
     Attributes:
-        vocabulary_size: int.
-        levels: list of `Level`, from unigrams to n-grams of `order`.
-
-    Raises:
-        ValueError: the numbers of the vocabulary's n-grams do not fit in 64 bits.
+        levels: list of `Level`, from unigrams to trigrams.
     """
 
-    def __init__(self, split: Split, vocabulary_size: int, order: int = ORDER) -> None:
-        if vocabulary_size**order > 2**64:
+    def __init__(self, split: Split, vocabulary_size: int) -> None:
+        if vocabulary_size**ORDER > 2**64:
             raise ValueError(
-                f"N-grams of order {order} are numbered in 64 bits, which is enough for "
-                f"{int(2 ** (64 / order))} tokens. The corpus has {vocabulary_size}."
+                f"N-grams of order {ORDER} are numbered in 64 bits, which is enough for "
+                f"{int(2 ** (64 / ORDER))} tokens. The corpus has {vocabulary_size}."
             )
         self.vocabulary_size = vocabulary_size
         self.levels = []
-        for length in range(1, order + 1):
-            counted = min(length + 1, order)
+        for length in range(1, ORDER + 1):
+            counted = min(length + 1, ORDER)
             keys = np.concatenate(
                 [_keys(shard, counted, vocabulary_size) for shard in split.shards]
             )
@@ -78,8 +62,7 @@ class KneserNey:
         """Returns the probabilities of tokens, float64 `[n]`.
 
         Args:
-            contexts: unsigned int `[n, length]`, the tokens before each; only the last
-                `order - 1` matter.
+            contexts: unsigned int `[n, length]`, the tokens before each; only the last two matter.
             words: unsigned int `[n]`.
         """
         contexts, words = np.asarray(contexts, np.uint64), np.asarray(words, np.uint64)
@@ -144,12 +127,8 @@ def estimate_discounts(counts: np.ndarray) -> np.ndarray:
     return np.array(discounts if min(discounts) > 0 else _FALLBACK_DISCOUNTS)
 
 
-def ngram_perplexity(model: NgramModel, split: Split) -> float:
-    """Returns the perplexity of a split, except for the first token of each shard.
-
-    Raises:
-        ValueError: no shard has two tokens.
-    """
+def ngram_perplexity(model: Unigram | KneserNey, split: Split) -> float:
+    """Returns the perplexity of a split, except for the first token of each shard."""
     logarithms = []
     for shard in split.shards:
         for length in range(1, min(ORDER, len(shard))):
@@ -172,9 +151,6 @@ def score_corpus(corpus: Corpus, tokens: int | None = None) -> dict[str, Any]:
     Returns:
         dict of `corpus_fingerprint`, `validation_tokens`, `unigram_perplexity`,
         `trigram_perplexity`, and the trigram's `discounts`, a list for each order.
-
-    Raises:
-        ValueError: the corpus lacks one of the splits, or there is nothing to score in it.
     """
     train, validation = corpus.split("train"), _first(corpus.split("validation"), tokens)
     unigram = Unigram(train, corpus.vocabulary_size)

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-from collections.abc import Mapping
 from typing import Any
 
 import gpt1_keras
@@ -13,10 +12,10 @@ from gpt1_keras.tasks.calibration import FRESH_ARGUMENTS, Calibration
 from training.datasets.data_options import DEFAULT_DATA, DataOptions, ExampleOptions
 from training.evaluation import temperature_scaling
 from training.evaluation.fine_tuned_models import load_for_model, load_model
-from training.evaluation.predicting import predict_outputs
+from training.evaluation.predictions import predict_outputs
 from training.evaluation.reliability import plot_reliability
 
-REPORT, DIAGRAM = "calibration.json", "calibration.svg"
+FIGURES, DIAGRAM = "calibration.json", "calibration.svg"  # in the folder of a run
 _TASK = "task.json"
 
 
@@ -33,10 +32,8 @@ def calibrate_preset(
         model: path of a run of `training.finetune`, or of its preset. The preset's temperature and
             threshold are replaced last, after all other files but its card; its weights stay as
             they are.
-        output: path of the folder to write to.
         asked: which examples; those without a label are left out.
         sure_precision: above 0 and below 1, or None for no threshold.
-        data: where the data sets are.
 
     Returns:
         The content of calibration.json: `temperature`; `sure_threshold`, or None; `note`, why the
@@ -44,11 +41,9 @@ def calibrate_preset(
         `training.evaluation.temperature_scaling.Report`.
 
     Raises:
-        FileNotFoundError: the model, the data set or the file does not exist.
         ValueError: a model without classes or choices, or for another data set; no labels; or no
             threshold shows that precision.
         DivergedError: the model's outputs are not numbers.
-        OSError: nothing can be written to `output`.
     """
     preset = preset_in(pathlib.Path(model))
     if not (preset / _TASK).is_file():  # a name or handle: those files are not the user's
@@ -73,26 +68,10 @@ def calibrate_preset(
         **report.as_json(),
         "gpt1_keras": gpt1_keras.__version__,
     }
-    write_calibration(output, content)
+    plot_reliability(content, pathlib.Path(output, DIAGRAM))
+    write_json(pathlib.Path(output, FIGURES), content)
     _store_calibration(preset, report.calibration)
     return content
-
-
-def write_calibration(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
-    """Writes the figures and the reliability diagram.
-
-    Args:
-        folder: of the run.
-        content: what `Report.as_json` returns, and anything else.
-    """
-    plot_reliability(content, pathlib.Path(folder, DIAGRAM))
-    write_json(pathlib.Path(folder, REPORT), content)
-
-
-def read_calibration(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Reads the figures of a run; None if it has none, as where its model predicts scores."""
-    path = pathlib.Path(folder, REPORT)
-    return read_json(path) if path.exists() else None
 
 
 def _store_calibration(preset: pathlib.Path, calibration: Calibration) -> None:

@@ -13,12 +13,11 @@ from gpt1_keras.files import check_writable, write_json, write_text
 from training.datasets.data_options import DEFAULT_DATA, DataOptions, ExampleOptions
 from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.user_files import Dataset
-from training.evaluation.answer_report import write_report
+from training.evaluation.answer_report import plot_report, write_report
 from training.evaluation.baseline_scores import score_baselines
 from training.evaluation.dataset_metrics import check_scorable, score
 from training.evaluation.fine_tuned_models import load_for_model, load_model
-from training.evaluation.predicting import answers_of, predict_outputs
-from training.evaluation.prediction_files import write_predictions
+from training.evaluation.predictions import answers_of, predict_outputs, write_predictions
 
 # GLUE expects the classes' names in these files, and their indices in the others.
 _NAMED = ("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv")
@@ -35,20 +34,11 @@ def evaluate(
 
     Args:
         model: path of the preset that `training.finetune` wrote.
-        output: path of the folder to write to.
-        asked: which examples.
-        data: where the data sets are.
         find_train: returns what the model has learned from, for the baselines; None leaves them
             out. It is called once the model has answered.
 
     Returns:
         The content of `result.json`; without metrics where there are no labels.
-
-    Raises:
-        FileNotFoundError: the model, the data set or the file does not exist.
-        ValueError: an unknown data set, a model of another kind or for other classes, or labels for
-            which a metric is undefined.
-        OSError: nothing can be written to `output`.
     """
     folder = pathlib.Path(output)
     check_writable(folder)
@@ -77,6 +67,8 @@ def evaluate(
         lines = _glue_lines(dataset, examples, predictions)
         write_text(folder / dataset.glue_file, "".join(f"{line}\n" for line in lines))
     write_predictions(folder, examples, predictions)
+    if len(labelled):
+        plot_report(folder, examples.class_names)
     write_json(folder / "result.json", result)
     return result
 

@@ -59,7 +59,6 @@ def plot_reliability(report: Mapping[str, Any], path: str | os.PathLike[str]) ->
 
     Args:
         report: the content of calibration.json.
-        path: of an .svg or .png.
     """
     figure, (before, after) = new_figure(9, 5, columns=2)
     _plot_bins(before, report["before"], "Before")
@@ -70,12 +69,7 @@ def plot_reliability(report: Mapping[str, Any], path: str | os.PathLike[str]) ->
 
 
 def plot_probabilities(measured: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Plots the diagram of probabilities, as `measure` measured them.
-
-    Args:
-        measured: what `measure` returns.
-        path: of an .svg or .png.
-    """
+    """Plots the diagram of probabilities, as `measure` measured them."""
     figure, (axes,) = new_figure(5, 5)
     _plot_bins(axes, measured, "Probabilities as they are given")
     axes.set_ylabel("share of answers that are right")

@@ -17,7 +17,6 @@ def flops_per_token(config: dict[str, Any], length: int) -> int:
     for attention; the half that the causal mask hides counts too.
 
     Args:
-        config: of a `GPT1Backbone` or an `LSTMBackbone`.
         length: tokens in a window.
     """
     width = config["hidden_dim"]

@@ -23,7 +23,7 @@ def baselines_of(dataset: Dataset) -> dict[str, Callable[..., np.ndarray]]:
     """Returns the baselines of a data set by name; `OVERLAP` only where there are several texts.
 
     Each takes `(dataset, train, examples)`, a `Dataset` and two `LabelledExamples`, and returns
-    predictions as `training.evaluation.predicting.answers_of` does.
+    predictions as `training.evaluation.predictions.answers_of` does.
 
     - `MAJORITY`: the most frequent label; for scores, their mean.
     - `TFIDF`: logistic regression (for scores, ridge regression) on the tf-idf of each text's

@@ -19,12 +19,7 @@ from training.runs.finetune_options import FinetuneOptions
 
 
 def ablation_grid(shared: GridOptions, options: AblationOptions) -> dict[str, FinetuneOptions]:
-    """Makes the runs of an ablation, as `make_grid` returns them.
-
-    Raises:
-        FileNotFoundError: the preset, whose blocks are counted, does not exist.
-        ValueError: an option is out of its range.
-    """
+    """Makes the runs of an ablation, as `make_grid` returns them."""
     variants = {name: VARIANTS[name] for name in options.variant_names}
     if options.lstm is not None:
         variants["lstm"] = {"preset": options.lstm}
@@ -38,24 +33,10 @@ def ablate(
     grid: Mapping[str, FinetuneOptions],
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
-    verbose: int | None = None,
 ) -> str:
-    """Starts or resumes the runs of an ablation, and writes the tables and the plot.
-
-    Args:
-        grid: from `ablation_grid`.
-        output: path of the folder for the runs, the tables and the plot.
-        data: where the data sets are.
-        verbose: progress bars, as in `finetune`.
-
-    Returns:
-        The tables in Markdown.
-
-    Raises:
-        FileNotFoundError, ValueError, OSError: as `run_grid`.
-    """
+    """Starts or resumes the runs of an ablation, and plots them; returns tables in Markdown."""
     folder = pathlib.Path(output)
-    run_grid(grid, folder, data, verbose)
+    run_grid(grid, folder, data)
     blocks = {
         int(options.transfer): f"{options.transfer} blocks"
         for options in grid.values()
@@ -74,9 +55,7 @@ def plot_transfer(
     Each data set that has runs with some of the blocks has a panel.
 
     Args:
-        results: of the runs.
         blocks: dict from number of blocks, except all of them, to the results' variant.
-        path: of the plot.
     """
     points = {**blocks, max(blocks) + 1: FULL}
     datasets = [

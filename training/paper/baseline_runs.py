@@ -12,7 +12,7 @@ from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import find_dataset
 from training.evaluation.dataset_metrics import check_scorable, score
-from training.evaluation.prediction_files import write_predictions
+from training.evaluation.predictions import write_predictions
 from training.evaluation.trivial_baselines import baselines_of
 from training.runs.finetune_options import FinetuneOptions
 
@@ -27,20 +27,10 @@ def score_baselines(
     """Scores all baselines of a data set.
 
     Args:
-        name: key of `training.datasets.paper_datasets.DATASETS`.
         output: path of the folder for `NAME/BASELINE/seed_N/result.json`.
         limit_examples: how many examples to learn from, sampled by each seed; all by default. With
             all examples there is one seed, because nothing is random.
         seeds: how many seeds; they are 0, 1, ...
-        data: where the data sets are.
-
-    Returns:
-        The content of each `result.json`.
-
-    Raises:
-        FileNotFoundError: the data set does not exist.
-        ValueError: an unknown data set, or data that cannot be scored.
-        OSError: nothing can be written to `output`.
     """
     dataset, folder = find_dataset(name), pathlib.Path(output)
     check_writable(folder)
@@ -84,7 +74,6 @@ def score_baselines_of_runs(
     Args:
         runs: of `training.finetune` on data sets of the paper; their seeds are 0, 1, ...
         output: path of the folder for `LIMIT/TASK/BASELINE/seed_N/result.json`.
-        data: where the data sets are.
     """
     seeds: dict[tuple[str, int | None], int] = {}
     for options in runs:

@@ -1,6 +1,5 @@
 """Results of fine-tuned models and baselines on the paper's data sets, by variant and seed."""
 
-import itertools
 import os
 import pathlib
 import statistics
@@ -20,9 +19,6 @@ _SHARED = (
 
 class Results:
     """Scores of fine-tuned models and of baselines by variant, data set and seed.
-
-    Args:
-        results: of `(path, result)`, as `gather` returns them.
 
     Attributes:
         runs: dict from `(variant, dataset)` to a dict from seed to `(path, result)`; a baseline is
@@ -69,8 +65,6 @@ class Results:
         """Returns the scores by seed, in percent.
 
         Args:
-            variant: as `variant_of` returns it.
-            dataset: key of `training.datasets.paper_datasets.DATASETS`.
             metric: one of the data set's; the first by default.
         """
         runs = self.runs.get((variant, dataset), {})
@@ -102,12 +96,6 @@ class Results:
         shared = set.intersection(*map(set, found))
         means = [statistics.mean(scores[seed] for scores in found) for seed in shared]
         return (min(means), max(means)) if len(means) > 1 else None
-
-    def seconds(self, variants: Iterable[str], datasets: Iterable[str]) -> float:
-        """Returns the seconds that all runs of some variants on some data sets took."""
-        cells = itertools.product(variants, datasets)
-        found = [run for cell in cells for run in self.runs.get(cell, {}).values()]
-        return sum(result.get("seconds", 0.0) for _, result in found)
 
 
 def _score(result: dict[str, Any], metric: str | None) -> float:
@@ -174,12 +162,6 @@ def gather(
     """Finds all results of `training.finetune` and `training.paper.baselines` below some folders.
 
     Runs on users' files are left out.
-
-    Returns:
-        list of `(path, result)`.
-
-    Raises:
-        FileNotFoundError: there are none.
     """
     folders = list(folders)
     found = []

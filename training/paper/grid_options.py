@@ -21,11 +21,7 @@ _PAPER = FineTuningRecipe()  # of any preset: the paper's tables are made in the
 
 @dataclasses.dataclass(frozen=True)
 class GridOptions:
-    """What all runs of a grid share.
-
-    Raises:
-        ValueError: an unknown data set, or no seed.
-    """
+    """What all runs of a grid share."""
 
     tasks: str = option("some of " + ",".join(sorted(DATASETS)))
     preset: str = option(PRESET_HELP, name=PRESET_NAMES)
@@ -50,11 +46,7 @@ class GridOptions:
 
 @dataclasses.dataclass(frozen=True)
 class AblationOptions:
-    """Which ablations a grid has.
-
-    Raises:
-        ValueError: an unknown variant, or a number out of its range.
-    """
+    """Which ablations a grid has."""
 
     variants: str = option("some of " + ",".join(VARIANTS), ",".join(VARIANTS))
     lstm: str | None = option(
@@ -79,11 +71,7 @@ class AblationOptions:
 
 @dataclasses.dataclass(frozen=True)
 class CurveOptions:
-    """Which points a learning curve has.
-
-    Raises:
-        ValueError: `labels` has no number above 0 where it should, or `min_updates` is below 1.
-    """
+    """Which points a learning curve has."""
 
     labels: str = option(
         "numbers of labels, sampled by each seed, or all", f"100,300,1000,3000,10000,{ALL_LABELS}"

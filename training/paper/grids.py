@@ -34,9 +34,6 @@ def make_grid(
     Returns:
         dict from a run's path below `runs` to its options. The first seed of all data sets comes
         first, so that tables have figures early.
-
-    Raises:
-        ValueError: an unknown data set, or an option out of its range.
     """
     same = {name: getattr(shared, name) for name in _SHARED} | changes
     datasets = list(datasets)
@@ -54,22 +51,12 @@ def run_grid(
     grid: Mapping[str, FinetuneOptions],
     output: str | os.PathLike[str],
     data: DataOptions,
-    verbose: int | None = None,
     after_each: Callable[[pathlib.Path], None] = lambda run: None,
 ) -> None:
     """Starts or resumes the runs of a grid, one after another, after the baselines.
 
     Args:
-        grid: dict from a run's path below `runs` to its options.
-        output: path of the folder for `runs` and `baselines`.
-        data: where the data sets are.
-        verbose: progress bars, as in `finetune`.
         after_each: called with the folder of each run that has ended.
-
-    Raises:
-        FileNotFoundError: a preset or a data set does not exist.
-        ValueError: `output` holds runs with other options.
-        OSError: nothing can be written to `output`.
     """
     folder = pathlib.Path(output)
     check_writable(folder)
@@ -80,5 +67,5 @@ def run_grid(
         print(f"Run {number} of {len(grid)}: {name}", flush=True)
         run = folder / "runs" / name
         with memory_freed():
-            finetune(options, run, data, verbose)
+            finetune(options, run, data)
         after_each(run)

@@ -21,7 +21,7 @@ from training.paper.grid_options import ALL_LABELS, VARIANTS, CurveOptions, Grid
 from training.paper.grids import make_grid, run_grid
 from training.paper.published_results import FULL
 from training.paper.report_files import write_evidence
-from training.paper.tables import describe_duration, describe_seeds, show
+from training.paper.tables import describe_seeds, show
 from training.runs.finetune_options import FinetuneOptions
 
 _TABLES = "learning_curve.md"
@@ -40,29 +40,15 @@ def learning_curve(
     grid: Mapping[str, FinetuneOptions],
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
-    verbose: int | None = None,
 ) -> str:
-    """Starts or resumes the runs of learning curves, and writes their tables, plot and evidence.
-
-    Args:
-        grid: from `curve_grid`.
-        output: path of the folder for the runs, the table and the plot.
-        data: where the data sets are.
-        verbose: progress bars, as in `finetune`.
-
-    Returns:
-        The tables in Markdown.
-
-    Raises:
-        FileNotFoundError, ValueError, OSError: as `run_grid`.
-    """
+    """Starts or resumes the runs of learning curves; returns their tables in Markdown."""
     folder = pathlib.Path(output)
 
     def report_run(run: pathlib.Path) -> None:
         shutil.rmtree(run / "best", ignore_errors=True)  # presets would fill the disk
         _report(folder)
 
-    run_grid(grid, folder, data, verbose, report_run)
+    run_grid(grid, folder, data, report_run)
     return (folder / _TABLES).read_text(encoding="utf-8")
 
 
@@ -80,13 +66,7 @@ def _report(folder: pathlib.Path) -> None:
 def curve_grid(
     shared: GridOptions, options: CurveOptions, data: DataOptions
 ) -> dict[str, FinetuneOptions]:
-    """Makes the runs of learning curves, a curve for each data set, as `make_curve` returns them.
-
-    Raises:
-        FileNotFoundError: a data set does not exist.
-        ValueError: a data set has fewer labels than all the numbers, or an option is out of its
-            range.
-    """
+    """Makes the runs of learning curves, one for each data set, as `make_curve` returns them."""
     return {
         path: run
         for name in shared.dataset_names
@@ -103,7 +83,6 @@ def make_curve(
 
     Args:
         shared: what all runs share. A seed's smaller samples are parts of its larger ones.
-        dataset: key of `training.datasets.paper_datasets.DATASETS`.
         sizes: dict from a number of labels, or None for all, to that number.
         min_updates: of each run; runs on few labels have more epochs to reach it.
 
@@ -123,11 +102,7 @@ def make_curve(
 
 
 def _sizes(dataset: str, labels: Sequence[str], data: DataOptions) -> dict[int | None, int]:
-    """Returns numbers of labels by `limit_examples`, without those that the data set lacks.
-
-    Raises:
-        ValueError: the data set has fewer labels than all the numbers.
-    """
+    """Returns numbers of labels by `limit_examples`, without those that the data set lacks."""
     examples = load_examples(find_dataset(dataset), "train", data).labelled()
     sizes: dict[int | None, int] = {
         int(count): int(count)
@@ -146,11 +121,7 @@ def _sizes(dataset: str, labels: Sequence[str], data: DataOptions) -> dict[int |
 def by_size(
     gathered: Sequence[tuple[Any, dict[str, Any]]],
 ) -> dict[int, Results]:
-    """Groups results by the number of labels that they learned from, in order.
-
-    Raises:
-        ValueError: as `Results`; or the runs' presets, batch sizes or learning rates differ.
-    """
+    """Groups results by the number of labels that they learned from, in order."""
     tuned = [result for _, result in gathered if "baseline" not in result]
     for name in _SHARED:
         values = sorted({str(result[name]) for result in tuned})
@@ -186,25 +157,17 @@ def as_markdown(dataset: str, results: Mapping[int, Results]) -> str:
                 for variant in found
             ]
             lines.append(f"| {size:,} | {', '.join(sorted(epochs))} | {' | '.join(cells)} |")
-    seconds = sum(each.seconds(_SHOWN, [dataset]) for each in results.values())
     seeds = describe_seeds(
         len(of_size.scores(variant, dataset)) for of_size in results.values() for variant in _SHOWN
     )
-    lines += ["", f"Medians of {seeds}, of the validation split; the fine-tunings took "]
-    lines[-1] += f"{describe_duration(seconds)}."
+    lines += ["", f"Medians of {seeds}, of the validation split."]
     return "\n".join(lines) + "\n"
 
 
 def plot_curves(
     datasets: Sequence[str], results: Mapping[int, Results], path: str | os.PathLike[str]
 ) -> None:
-    """Plots the learning curves: medians as lines, the range of the seeds as bars.
-
-    Args:
-        datasets: a panel for each.
-        results: from `by_size`.
-        path: of the plot.
-    """
+    """Plots the learning curves: medians as lines, the range of the seeds as bars."""
     figure, panels = new_figure(
         width=max(6.4, 4.2 * len(datasets)), height=4.4, columns=len(datasets)
     )

@@ -3,7 +3,7 @@
     python -m training.paper.ngrams --corpus DIR --output FILE.json
 
 It counts the train split. It scores every token of the validation split except the first of each
-shard, exactly those that `training.corpus.windows.sequential_windows` predicts; with `--tokens`,
+shard, exactly those that `training.corpus.windows.SequentialWindows` predicts; with `--tokens`,
 only the first of them, to match a run with `--validation-batches`. The unigram model is smoothed by
 adding one; the trigram model, by interpolated modified Kneser-Ney (Chen & Goodman 1998), the best
 known smoothing of counts. No n-gram crosses shards. The program takes about 50 bytes of memory per

@@ -20,13 +20,7 @@ def plot_pretraining(
     """Plots a run.
 
     Args:
-        run: path of the folder of a pre-training.
         output: path of the plot, which ends in `.svg` or `.png`.
-        ngrams: path of the scores of n-gram models on the same corpus.
-
-    Raises:
-        FileNotFoundError: the run has no history yet, or there are no scores.
-        ValueError: an unknown format, a damaged file, or scores on another corpus.
     """
     check_format(output)
     history, options = _read_run(pathlib.Path(run))
@@ -43,7 +37,6 @@ def make_figure(history: list[dict[str, Any]], baselines: dict[str, float], titl
     Args:
         history: entries of `step`, `loss` and, where it was computed, `validation_perplexity`.
         baselines: dict from the names of up to two models to their perplexities.
-        title: of the plot.
     """
     figure, (axes,) = new_figure()
     steps = np.array([entry["step"] for entry in history])

@@ -70,8 +70,6 @@ class Table:
     """A table of the paper.
 
     Attributes:
-        title: its heading.
-        columns: its data sets.
         published: names of its published rows.
         variants: names of ours, as `training.paper.gathered_results.variant_of` returns them, in
             the order of the last published rows.

@@ -3,7 +3,7 @@
     python -m training.paper.report --runs DIR --output DIR
 
 It gathers every result.json of `training.finetune` and `training.paper.baselines` below `--runs`.
-`--output` gets tables.md, and for each table a .csv and a .svg. Our results are medians and ranges
+`--output` gets tables.md, and for each table a .svg. Our results are medians and ranges
 over seeds, on validation splits. Published results, also those of others' small models, are on test
 splits. As evidence, `--output` gets scores.csv, with the scores of all runs, and
 predictions/TASK.csv, with the predictions of one seed, from which its scores can be computed again.
@@ -18,7 +18,7 @@ from gpt1_keras.cli import option, program
 @dataclasses.dataclass(frozen=True)
 class _Options:
     runs: tuple[str, ...] = option("folders with results, also in subfolders", consume_multiple=1)
-    output: str = option("folder for tables.md, .csv and .svg")
+    output: str = option("folder for tables.md, the plots and the evidence")
 
 
 @program("training.paper.report")

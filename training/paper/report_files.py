@@ -8,28 +8,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpt1_keras.files import check_writable, write_text
-from training.evaluation.prediction_files import read_predictions
+from training.evaluation.predictions import read_predictions
 from training.paper.gathered_results import Results, gather, metrics_of
 from training.paper.published_results import TABLES
-from training.paper.tables import as_markdown, fill, note_runs, plot_table, scored_cells
+from training.paper.tables import as_markdown, fill, note_limits, plot_table
 
 _SCORES, _PREDICTIONS = "scores.csv", "predictions"
 
 
 def report(folders: Iterable[str | os.PathLike[str]], output: str | os.PathLike[str]) -> str:
-    """Writes the paper's tables for which there are results.
-
-    Args:
-        folders: paths of folders with results, also in subfolders.
-        output: path of the folder to write to.
-
-    Returns:
-        The tables in Markdown.
-
-    Raises:
-        FileNotFoundError: there are no results.
-        ValueError: the results cannot be told apart; see `training.paper.gathered_results.Results`.
-    """
+    """Writes the paper's tables for which there are results; returns them in Markdown."""
     results, folder = Results(gather(folders)), pathlib.Path(output)
     check_writable(folder)
     parts = []
@@ -37,8 +25,7 @@ def report(folders: Iterable[str | os.PathLike[str]], output: str | os.PathLike[
         columns, rows = fill(table, results)
         if not any(count for row in rows for count in row.seeds or ()):
             continue
-        parts.append(as_markdown(table.title, columns, rows) + note_runs(table, results))
-        _write_csv(folder / f"{name}.csv", scored_cells(columns, rows))
+        parts.append(as_markdown(table.title, columns, rows) + note_limits(table, results))
         plot_table(table.title, columns, rows, folder / f"{name}.svg")
     write_evidence([results], folder)
     text = "\n".join(parts)
@@ -47,15 +34,7 @@ def report(folders: Iterable[str | os.PathLike[str]], output: str | os.PathLike[
 
 
 def write_evidence(several: Sequence[Results], folder: str | os.PathLike[str]) -> None:
-    """Writes scores.csv and predictions/TASK.csv: all scores, and the predictions of one seed.
-
-    Args:
-        several: one for each number of labels, or a single one.
-        folder: path of the folder to write to.
-
-    Raises:
-        ValueError: the predictions of a data set are not of the same examples.
-    """
+    """Writes scores.csv and predictions/TASK.csv: all scores, and the predictions of one seed."""
     _write_scores(several, folder)
     _write_answers(several, folder)
 
@@ -79,13 +58,6 @@ def _write_answers(several: Sequence[Results], folder: str | os.PathLike[str]) -
     Its columns are the example's number, its label, and the predictions of each variant's lowest
     seed. These columns are named after the variant, the number of labels that it learned from, and
     the seed. Runs without predictions.jsonl are left out.
-
-    Args:
-        several: one for each number of labels, or a single one.
-        folder: path of the folder to write to.
-
-    Raises:
-        ValueError: the predictions of a data set are not of the same examples.
     """
     columns: dict[str, dict[str, list[Any]]] = {}
     for results in several:

@@ -1,4 +1,4 @@
-"""The paper's tables with our results beside the published ones: Markdown, CSV and plots."""
+"""The paper's tables with our results beside the published ones: Markdown and plots."""
 
 import dataclasses
 import os
@@ -22,7 +22,6 @@ class Row:
     """A row of a table.
 
     Attributes:
-        name: its label.
         color: in the plot; published rows are paler.
         scores: for each column a score, in percent, or None.
         seeds: in our rows, the number of seeds that each score is the median of; elsewhere None.
@@ -130,23 +129,16 @@ def as_markdown(title: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
     return "\n".join([*lines, ""])
 
 
-def note_runs(table: Table, results: Results) -> str:
-    """Says which columns are of runs on a part of the examples, and how long all runs took."""
-    columns = columns_of(table, results)
+def note_limits(table: Table, results: Results) -> str:
+    """Says which columns are of runs on a part of the examples; empty if none is."""
     limits = {
         column.name: f"{column.name} on {results.limits[dataset]:,}"
-        for column in columns
+        for column in columns_of(table, results)
         for dataset in column.datasets[:1]
         if dataset in results.limits
     }
-    lines = []
-    if limits:
-        lines.append(f"Ours were trained on some of the examples: {', '.join(limits.values())}.\n")
-    datasets = [dataset for column in columns for dataset in column.datasets]
-    seconds = results.seconds(table.variants, dict.fromkeys(datasets))  # MRPC has two columns
-    if seconds:
-        lines.append(f"All fine-tunings of this table took {describe_duration(seconds)}.\n")
-    return "".join(lines)
+    shown = ", ".join(limits.values())
+    return f"Ours were trained on some of the examples: {shown}.\n" if limits else ""
 
 
 def show(score: float | None, extremes: tuple[float, float] | None) -> str:
@@ -165,24 +157,6 @@ def describe_seeds(counts: Iterable[int]) -> str:
         return "1 seed"
     several = " to ".join(map(str, sorted({min(found), max(found)})))
     return f"{several} seeds (lowest\N{EN DASH}highest)"
-
-
-def describe_duration(seconds: float) -> str:
-    """Returns seconds as hours, or as minutes below one hour."""
-    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"
-
-
-def scored_cells(columns: Sequence[str], rows: Sequence[Row]) -> list[list[str | int]]:
-    """Returns a table as lines of a CSV file: a header, and a line for each cell with a score."""
-    lines: list[list[str | int]] = [["row", "column", "score", "lowest", "highest", "seeds"]]
-    for row in rows:
-        for i, (column, score) in enumerate(zip(columns, row.scores)):
-            if score is not None:
-                extremes = (row.extremes and row.extremes[i]) or ()
-                shown = [f"{each:.2f}" for each in extremes] or ["", ""]
-                seeds = row.seeds[i] if row.seeds else ""
-                lines.append([row.name, column, f"{score:.2f}", *shown, seeds])
-    return lines
 
 
 def plot_table(

@@ -33,23 +33,13 @@ def zero_shot(
     data: DataOptions = DEFAULT_DATA,
     limit: int | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Runs probes on a model.
+    """Runs probes on a model; returns what `run_probe` does, by name.
 
     Args:
         preset: name of a preset that ships, or path of a language model's preset.
-        names: keys of `training.paper.probes.PROBES`.
         output: path of the file of scores. It is written after each probe; probes that it holds are
             not run again.
-        data: where the data sets are.
         limit: how many examples of each probe to use; all by default.
-
-    Returns:
-        dict from name to what `run_probe` returns.
-
-    Raises:
-        FileNotFoundError: the preset or a data set does not exist.
-        ValueError: an unknown probe, or `output` holds probes of something else.
-        OSError: `output` cannot be written.
     """
     find_preset(preset)
     probes = _find_probes(names, data)
@@ -79,19 +69,10 @@ def zero_shot_series(
         runs: path of the run's folder; or, where runs went on from one another, of each, in order.
             All snapshots of the last run count; of the others, those up to where the next run went
             on.
-        names: keys of `training.paper.probes.PROBES`.
-        output: path of the file of scores, from which an interrupted series resumes.
-        data: where the data sets are.
-        limit: how many examples of each probe to use; all by default.
 
     Returns:
         dict of `run`, `names`, `limit`, `decoder`, `passes_per_update` (over the corpus), and
         `series`: a list of dicts of `step` and `probes`, in order.
-
-    Raises:
-        FileNotFoundError: the run, its snapshots or a data set does not exist.
-        ValueError: an unknown probe, runs that did not go on from one another, or `output` holds
-            another series.
     """
     output, last = pathlib.Path(output), pathlib.Path(runs[-1])
     snapshots = _find_snapshots([pathlib.Path(run) for run in runs])
@@ -121,12 +102,7 @@ def zero_shot_series(
 
 
 def plot_series(results: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None:
-    """Plots the scaled scores against passes over the corpus, a panel for each probe.
-
-    Args:
-        results: from `zero_shot_series`, the first solid, the second dashed.
-        path: of the plot.
-    """
+    """Plots the scaled scores against passes over the corpus: the first solid, others dashed."""
     names = results[0]["names"]
     figure, panels = new_figure(width=3.2 * len(names), height=3.8, columns=len(names))
     for axes, name in zip(panels, names):
@@ -167,9 +143,6 @@ def run_probe(
 
     Args:
         scorer: `training.evaluation.likelihood.Scorer`.
-        probe: what to ask.
-        data: where the data sets are.
-        limit: how many examples to use, from the first; all by default.
 
     Returns:
         dict of `score`; `relative`, the score on a scale from chance (0) to the previous best (1);
@@ -194,11 +167,6 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray, metric: Metric) -> fl
     """Finds the percentile of the scores that is the best threshold for predicting 1.
 
     The paper does not say how it chose its threshold.
-
-    Args:
-        scores: float array `[texts]`.
-        labels: int array `[texts]`, 0 or 1.
-        metric: function of true and predicted labels.
     """
     candidates = np.quantile(scores, np.linspace(0.01, 0.99, 99))
     found = [metric(labels, (scores > candidate).astype(int)) for candidate in candidates]

@@ -28,7 +28,6 @@ class CheckpointSaver(keras.callbacks.Callback):
     overflow.
 
     Args:
-        checkpoints: of the run.
         keeps_loss: whether checkpoints keep the state of the mean loss, so that a `fit` that is
             resumed reports the mean over all its updates. Not under a strategy, where each replica
             has a share of that state.

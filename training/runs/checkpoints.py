@@ -57,8 +57,6 @@ class Checkpoints:
         """Saves a checkpoint of a compiled model after `step` updates.
 
         Args:
-            model: to save.
-            step: updates so far.
             note: what else the run will want to know, as JSON holds it.
 
         Raises:
@@ -86,7 +84,7 @@ class Checkpoints:
         """Returns the note that a checkpoint, which has been restored, was saved with."""
         with np.load(self._path(step), allow_pickle=False) as arrays:
             header = json.loads(arrays["header"].tobytes())
-        return header.get("note", {})  # older checkpoints have none
+        return header["note"]
 
     def newest(self, at_most: int = sys.maxsize) -> int:
         """Returns the updates of the newest checkpoint up to `at_most`; 0 if there is none."""

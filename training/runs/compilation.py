@@ -22,9 +22,6 @@ class CompilationTrial(keras.callbacks.Callback):
     These are steps of the training itself: their batches and their state are the same, only what
     computes them differs. A run gives the same object to each of its `fit`s. Its model is compiled
     with `jit_compile=False`.
-
-    Args:
-        steps: number of steps that the run has left.
     """
 
     def __init__(self, steps: int) -> None:

@@ -5,8 +5,6 @@ import os
 import pathlib
 from typing import Any
 
-import keras
-
 from gpt1_keras.files import contents_of, read_json
 from training.runs.checkpoints import Checkpoints
 from training.runs.run_folder import changed_options
@@ -21,31 +19,17 @@ class EarlierRun:
     Attributes:
         step: updates at the constant rate, after which the next run goes on.
         history: the earlier run's entries up to `step`.
-        checkpoints: of the earlier run.
     """
 
     step: int
     history: list[dict[str, Any]]
     checkpoints: Checkpoints
 
-    def restore(self, model: keras.Model) -> int:
-        """Loads the weights and the optimizer's state of `step`; returns `step`.
-
-        Raises:
-            ValueError: the checkpoint is damaged, or of another model.
-        """
-        return self.checkpoints.restore(model, self.step)
-
 
 def shared_steps(folder: str | os.PathLike[str], options: dict[str, Any]) -> int:
     """Returns the number of updates before the rate of either run decays.
 
-    Args:
-        folder: path of the earlier run.
-        options: of the run that goes on, as `training.runs.run_folder.Run` has them.
-
     Raises:
-        FileNotFoundError: there is no earlier run.
         ValueError: one of the two runs has the cosine schedule, whose rate depends on the number
             of updates; or they differ in options besides `steps` and `decay_steps`.
     """
@@ -67,16 +51,7 @@ def shared_steps(folder: str | os.PathLike[str], options: dict[str, Any]) -> int
 
 
 def find_earlier_run(folder: str | os.PathLike[str], options: dict[str, Any]) -> EarlierRun:
-    """Finds the weights that a run can go on from.
-
-    Args:
-        folder: path of the earlier run.
-        options: of the run that goes on.
-
-    Raises:
-        FileNotFoundError, ValueError: as `shared_steps`.
-        ValueError: the earlier run has no checkpoint from before both decays.
-    """
+    """Finds the weights that a run can go on from."""
     folder = pathlib.Path(folder)
     last = shared_steps(folder, options)
     checkpoints = Checkpoints(folder / "checkpoints", options)

@@ -19,17 +19,8 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamp
 
     Args:
         options: name a preset to fine-tune, or a configuration to start afresh.
-        dataset: what the model is for.
         train: the training examples; they give the classes, and the texts to learn a tokenizer
             from if there is none.
-
-    Returns:
-        The class that `MODELS` has for the data set's kind.
-
-    Raises:
-        ValueError: more blocks to transfer than the preset has, another normalization than the
-            preset's, a model whose labels are neither classes nor scores nor choices, or LoRA of a
-            model that has no layers for it.
     """
     if options.preset is not None:
         tokenizer = load_tokenizer(options.preset, options.normalization)

@@ -21,10 +21,6 @@ class FinetuneOptions:
     """What determines a run; a run resumes only under the same options.
 
     `training.runs.recipe_options` fills in the epochs and the learning rate where they are None.
-
-    Raises:
-        ValueError: an unknown data set or configuration, both or none of `task` and `train` or of
-            `preset` and `config`, options of files without files, or a number out of its range.
     """
 
     task: str | None = option(f"one of {', '.join(sorted(DATASETS))}; or give --train", None)

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpt1_keras.cli import warn
+from gpt1_keras.files import read_json, write_json
 from gpt1_keras.optimization.optimizer import finetuning_optimizer
 from gpt1_keras.presets.card import licence_of
 from gpt1_keras.tasks.task import Task
@@ -20,19 +21,23 @@ from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.length_batches import batch_order, count_tokens, make_batches
 from training.datasets.user_files import Dataset
 from training.evaluation import temperature_scaling
-from training.evaluation.answer_report import write_report
+from training.evaluation.answer_report import plot_report, write_report
 from training.evaluation.baseline_scores import score_baselines
 from training.evaluation.dataset_metrics import check_scorable, score
-from training.evaluation.predicting import answers_of, predict_outputs, prediction_order
-from training.evaluation.prediction_files import write_predictions
-from training.evaluation.preset_calibration import read_calibration, write_calibration
+from training.evaluation.predictions import (
+    answers_of,
+    predict_outputs,
+    prediction_order,
+    write_predictions,
+)
+from training.evaluation.preset_calibration import DIAGRAM, FIGURES
+from training.evaluation.reliability import plot_reliability
 from training.runs.checkpoint_saver import CheckpointSaver
 from training.runs.finetune_model import build_model
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.recipe_options import as_recorded, with_recipe
 from training.runs.run_card import write_run_card
-from training.runs.run_facts import facts_of
-from training.runs.run_folder import TRIALS, Run, preset_folders
+from training.runs.run_folder import TRIALS, Run, facts_of, preset_folders
 from training.runs.training_data import find_dataset_of, load_training_examples
 
 
@@ -40,33 +45,17 @@ def finetune(
     options: FinetuneOptions,
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
-    verbose: int | None = None,
 ) -> dict[str, Any]:
-    """Starts or resumes a fine-tuning.
-
-    Args:
-        options: what determines the run.
-        output: path of the run's folder.
-        data: where the data sets are.
-        verbose: progress bars, as in `keras.Model.fit`; by default, bars on a terminal and lines
-            elsewhere.
-
-    Returns:
-        The content of `result.json`.
+    """Starts or resumes a fine-tuning, and returns the content of `result.json`.
 
     Raises:
         KeyboardInterrupt: SIGINT or SIGTERM; the state has been saved.
-        FileNotFoundError: the preset, the data set or a file does not exist.
-        ValueError: `output` holds a search, a run with other options, or a damaged checkpoint; or
-            the data cannot be scored.
-        OSError: the run's files cannot be written.
     """
     if pathlib.Path(output, TRIALS).is_dir():
         raise ValueError(
             f"{output} holds a search: give --search to go on with it, or choose another --output."
         )
     options = as_recorded(options, output)
-    verbose = (1 if sys.stdout.isatty() else 2) if verbose is None else verbose
     run = Run(output, facts_of(options), keep=1)
     if run.result:
         return run.result
@@ -113,22 +102,25 @@ def finetune(
                     initial_epoch=epoch,
                     class_weight=class_weight,
                     callbacks=[keras.callbacks.TensorBoard(run.folder / "logs"), saver],
-                    verbose=verbose,
+                    verbose=1 if sys.stdout.isatty() else 2,
                 )
             step = (epoch + 1) * steps
             if np.isfinite(fitted.history["loss"][-1]):  # else its predictions will say so
                 run.checkpoints.save(model, step)
             saver.saved()
-        outputs = predict_outputs(model, validation, int(verbose == 1), validation_order)
+        outputs = predict_outputs(model, validation, validation_order)
         scores = score(validation, answers_of(outputs), dataset.metrics)
         _finish_epoch(run, model, scores, outputs, validation, time.monotonic() - started)
         started = time.monotonic()
         shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
         print(f"Epoch {epoch + 1}: validation {shown}", flush=True)
     best = max(run.history, key=lambda epoch: epoch[metric])
-    calibrated = read_calibration(run.folder)
-    if calibrated is not None:
+    calibrated = None
+    if model.calibration is not None:
+        calibrated = read_json(run.folder / FIGURES)
+        plot_reliability(calibrated, run.folder / DIAGRAM)
         print(temperature_scaling.describe(calibrated), flush=True)
+    plot_report(run.folder, train.class_names)
     facts = {
         "score": best[metric],
         "metric": metric,
@@ -201,4 +193,4 @@ def _calibrate(run: Run, model: Task, outputs: np.ndarray, validation: LabelledE
         return
     report = temperature_scaling.calibrate(model, outputs, validation.labels)
     model.calibration = report.calibration
-    write_calibration(run.folder, {"examples": len(validation), **report.as_json()})
+    write_json(run.folder / FIGURES, {"examples": len(validation), **report.as_json()})

@@ -13,17 +13,7 @@ from gpt1_keras.presets import find_preset
 
 
 def compress_preset(preset: str | os.PathLike[str], output: str | os.PathLike[str]) -> None:
-    """Writes a preset with float16 weights and checksums.
-
-    Args:
-        preset: a name, a folder or a handle, as `gpt1_keras.presets.find_preset` takes it.
-        output: path of the folder to write; an existing one is replaced.
-
-    Raises:
-        FileNotFoundError: there is no preset.
-        ValueError: a weight is out of float16's range, or the weights are not Keras's.
-        OSError: the output cannot be written, as when the disk is full.
-    """
+    """Writes a preset with float16 weights and checksums."""
     folder = find_preset(preset)
     weights = {path: _compress(path) for path in folder.glob("*.weights.h5")}
     if not weights:

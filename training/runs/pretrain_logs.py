@@ -13,12 +13,7 @@ _SCORES = (
 
 
 class PretrainLogs:
-    """Writes entries of a run's history, and the learning rate, as events.
-
-    Args:
-        folder: path; created with the first entry.
-        model: compiled.
-    """
+    """Writes entries of a run's history, and the learning rate, as events."""
 
     def __init__(self, folder: pathlib.Path, model: keras.Model) -> None:
         self._folder, self._model = folder, model

@@ -32,13 +32,7 @@ def build_model(
     numpy samples the weights, so they are the same on every backend and under every strategy.
 
     Args:
-        options: of the run.
-        vocabulary_size: of the corpus.
-        jit_compile: as in `keras.Model.compile`.
         initial: the backbone of `options.initial_weights`.
-
-    Raises:
-        ValueError: `initial` has another configuration.
     """
     keras.utils.set_random_seed(options.seed)  # dropout's
     dropout = options.dropout
@@ -77,11 +71,6 @@ def make_preset(
 
     The preset keeps the run's dropout for fine-tuning: a model that was pre-trained without dropout
     has learned features that dropout destroys (docs/results.md).
-
-    Args:
-        backbone: trained.
-        tokenizer_folder: of the corpus.
-        options: of the run.
     """
     tokenizer = load_tokenizer(tokenizer_folder)
     assert options.sequence_length is not None  # set by `PretrainOptions`

@@ -18,12 +18,7 @@ _SCHEDULE = "when to save and validate (the model does not depend on it)"  # a g
 
 @dataclasses.dataclass(frozen=True)
 class PretrainOptions:
-    """What determines a run; a run resumes only under the same options.
-
-    Raises:
-        ValueError: an unknown configuration or dtype, or a number out of its range; or zeros as
-            initial positions where the configuration has none, or a preset has trained ones.
-    """
+    """What determines a run; a run resumes only under the same options."""
 
     config: str = option(f"the backbone: one of {', '.join(CONFIGURATIONS)}")
     steps: int = option("updates of the whole run")
@@ -133,11 +128,7 @@ class PretrainOptions:
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointSchedule:
-    """When to save and to validate; the model does not depend on it.
-
-    Raises:
-        ValueError: a number below 1, or snapshots at steps without a checkpoint.
-    """
+    """When to save and to validate; the model does not depend on it."""
 
     checkpoint_every: int = option(
         "updates between validations, each with a line, an entry of the history and a checkpoint; "

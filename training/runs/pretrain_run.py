@@ -7,7 +7,6 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,11 +32,9 @@ from training.runs.pretrain_options import (
 )
 from training.runs.pretrain_validation import Validation, plot_context_use
 from training.runs.run_card import write_pretraining_card
-from training.runs.run_facts import facts_of
-from training.runs.run_folder import Run, preset_folders, recorded_options
+from training.runs.run_folder import Run, facts_of, preset_folders, recorded_options
 from training.runs.strategies import find_strategy
 
-_SECONDS_PER_PLOT = 60.0
 _ENTRY = "entry"  # of a checkpoint's note: that of the history, before the validation
 
 
@@ -49,37 +46,25 @@ def pretrain(
     jit_compile: str | bool = "auto",
     checkpoint_schedule: CheckpointSchedule | None = None,
     resume_from: str | os.PathLike[str] | None = None,
-    verbose: int | None = None,
 ) -> dict[str, Any]:
-    """Starts or resumes a pre-training.
+    """Starts or resumes a pre-training, and returns the content of `result.json`.
 
     Args:
-        options: what determines the run.
-        corpus: path of a corpus that `training.corpus` wrote.
-        output: path of the run's folder.
-        strategy: one of `STRATEGIES`.
         jit_compile: as in `keras.Model.compile`; or `"measured"`, for a `CompilationTrial` where
             one is possible, and `"auto"` elsewhere.
         checkpoint_schedule: when to save and validate; by default `CheckpointSchedule()`.
         resume_from: path of an earlier run's folder; this run goes on from its weights before the
             decay. Both runs have `decay_steps`.
-        verbose: progress bars, as in `keras.Model.fit`; by default only on a terminal.
-
-    Returns:
-        The content of `result.json`.
 
     Raises:
         KeyboardInterrupt: SIGINT or SIGTERM; the state has been saved.
-        FileNotFoundError: the corpus, the run to resume from, or the preset to start from does not
-            exist.
         ValueError: `output` holds a run with other options or on another corpus, or a damaged
             checkpoint; or it lies within the corpus; or the run to resume from does not fit, see
             `find_earlier_run`; or the preset has another configuration or tokenizer; or a loss,
             also on the validation split, is no longer a number.
-        OSError: the run's files cannot be written.
     """
     checkpoint_schedule = checkpoint_schedule or CheckpointSchedule()
-    verbose = int(sys.stdout.isatty()) if verbose is None else verbose
+    verbose = int(sys.stdout.isatty())
     distribution, is_chief = find_strategy(strategy)
     options = _with_warmup(options, output, resume_from)
     data = Corpus(corpus)
@@ -117,7 +102,8 @@ def pretrain(
         if step:
             earlier = None  # this run has gone on from it already
         elif earlier:
-            step, source = earlier.restore(model), earlier.checkpoints
+            source = earlier.checkpoints
+            step = source.restore(model, earlier.step)
     note = source.note(step) if step else {}
     if is_chief:
         run.start()
@@ -126,7 +112,7 @@ def pretrain(
             # Otherwise a run that only decays would leave none.
             run.checkpoints.save(model, step, note)
     run.history = [entry for entry in run.history if entry["step"] <= step]
-    validation, plotted = Validation(model, data, options, distribution), time.monotonic()
+    validation = Validation(model, data, options, distribution)
     logs = PretrainLogs(run.folder / "logs", model)
     saver = CheckpointSaver(run.checkpoints, distribution is None, is_quiet=verbose > 0)
     peak = measure_peak("float32" if options.dtype == "float32" else options.dtype[6:])
@@ -139,7 +125,6 @@ def pretrain(
 
     def finish(entry: dict[str, Any]) -> None:
         """Validates after the last update of a checkpoint, and adds an entry to the history."""
-        nonlocal plotted
         scores = validation.scores(checkpoint_schedule.validation_batches)
         if is_chief:
             scores |= validation.context_use()
@@ -151,9 +136,6 @@ def pretrain(
             run.add(entry)
             logs.add(entry)
             print(_line(entry), flush=True)
-            if time.monotonic() - plotted >= _SECONDS_PER_PLOT:
-                plot_context_use(run)
-                plotted = time.monotonic()
 
     if _ENTRY in note and step not in {entry["step"] for entry in run.history}:
         finish(note[_ENTRY])  # the run was ended while it validated
@@ -232,21 +214,11 @@ def _with_warmup(
 def _check_finite(scores: dict[str, Any], step: int) -> None:
     """Raises ValueError for a score that is not a number, which no file of JSON could hold."""
     for name, score in scores.items():
-        for number in _numbers(score):
-            if not math.isfinite(number):
-                raise ValueError(
-                    f"The {name.replace('_', ' ')} after {step} updates is {number}: training has "
-                    "diverged. Try a lower --learning-rate in another --output."
-                )
-
-
-def _numbers(value: Any) -> Iterator[float]:
-    """Yields the numbers in nested dicts and lists; None is left out."""
-    if isinstance(value, (dict, list)):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(part)
-    elif value is not None:
-        yield value
+        if isinstance(score, float) and not math.isfinite(score):
+            raise ValueError(
+                f"The {name.replace('_', ' ')} after {step} updates is {score}: training has "
+                "diverged. Try a lower --learning-rate in another --output."
+            )
 
 
 def _line(entry: dict[str, Any]) -> str:

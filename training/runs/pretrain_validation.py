@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from gpt1_keras import GPT1CausalLM
 from training.corpus.batches import validation_batches
 from training.corpus.corpus_format import Corpus
-from training.corpus.windows import count_sequential_batches, count_sequential_tokens
+from training.corpus.windows import SequentialWindows
 from training.evaluation.context_losses import ContextUse, spread_windows
 from training.evaluation.context_plots import plot_series
 from training.evaluation.plots import save
@@ -23,9 +23,6 @@ class Validation:
     """Scores a model on a corpus's validation split; returns nothing where there is none.
 
     Args:
-        model: compiled.
-        corpus: to validate on.
-        options: of the run.
         strategy: under which the model was built; all its workers call `scores`.
     """
 
@@ -37,25 +34,26 @@ class Validation:
         strategy: "tf.distribute.Strategy | None" = None,
     ) -> None:
         self._model, self._strategy = model, strategy
-        self._split = corpus.splits.get("validation")
-        self._length, self._batch_size = options.sequence_length or 0, options.batch_size
+        self._windows: SequentialWindows | None = None
         self._context_use: ContextUse | None = None
-        if self._split is not None and self._length >= 3:
-            windows = spread_windows(self._split.shards, self._length, _CONTEXT_WINDOWS)
-            self._context_use = ContextUse(model, windows) if len(windows) else None
+        split, length = corpus.splits.get("validation"), options.sequence_length or 0
+        if split is not None:
+            self._windows = SequentialWindows(split, length, options.batch_size)
+            windows = spread_windows(split.shards, length, _CONTEXT_WINDOWS)
+            if len(windows) and length >= 3:
+                self._context_use = ContextUse(model, windows)
 
     def scores(self, limit: int | None = None) -> dict[str, Any]:
         """Returns loss and perplexity of the split, or of its first `limit` batches."""
-        if self._split is None:
+        if self._windows is None:
             return {}
-        arguments = self._split, self._length, self._batch_size
-        steps = min(count_sequential_batches(*arguments), limit or sys.maxsize)
-        batches = validation_batches(*arguments, steps, self._strategy)
+        steps = min(len(self._windows), limit or sys.maxsize)
+        batches = validation_batches(self._windows, steps, self._strategy)
         logs = self._model.evaluate(batches, steps=steps, verbose=0, return_dict=True)
         return {
             "validation_loss": logs["loss"],
             "validation_perplexity": logs["perplexity"],
-            "validation_tokens": count_sequential_tokens(*arguments, steps),
+            "validation_tokens": self._windows.count_tokens(steps),
         }
 
     def context_use(self) -> dict[str, Any]:

@@ -21,16 +21,7 @@ def as_recorded(options: FinetuneOptions, folder: str | os.PathLike[str]) -> Fin
 
 
 def with_recipe(options: FinetuneOptions, train_examples: int) -> FinetuneOptions:
-    """Fills in epochs and learning rate from the recipe of the preset or configuration.
-
-    Args:
-        options: of a run.
-        train_examples: how many it learns from.
-
-    Raises:
-        FileNotFoundError: the preset does not exist.
-        ValueError: the preset's recipe is damaged.
-    """
+    """Fills in epochs and learning rate from the recipe of the preset or configuration."""
     recipe = _recipe_of(options)
     epochs = recipe.epochs_for(-(-train_examples // options.batch_size))
     return _filled(options, recipe.learning_rate, epochs)

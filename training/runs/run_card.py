@@ -29,8 +29,6 @@ def write_run_card(
     """Writes README.md of a run's best preset.
 
     Args:
-        run: with its history.
-        options: of the run.
         facts: what `result.json` will hold besides options and history.
         licence: of the preset that the run started from, as
             `gpt1_keras.presets.card.licence_of` returns it.
@@ -67,7 +65,7 @@ def write_run_card(
         settings=settings,
         scores=[{k: v for k, v in epoch.items() if k != "seconds"} for epoch in run.history],
         best=facts["best_epoch"],
-        baselines=(facts.get("baselines") or {}).get("scores", {}),
+        baselines=facts["baselines"]["scores"],
         base=_base(options.preset),
         licence=licence,
     )
@@ -77,15 +75,7 @@ def write_run_card(
 def write_pretraining_card(
     run: Run, options: PretrainOptions, facts: dict[str, Any], corpus: Corpus, licence: str | None
 ) -> None:
-    """Writes README.md of a run's preset.
-
-    Args:
-        run: with its history.
-        options: of the run.
-        facts: what `result.json` will hold besides options and history.
-        corpus: that the run read.
-        licence: of the preset whose weights the run started from, as in `write_run_card`.
-    """
+    """Writes README.md of a run's preset."""
     names = ("validation_loss", "validation_perplexity")  # where there is such a split
     scores = {name.removeprefix("validation_"): facts[name] for name in names if name in facts}
     settings = {each: getattr(options, each) for each in _PRETRAINING_SETTINGS}

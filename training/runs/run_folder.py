@@ -1,5 +1,7 @@
 """The folder of a training run, from which it resumes after an interruption."""
 
+import dataclasses
+import hashlib
 import os
 import pathlib
 from collections.abc import Collection
@@ -15,13 +17,17 @@ from gpt1_keras.files import (
 )
 from gpt1_keras.handles import is_handle
 from gpt1_keras.models.causal_backbone import CausalBackbone
-from gpt1_keras.presets import PRETRAINED
+from gpt1_keras.presets import PRETRAINED, find_preset
 from gpt1_keras.tasks.task import Task
 from training.runs.checkpoints import Checkpoints
+from training.runs.finetune_options import FinetuneOptions
+from training.runs.pretrain_options import PretrainOptions
 
 TRIALS = "trials"  # the folder of a search's runs
 
 _OPTIONS = "options.json"
+_WEIGHTS = (".h5", ".safetensors", ".bin")  # of Keras and of `transformers`
+_DIGITS = 16
 _FOLDERS = ("best", "checkpoints", "logs", "preset", "snapshots")  # that a run writes
 
 
@@ -30,14 +36,11 @@ class Run:
 
     Args:
         folder: path; need not exist.
-        options: what determines the run.
         keep: how many checkpoints to keep.
         keep_step: a number of updates whose checkpoint is kept for good.
 
     Attributes:
         history: list of dicts, the scores so far.
-        result: dict, once the run has finished.
-        checkpoints: `Checkpoints`.
 
     Raises:
         ValueError: the folder holds a run with other options, or a file of it is damaged.
@@ -63,15 +66,7 @@ class Run:
             )
 
     def prepare(self, *sources: str | os.PathLike[str]) -> None:
-        """Checks the folder, and removes what a killed process was writing.
-
-        Args:
-            *sources: folders that the run reads.
-
-        Raises:
-            ValueError: the run would write into a source, or over it.
-            OSError: the folder cannot be written to.
-        """
+        """Checks the folder, and removes what a killed process was writing."""
         for source in map(pathlib.Path, sources):
             self._check_apart(source.resolve())
         check_writable(self.folder)
@@ -100,11 +95,7 @@ class Run:
         write_json(self.folder / "history.json", self.history)
 
     def save_snapshot(self, backbone: CausalBackbone, step: int) -> None:
-        """Saves a backbone's weights, which are kept for good.
-
-        Raises:
-            OSError: they cannot be written, as when the disk is full.
-        """
+        """Saves a backbone's weights, which are kept for good."""
         backbone.save_weights(self.folder / "snapshots" / f"{step:08d}.weights.h5")
 
     def save_preset(self, task: Task, name: str) -> None:
@@ -140,6 +131,26 @@ class Run:
     def _read(self, name: str, kind: type) -> Any:
         path = self.folder / name
         return read_json(path, kind) if path.exists() else None
+
+
+def facts_of(options: FinetuneOptions | PretrainOptions) -> dict[str, Any]:
+    """Returns what a run's folder keeps: the options, and a hash of the weights it starts from.
+
+    So no run goes on with other weights of the same name, and no table mixes the two.
+    """
+    preset = options.initial_weights
+    fingerprint = None if preset is None else _fingerprint(preset)
+    return {**dataclasses.asdict(options), "preset_fingerprint": fingerprint}
+
+
+def _fingerprint(preset: str) -> str:
+    """Returns a short hash of the files of a preset's weights."""
+    total = hashlib.sha256()
+    for path in sorted(find_preset(preset).iterdir()):
+        if path.suffix in _WEIGHTS:
+            with open(path, "rb") as file:
+                total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()[:_DIGITS]
 
 
 def recorded_options(folder: str | os.PathLike[str]) -> dict[str, Any]:

@@ -17,13 +17,12 @@ from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.presets import backbone_class, find_preset
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
-from training.evaluation.predicting import DivergedError
+from training.evaluation.predictions import DivergedError
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.finetune_run import finetune
 from training.runs.memory import memory_freed
 from training.runs.recipe_options import as_recorded, with_recipe
-from training.runs.run_facts import facts_of
-from training.runs.run_folder import TRIALS, Run, preset_folders
+from training.runs.run_folder import TRIALS, Run, facts_of, preset_folders
 from training.runs.search_report import write_report
 from training.runs.training_data import find_dataset_of, load_training_examples
 
@@ -39,7 +38,7 @@ def search(
     seeds: int,
     data: DataOptions = DEFAULT_DATA,
 ) -> dict[str, Any]:
-    """Starts or resumes a search.
+    """Starts or resumes a search, and returns the content of `result.json`.
 
     The first trial has the options as given. Each further trial varies the learning rate (up to 8
     times lower or higher), the epochs (up to the given number), lambda (from 0 to 1) and, if the
@@ -52,15 +51,6 @@ def search(
             from the seed with the median score, so that no lucky seed flatters it.
         trials: how many in all; a finished search goes on with a larger number.
         seeds: how many for each trial, from `options.seed` on; their median score counts.
-        data: where the data sets are.
-
-    Returns:
-        The content of `result.json`.
-
-    Raises:
-        ValueError: `output` holds another search, or every trial has diverged; or see `finetune`.
-        ImportError: Optuna is not installed.
-        OSError: the files cannot be written.
     """
     options = as_recorded(options, output)
     if options.epochs is None or options.learning_rate is None:
@@ -179,7 +169,7 @@ def _finish(run: Run, options: FinetuneOptions, seeds: int) -> dict[str, Any]:
         source = _folder(run, best) / f"seed_{seed}"
         with atomic_path(run.folder / "best") as temporary:
             shutil.copytree(source / "best", temporary)
-        baselines = read_json(source / "result.json").get("baselines")  # None in earlier versions
+        baselines = read_json(source / "result.json")["baselines"]
         return run.finish(
             {"best_trial": best + 1, "best_seed": seed, "baselines": baselines, **entry}
         )

@@ -14,12 +14,7 @@ _LOGARITHMIC = ("learning_rate",)
 
 
 def write_report(run: Run, names: Sequence[str]) -> None:
-    """Writes search.md and search.svg.
-
-    Args:
-        run: the search's, with at least one trial.
-        names: names of what is searched.
-    """
+    """Writes search.md and search.svg."""
     write_text(run.folder / "search.md", as_markdown(run.history, names))
     plot(run.history, names, run.folder / "search.svg")
 

@@ -21,11 +21,7 @@ _WORKER = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)(?![\d/])")
 
 @contextlib.contextmanager
 def naming_lost_workers() -> Iterator[None]:
-    """Says which of the workers that TF_CONFIG lists was lost, where TensorFlow's error names it.
-
-    Raises:
-        ConnectionError: a worker was lost.
-    """
+    """Says which of TF_CONFIG's workers was lost, where TensorFlow's error names it."""
     try:
         yield
     except Exception as error:
@@ -49,9 +45,6 @@ def find_strategy(name: str) -> "tuple[tf.distribute.Strategy | None, bool]":
 
     Returns:
         `(strategy, is_chief)`: the strategy, if any; and whether this process writes the files.
-
-    Raises:
-        ValueError: an unknown name, or a backend other than TensorFlow.
     """
     if name not in STRATEGIES:
         raise ValueError(f"Unknown strategy {name!r}; expected one of {list(STRATEGIES)}.")

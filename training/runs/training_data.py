@@ -33,12 +33,7 @@ def find_dataset_of(options: FinetuneOptions) -> Dataset:
 def load_training_examples(
     options: FinetuneOptions, dataset: Dataset, data: DataOptions
 ) -> LabelledExamples:
-    """Loads the labelled examples that a run learns from.
-
-    Raises:
-        FileNotFoundError: the data set or the file does not exist.
-        ValueError: it cannot be read, or has no label.
-    """
+    """Loads the labelled examples that a run learns from."""
     train = load_examples(dataset, "train", data).labelled()
     if options.limit_examples is not None:
         train = train.sample(options.limit_examples, options.seed)
@@ -51,10 +46,6 @@ def training_examples_of(
     preset: str | os.PathLike[str], data: DataOptions
 ) -> LabelledExamples | None:
     """Loads what a fine-tuned preset has learned from, as result.json beside it says.
-
-    Args:
-        preset: path of a run, or of its preset, RUN/best.
-        data: where the data sets are.
 
     Returns:
         The examples; None, with a warning that says why, where they cannot be found; None for a

@@ -101,7 +101,7 @@ def test_a_genuine_data_set_in_slices(
 
 def test_the_only_string_is_the_text(tfds_dir):
     (group,) = find_groups("glue/sst2", 10**9, DataOptions(tfds_dir))["validation"]
-    assert group.texts.field == "sentence"
+    assert group.field == "sentence"
     assert next(iter(group)).read().startswith(b"a valueless kiddie paean")
 
 

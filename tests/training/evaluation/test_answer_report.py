@@ -11,7 +11,8 @@ import sklearn.metrics
 from gpt1_keras.tasks.calibration import Calibration
 from training.datasets.labelled_examples import LabelledExamples
 from training.evaluation.answer_plots import plot_confusion
-from training.evaluation.answer_report import read_report, write_report
+from training.evaluation.answer_report import plot_report, read_report, write_report
+from training.evaluation.predictions import answers_of, write_predictions
 
 
 class Model:
@@ -31,6 +32,15 @@ def column(values):
     return array
 
 
+def report(folder, model, examples, outputs):
+    """Writes all files, the plots after the others; returns the report."""
+    text = write_report(folder, model, examples, outputs)
+    write_predictions(folder, examples, answers_of(outputs))
+    assert not list(folder.glob("*.svg"))
+    plot_report(folder, examples.class_names)
+    return text
+
+
 @pytest.fixture
 def classes(tmp_path):
     """A report on 60 answers of three unequal classes: the examples, the outputs, the folder."""
@@ -40,7 +50,7 @@ def classes(tmp_path):
     texts = [f'text {number}, "quoted"\nin lines: Übung 日本'.encode() for number in range(60)]
     names = ["accuracy", "Rüge", "=1+1"]
     examples = LabelledExamples({"text": column(texts)}, labels, np.arange(60) + 7, names)
-    return examples, outputs, write_report(tmp_path, Model(), examples, outputs), tmp_path
+    return examples, outputs, report(tmp_path, Model(), examples, outputs), tmp_path
 
 
 def test_the_report_by_class(classes):
@@ -92,7 +102,7 @@ def test_choices(tmp_path):
     texts = {"context": column([b"one", b"two"]), "choices": column(choices)}
     examples = LabelledExamples(texts, np.array([0, 1]), np.arange(2))
     outputs = np.array([[1.0, 0.0, -np.inf], [0.0, 1.0, 2.0]])
-    assert write_report(tmp_path, Model(), examples, outputs) == "1 of 2 are right\n"
+    assert report(tmp_path, Model(), examples, outputs) == "1 of 2 are right\n"
     wrong = pd.read_csv(tmp_path / "errors.csv")
     assert wrong.drop(columns="score").values.tolist() == [[1, "two", "c | '-d | e", "'-d", "e"]]
     assert not (tmp_path / "confusion.svg").exists() and (tmp_path / "reliability.svg").exists()
@@ -102,7 +112,7 @@ def test_scores(tmp_path):
     labels = np.array([0.0, 2.5, 5.0], np.float32)
     pairs = {"text1": column([b"a", b"b", b"c"]), "text2": column([b"d", b"e", b"f"])}
     examples = LabelledExamples(pairs, labels, np.arange(3))
-    text = write_report(tmp_path, Model(False), examples, np.array([0.5, 2.5, 3.0], np.float32))
+    text = report(tmp_path, Model(False), examples, np.array([0.5, 2.5, 3.0], np.float32))
     assert text.splitlines()[0] == "mean absolute error: 0.8333"
     wrong = pd.read_csv(tmp_path / "errors.csv")
     assert wrong.number.tolist() == [2, 0, 1] and wrong.error.tolist() == [-2.0, 0.5, 0.0]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from training.corpus.corpus_format import Corpus, Split
-from training.corpus.windows import count_sequential_tokens, sequential_windows
+from training.corpus.windows import SequentialWindows
 from training.evaluation.ngram_models import (
     KneserNey,
     Unigram,
@@ -161,7 +161,7 @@ def test_unigram_adds_one():
 def test_perplexity_is_that_of_the_tokens_that_windows_predict():
     train, validation = make_split("train", 500), make_split("validation", 40, 1, 2, 0, 3, seed=1)
     unigram, trigram = Unigram(train, VOCABULARY), KneserNey(train, VOCABULARY)
-    batches = sequential_windows(validation, 7, 3)
+    batches = SequentialWindows(validation, 7, 3)
     targets = np.concatenate([tokens[:, 1:][weights == 1] for tokens, weights in batches])
     assert len(targets) == 39 + 1 + 2
     expected = np.exp(-np.mean(np.log(unigram.probabilities(None, targets))))
@@ -214,14 +214,14 @@ def test_the_first_tokens_are_those_that_a_run_looks_at(tmp_path):
     train, validation = make_split("train", 500), make_split("validation", 40, 50)
     corpus = Corpus(write_corpus(tmp_path / "c", train=train.shards, validation=validation.shards))
     for batches in (1, 3, 4, 7, 99):
-        windows = itertools.islice(sequential_windows(validation, 8, 2), batches)
+        windows = itertools.islice(SequentialWindows(validation, 8, 2), batches)
         predicted = [
             (window[i], window[i + 1])
             for tokens, weights in windows
             for window, weight in zip(tokens, weights)
             for i in np.flatnonzero(weight)
         ]
-        tokens = count_sequential_tokens(validation, 8, 2, batches)
+        tokens = SequentialWindows(validation, 8, 2).count_tokens(batches)
         assert tokens == len(predicted)
         scores = score_corpus(corpus, tokens)
         assert scores["validation_tokens"] == tokens

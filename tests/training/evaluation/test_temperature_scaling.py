@@ -12,8 +12,12 @@ from sklearn.frozen import FrozenEstimator
 
 from gpt1_keras.tasks.label_heads import ClassHead
 from training.evaluation.reliability import measure, plot_reliability
-from training.evaluation.sure_answers import find_threshold
-from training.evaluation.temperature_scaling import calibrate, describe, fit_temperature
+from training.evaluation.temperature_scaling import (
+    calibrate,
+    describe,
+    find_threshold,
+    fit_temperature,
+)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS
 from training.evaluation.dataset_metrics import score
-from training.evaluation.prediction_files import write_predictions
+from training.evaluation.predictions import write_predictions
 from training.paper.grid_options import GridOptions
 from training.paper.learning_curve import main
 from training.paper.learning_curve_runs import by_size, make_curve
@@ -104,7 +104,7 @@ def test_it_goes_on_and_shows_and_keeps_all(preset, tmp_path, tfds_dir, fine_tun
     dash = "\N{EN DASH}"
     cell = f"{np.mean(found):.1f} ({found[0]:.1f}{dash}{found[1]:.1f})"
     assert f"| 200 | 3 | {cell} |" in text and "| 50 | 5 |" in text
-    assert "Medians of 2 seeds" in text and "took 8.0 minutes" in text
+    assert "Medians of 2 seeds" in text
     with open(out / "predictions" / "mrpc.csv", newline="") as file:
         kept = list(csv.DictReader(file))
     checked = 0

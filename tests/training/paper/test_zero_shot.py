@@ -243,7 +243,6 @@ def test_runs_that_go_on_are_one_series(corpus, run, tfds_dir, tmp_path, capsys)
                 *(options, corpus, folder),
                 checkpoint_schedule=schedule,
                 resume_from=before,
-                verbose=0,
             )
     asked = ["--probes", "dprd", "--limit", "4", "--data-dir", tfds_dir]
     both = [*asked, "--run", *map(str, runs), "--output", str(tmp_path / "both")]

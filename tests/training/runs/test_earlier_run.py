@@ -40,7 +40,6 @@ def run(corpus):
             folder,
             checkpoint_schedule=SCHEDULE,
             resume_from=resume_from,
-            verbose=0,
         )
 
     small = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 32}

@@ -8,7 +8,7 @@ import pytest
 
 import gpt1_keras
 from tests.helpers.eager import eagerly
-from training.evaluation.predicting import DivergedError
+from training.evaluation.predictions import DivergedError
 from training.finetune import main
 from training.runs import search as module
 from training.runs.finetune_options import FinetuneOptions
@@ -28,7 +28,7 @@ def made_up(options, folder, data=None):
     score = 0.9 - 0.1 * distance + 0.001 * options.seed
     (folder / "best").mkdir(parents=True)
     (folder / "best" / "options.json").write_text(json.dumps([options.learning_rate, options.seed]))
-    (folder / "result.json").write_text("{}")
+    (folder / "result.json").write_text('{"baselines": null}')
     return {"score": score, "best_epoch": options.epochs}
 
 
@@ -127,7 +127,7 @@ def test_an_lstm_has_no_layer_wise_decay(tmp_path, monkeypatch):
         assert options.layer_decay is None
         (folder / "best").mkdir(parents=True)
         (folder / "best" / "file").touch()
-        (folder / "result.json").write_text("{}")
+        (folder / "result.json").write_text('{"baselines": null}')
         return {"score": 0.5, "best_epoch": 1}
 
     assert "layer_decay" not in search_with(finetune, options, tmp_path, 2, 1)["history"][1]
