@@ -2,8 +2,8 @@
 # Runs on the machine with the GPU, from the repository's root, with what pack.sh packed.
 #     bash benchmarks/gpu/run.sh PACK OUT step [OPTIONS of benchmarks.gpu.step]
 #     bash benchmarks/gpu/run.sh PACK OUT pretrain [OPTIONS of training.pretrain]
-# A pre-training is ended after SECONDS_OF_A_PIECE; the same command goes on from there. At its end,
-# OUT gets result.json, and the preset with weights in float16 as parts of an archive.
+# A pre-training is ended after SECONDS_OF_A_PIECE; the same command goes on from there. After each
+# piece, OUT gets the run's history.json and the weights in float16, in parts under 16 MiB.
 set -euo pipefail
 pack=$1 out=$2 what=$3
 shift 3
@@ -23,8 +23,6 @@ if [ "$what" = step ]; then
 fi
 timeout --signal=TERM "${SECONDS_OF_A_PIECE:-480}" python3 -m training.pretrain \
     --corpus "$work/corpus" --output "$work/run" "$@" 2>&1 | tee "$out/pretrain.txt" || true
-if [ -e "$work/run/result.json" ]; then
-    python3 -m training.compress_preset --preset "$work/run/preset" --output "$work/small"
-    cp "$work/run/result.json" "$out"
-    tar --directory "$work/small" --create . | split --bytes=15900K - "$out/preset.tar."
-fi
+python3 -m benchmarks.gpu.weights take "$work/run" "$work/corpus" "$work/weights.npz"
+split --bytes=15900K "$work/weights.npz" "$out/weights.npz."
+cp "$work/run/history.json" "$out"
