@@ -101,8 +101,3 @@ def test_shares_whose_sum_is_one(windows):
     assert PretrainOptions("gpt1_micro", steps=1, **shares).pair_share == 0.1
     with pytest.raises(ValueError, match="pair_share must be from 0 to 1 - repeat_share=0.1. Rec"):
         PretrainOptions("gpt1_micro", steps=1, repeat_share=0.9, pair_share=0.101)
-
-
-def test_shares_that_are_too_large(windows):
-    with pytest.raises(ValueError, match="from 0 to 1 - repeat_share. Received: 0.6 with"):
-        Windows(windows.split, LENGTH, 64, repeat_share=0.5, pair_share=0.6)
