@@ -1,7 +1,7 @@
 # make quickstart   set up, then fine-tune, export, serve and query a small classifier
 # make check        set up, then lint, type check and the fast tests, in three minutes
 # make test         set up, then lint, type check and the tests
-# make test-slow    the tests that take more than eight seconds each
+# make test-slow    the tests that take more than four seconds each
 # make fuzz         the property-based tests with a hundred times as many examples, then by coverage
 # make docs         set up, then the API reference, in docs/api
 # make bench        set up, then the benchmarks beside peers, whose figures go into docs/benchmarks/

@@ -53,6 +53,7 @@ def folder(tiny_tokenizer, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", find_examples(*SOURCES), ids=identify)
 def test_example(example: CodeExample, eval_example: EvalExample, folder, request):
     if example.path.name in NOTEBOOK_PAGES:

@@ -18,6 +18,7 @@ JOB = ROOT / "training/deploy/pretrain-job.yaml"
 TOKENS = 10**11
 
 
+@pytest.mark.slow
 def test_the_table():
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]

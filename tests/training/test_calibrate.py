@@ -81,6 +81,7 @@ def test_it_writes_the_temperature_into_the_preset(preset, rows, write, tmp_path
     assert (found.temperature, found.sure_threshold) == (content["temperature"], None)
 
 
+@pytest.mark.slow
 def test_what_it_refuses_changes_nothing(
     preset, rows, write, tiny_backbone, tiny_tokenizer, tmp_path, capsys
 ):

@@ -367,6 +367,7 @@ def test_bad_arguments_are_one_clear_line(arguments, message, tfds_dir, tmp_path
     assert "\n" not in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["file", "read-only folder", "full disk"])
 def test_files_that_cannot_be_written_are_one_clear_line(where, write_file, tmp_path, capsys):
     path, output = write_file(8), tmp_path / "run"

@@ -42,6 +42,7 @@ def whole_run(corpus, tmp_path_factory):
     return folder, pretrain(SMALL, corpus, folder, checkpoint_schedule=SCHEDULE)
 
 
+@pytest.mark.slow
 def test_a_run_writes_its_model_history_and_result(whole_run, corpus):
     folder, result = whole_run
     assert json.loads((folder / "result.json").read_text()) == result
@@ -189,6 +190,7 @@ def test_positions_that_begin_as_zeros_are_the_only_difference():
     assert any("positions" in each.path for each in other.trainable_variables)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_a_preset(whole_run, corpus, tmp_path):
     """At a rate too small to change a weight, it ends as what it began with."""
     preset = whole_run[0] / "preset"
@@ -209,6 +211,7 @@ def test_a_run_goes_on_from_a_preset(whole_run, corpus, tmp_path):
     assert again.backbone.dropout == 0.0
 
 
+@pytest.mark.slow
 def test_a_preset_that_does_not_fit(whole_run, corpus, tmp_path):
     own = str(whole_run[0] / "preset")
     for changes, message in (
@@ -265,6 +268,7 @@ def unfinished_run(unfinished, tmp_path):
     return shutil.copytree(unfinished, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_corpus_that_changed_since(corpus, unfinished_run, tmp_path):
     changed = tmp_path / "corpus"
     shutil.copytree(corpus, changed)
@@ -286,6 +290,7 @@ def test_a_corpus_that_changed_since(corpus, unfinished_run, tmp_path):
     assert list((tmp_path / "run" / "checkpoints").glob("*.npz"))
 
 
+@pytest.mark.slow
 def test_a_truncated_checkpoint(corpus, whole_run, unfinished_run):
     newest = max((unfinished_run / "checkpoints").glob("*.npz"))
     newest.write_bytes(newest.read_bytes()[:1000])

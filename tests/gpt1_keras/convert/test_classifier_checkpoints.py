@@ -75,6 +75,7 @@ def logits_of(folder, model, texts):
     return np.concatenate(logits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padding", ["[PAD]", "<unk>", None])
 def test_the_logits_are_torch_s(save_classifier, padding):
     """Whatever pads: a token of its own, one that texts may end in, or nothing."""
@@ -92,6 +93,7 @@ def test_the_logits_are_torch_s(save_classifier, padding):
         np.testing.assert_allclose(outputs, logits[None], atol=2e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_it_is_what_the_checkpoint_holds(save_classifier, tmp_path):
     folder, model = save_classifier("[PAD]")
     classifier = load_task(folder)
@@ -103,6 +105,7 @@ def test_it_is_what_the_checkpoint_holds(save_classifier, tmp_path):
     np.testing.assert_allclose(copy.predict(TEXTS, verbose=0), expected, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_classify_is_the_pipeline_s(save_classifier):
     folder, _ = save_classifier("[PAD]")
     answers = load_task(folder).classify(TEXTS)

@@ -86,6 +86,7 @@ def test_the_normalization_is_the_users_choice(hub):
         keras_hub.models.CausalLM.from_preset(HANDLE, normalization="bert", preprocessor=None)
 
 
+@pytest.mark.slow
 def test_a_preset_keeps_its_normalization():
     lm = gpt1_keras.GPT1CausalLM.from_preset("gpt1_tiny_books", normalization="bert")
     assert lm.preprocessor.sequence_length == 256
@@ -104,6 +105,7 @@ def test_kerashub_s_own_classes_find_ours(hub):
     assert isinstance(tokenizer, gpt1_keras.GPT1Tokenizer)
 
 
+@pytest.mark.slow
 def test_wherever_a_preset_is_named(hub, tiny_tokenizer):
     folder = find_preset(HANDLE)
     assert (folder / "model.safetensors").is_file()

@@ -131,6 +131,7 @@ def test_half_precision(checkpoint, outputs_of):
     assert_outputs_equal((states, logits[:, :, :-3]), outputs_of(model.float()), 2e-5)
 
 
+@pytest.mark.slow
 def test_round_trip(tmp_path, lm, outputs_of):
     save_hugging_face(lm, tmp_path / "saved")
     copy = load_hugging_face(tmp_path / "saved")
@@ -181,6 +182,7 @@ def test_transformers_opens_the_tokenizer(tmp_path, lm, tiny_tokenizer, opener):
     assert framed == [start, *good, delimiter, *dull, extract]
 
 
+@pytest.mark.slow
 def test_transformers_opens_the_original_vocabulary(tmp_path, original_tokenizer, books_dir):
     save_hugging_face(
         make_lm(original_tokenizer, num_layers=1, hidden_dim=8, intermediate_dim=32),

@@ -74,6 +74,7 @@ def test_the_number_of_heads(checkpoint):
             load_openai(folder, "bert", num_heads=wrong)
 
 
+@pytest.mark.slow
 def test_the_normalization_is_that_of_the_weights(checkpoint, capsys):
     """One line says so, unless it was asked for."""
     normalization_taken._say.cache_clear()

@@ -82,6 +82,7 @@ def test_another_name(tiny_backbone, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_keras_callback(tiny_backbone, tiny_tokenizer, tmp_path):
     preprocessor = gpt1_keras.GPT1TextClassifier.preprocessor_cls(tiny_tokenizer)
     task = gpt1_keras.GPT1TextClassifier(tiny_backbone, 2, preprocessor=preprocessor)

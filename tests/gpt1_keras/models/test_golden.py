@@ -44,6 +44,7 @@ def test_logits(golden, lm):
     np.testing.assert_allclose(logits, golden["logits"], atol=2e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_greedy_continuation(golden, lm):
     continuation, ids = np.array(golden["continuation"]), np.array(golden["ids"])
     token_ids = np.zeros_like(continuation)

@@ -22,6 +22,7 @@ def states(backbone, ids):
     return keras.ops.convert_to_numpy(backbone({"token_ids": np.array(ids)}))
 
 
+@pytest.mark.slow
 def test_the_paper_has_so_many_parameters():
     backbone = gpt1_keras.GPT1Backbone(vocabulary_size=40478)
     assert backbone.count_params() == 116_534_784
@@ -129,6 +130,7 @@ def test_mixed_bfloat16(backbone):
     np.testing.assert_allclose(outputs, states(backbone, IDS), atol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_int8(backbone):
     reference = states(backbone, IDS)
@@ -139,6 +141,7 @@ def test_int8(backbone):
     np.testing.assert_allclose(quantized, reference, atol=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_quantized_layers_compute_the_same_in_training(backbone):
     config = {**backbone.get_config(), "dropout": 0.0}

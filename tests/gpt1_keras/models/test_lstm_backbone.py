@@ -45,6 +45,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.slow
 def test_choices_are_scored_as_if_each_were_read_alone(lstm, tiny_tokenizer):
     chooser = gpt1_keras.GPT1MultipleChoice(
         lstm, preprocessor=gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer)
@@ -62,6 +63,7 @@ def test_choices_are_scored_as_if_each_were_read_alone(lstm, tiny_tokenizer):
         assert (found[row, len(choices) :] < -1e8).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "inputs", "answers"),
     [
@@ -86,6 +88,7 @@ def test_presets_of_every_task(task, inputs, answers, lstm, tiny_tokenizer, tmp_
     np.testing.assert_array_equal(other.backbone.get_weights()[0], lstm.get_weights()[0])
 
 
+@pytest.mark.slow
 def test_fine_tuning_with_the_auxiliary_loss(lstm, tiny_tokenizer):
     keras.utils.set_random_seed(0)
     classifier = gpt1_keras.GPT1TextClassifier(

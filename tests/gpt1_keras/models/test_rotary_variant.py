@@ -86,6 +86,7 @@ def test_positions_come_from_the_blocks_alone(backbone):
     assert np.abs(states[0, 2] - states[1, 1]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_it_trains_on_strings_and_is_saved(classifier, tmp_path):
     classifier.compile(keras.optimizers.Adam(0.02))
     with eagerly():
@@ -99,6 +100,7 @@ def test_it_trains_on_strings_and_is_saved(classifier, tmp_path):
     np.testing.assert_allclose(loaded.predict(TEXTS, verbose=0), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_it_generates_with_a_cache(lm):
     prompts = TEXTS[1:3]
     found = lm.generate(prompts, max_length=LENGTH)
@@ -110,6 +112,7 @@ def test_it_generates_with_a_cache(lm):
         assert text == tokenizer.detokenize(ids)
 
 
+@pytest.mark.slow
 def test_an_exported_classifier(classifier, tmp_path):
     path = export(classifier, tmp_path)
     answer = tf.saved_model.load(path).signatures["serving_default"]
@@ -118,6 +121,7 @@ def test_an_exported_classifier(classifier, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_exported_language_model(lm, tmp_path):
     loaded = tf.saved_model.load(export(lm, tmp_path))
     found = loaded.signatures["score"](text=tf.constant(TEXTS))
@@ -178,6 +182,7 @@ class WholeBackbone(gpt1_keras.GPT1Backbone):
     block_cls = WholeBlock
 
 
+@pytest.mark.slow
 def test_a_block_that_overrides_call_is_used_as_a_whole(tiny_tokenizer, tmp_path):
     keras.utils.set_random_seed(0)
     backbone = WholeBackbone(

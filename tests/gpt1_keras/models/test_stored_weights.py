@@ -69,6 +69,7 @@ def rewrite(path, change):
             archive.writestr(name, each)
 
 
+@pytest.mark.slow
 def test_weights_that_no_layer_reads(load_with):
     for number in (2, 1):
         with pytest.raises(ValueError, match=f"transformer_block_{number}, which no layer of this"):
@@ -183,6 +184,7 @@ def test_arguments_by_position_as_gpt2_has_them():
     assert (backbone.dropout, backbone.max_sequence_length) == (0.5, 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [gpt1_keras.GPT1Backbone, gpt1_keras.LSTMBackbone])
 def test_the_spec_of_outputs_without_a_mask(cls):
     backbone = cls(9, hidden_dim=24)

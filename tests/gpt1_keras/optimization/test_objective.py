@@ -139,6 +139,7 @@ def test_a_training_step_reports_l3_and_a_test_step_l2(classifier, parts, coeffi
     assert classifier.train_on_batch(TEXTS, LABELS)[0] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_paper_weighs_l1_by_a_half(classifier, parts):
     inputs, states, table = parts
     expected = l2(np.array(classifier(inputs), np.float64), LABELS)

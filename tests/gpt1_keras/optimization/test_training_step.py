@@ -180,6 +180,7 @@ def lm(tiny_backbone):
     return gpt1_keras.GPT1CausalLM(tiny_backbone)
 
 
+@pytest.mark.slow
 def test_an_eager_step_is_the_same(lm, rows):
     weights = lm.get_weights()
     losses = []
@@ -199,6 +200,7 @@ def test_an_eager_step_is_the_same(lm, rows):
     np.testing.assert_allclose(*losses, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_single_batches(lm, rows):
     lm.compile(GPT1Adam(1e-2), jit_compile=False)
     first = lm.test_on_batch({"token_ids": rows}, rows, return_dict=True)
@@ -220,6 +222,7 @@ def test_weights_of_tokens(lm, rows):
     assert found[0] == pytest.approx(cut[0], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_user_s_loss_and_metrics_get_logits(lm, rows):
     lm.compile(
         "adam",
@@ -237,6 +240,7 @@ def test_a_user_s_loss_and_metrics_get_logits(lm, rows):
     assert lm.evaluate({"token_ids": rows}, rows, verbose=0, return_dict=True)["loss"] < before
 
 
+@pytest.mark.slow
 def test_float16_skips_an_update_that_overflows(tiny_tokenizer, rows):
     backbone = gpt1_keras.GPT1Backbone(
         tiny_tokenizer.vocabulary_size(),
@@ -282,6 +286,7 @@ EXAMPLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run_eagerly", [True, False])
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_a_last_batch_of_fewer_texts_than_slices(kind, run_eagerly, tiny_tokenizer):

@@ -123,6 +123,7 @@ def test_a_named_pipe(preset, tmp_path, name, time_limit):
         gpt1_keras.GPT1TextClassifier.from_preset(str(folder), num_classes=3)
 
 
+@pytest.mark.slow
 @search(8)
 @hypothesis.given(st.data())
 def test_changed_descriptions(load, preset, data):
@@ -131,6 +132,7 @@ def test_changed_descriptions(load, preset, data):
     load(name, json.dumps(data.draw(changed(description))).encode())
 
 
+@pytest.mark.slow
 @search(8)
 @hypothesis.given(st.data())
 def test_damaged_files(load, preset, data):

@@ -39,6 +39,7 @@ def test_it_is_small_and_has_a_card():
     assert f"{gpt1_keras.GPT1Backbone.from_preset(NAME).count_params():,} parameters" in card
 
 
+@pytest.mark.slow
 def test_every_class_finds_it_by_name():
     assert set(gpt1_keras.GPT1CausalLM.presets) == set(PRETRAINED)
     tokenizer = gpt1_keras.GPT1Tokenizer.from_preset(NAME)
@@ -112,6 +113,7 @@ def test_a_vocabulary_that_is_not_the_one_it_was_trained_with(copy, tiny_tokeniz
         gpt1_keras.GPT1CausalLM.from_preset(str(copy))
 
 
+@pytest.mark.slow
 def test_a_tokenizer_with_more_tokens_than_the_model(copy, original_tokenizer):
     for path in copy.glob("*.json"):  # as if the preset did not know which tokenizer it had
         text = path.read_text(encoding="utf-8")

@@ -60,6 +60,7 @@ def assert_same_after_loading(model, folder):
         np.testing.assert_array_equal(outputs(fresh.backbone, inputs), states)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 @pytest.mark.parametrize("mode", MODES)
 def test_language_models(tiny_tokenizer, tmp_path, mode):
@@ -86,6 +87,7 @@ def test_models_of_any_kind(tiny_tokenizer, tmp_path_factory, data):
     assert_same_after_loading(model, tmp_path_factory.mktemp("saved"))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_quantizers_that_a_preset_does_not_keep(tmp_path):
     backbone = gpt1_keras.GPT1Backbone(20, 1, 2, 8, 16)
@@ -94,6 +96,7 @@ def test_quantizers_that_a_preset_does_not_keep(tmp_path):
         backbone.save_to_preset(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [gpt1_keras.GPT1Backbone, gpt1_keras.LSTMBackbone])
 def test_the_metadata_of_a_backbone_names_its_tasks(cls, tmp_path):
     cls(20, hidden_dim=12).save_to_preset(tmp_path)

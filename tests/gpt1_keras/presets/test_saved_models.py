@@ -27,6 +27,7 @@ def task(name):
     return keras.saving.load_model(FOLDER / f"{name}.keras")
 
 
+@pytest.mark.slow
 def test_it_predicts_what_it_did(name, task):
     task.compile(run_eagerly=True)
     found = task.predict(INPUTS[name], verbose=0)

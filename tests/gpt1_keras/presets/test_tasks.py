@@ -52,6 +52,7 @@ def assert_same(found, expected):
     np.testing.assert_array_equal(*outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task_cls", "as_preset"), [(gpt1_keras.GPT1TextClassifier, str), (Reviewer, pathlib.Path)]
 )
@@ -62,6 +63,7 @@ def test_a_task_and_its_head(save, task_cls, as_preset):
     assert_same(load_task(as_preset(folder), gpt1_keras.GPT1TextClassifier), task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saved", ["mixed_bfloat16", "mixed_float16"])
 def test_a_task_in_mixed_precision(saved, tiny_backbone, tiny_tokenizer, tmp_path):
     """It loads in Keras's own policy, as every preset of floats, or in the one that is asked for.
@@ -84,6 +86,7 @@ def test_a_task_in_mixed_precision(saved, tiny_backbone, tiny_tokenizer, tmp_pat
     assert type(tiny_backbone).from_preset(str(tmp_path)).dtype_policy.name == "float32"
 
 
+@pytest.mark.slow
 def test_a_preset_that_ships():
     assert type(load_task(NAME)) is gpt1_keras.GPT1CausalLM
     assert type(load_task(find_preset(NAME))) is gpt1_keras.GPT1CausalLM

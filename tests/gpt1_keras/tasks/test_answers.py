@@ -34,6 +34,7 @@ def answers(calibrated_classifier):
     return calibrated_classifier.classify(TEXTS)
 
 
+@pytest.mark.slow
 def test_calibrated_probabilities_by_name(calibrated_classifier, answers):
     logits = np.log(calibrated_classifier.predict(TEXTS, verbose=0))  # it has a softmax
     expected = scipy.special.softmax(logits / 0.1, axis=1)
@@ -73,6 +74,7 @@ def test_one_text_has_one_answer(calibrated_classifier, answers):
     )
 
 
+@pytest.mark.slow
 def test_a_table_keeps_its_index(calibrated_classifier, answers):
     table = pd.DataFrame({"other": [1, 2, 3], "text": TEXTS}, index=["x", "y", "z"])
     found = calibrated_classifier.classify(table)
@@ -90,6 +92,7 @@ def test_nothing_to_answer(calibrated_classifier):
     assert len(table) == 0
 
 
+@pytest.mark.slow
 def test_choices(chooser):
     answers = chooser.classify((CONTEXTS, QUESTIONS, CHOICES))
     logits = chooser.predict((CONTEXTS, QUESTIONS, CHOICES), verbose=0)
@@ -108,6 +111,7 @@ def test_choices(chooser):
     assert [len(scores) for scores in found.scores] == [3, 2]
 
 
+@pytest.mark.slow
 def test_scores():
     similarity = keras.models.load_model(SAVED / "similarity.keras")
     pairs = (["a good film", "bad"], ["a good film", "kind staff"])

@@ -107,6 +107,7 @@ def test_arguments_that_cannot_be_right(make_backbone, arguments, message):
 # === One class ===
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", [None, "sigmoid"])
 def test_one_class(make_classifier, activation):
     classifier = make_classifier(num_classes=1, activation=activation)
@@ -166,6 +167,7 @@ def test_export_says_where_that_of_texts_is(classifier, tmp_path):
 # === Training ===
 
 
+@pytest.mark.slow
 def test_batches_by_hand(make_classifier):
     classifier = make_classifier()
     loss, accuracy = classifier.test_on_batch(TEXTS, LABELS)
@@ -213,6 +215,7 @@ def generate(batches):
         yield list(TEXTS[rows]), list(LABELS[rows])
 
 
+@pytest.mark.slow
 def test_generators(make_classifier):
     classifier = make_classifier(optimizer="auto")
     with pytest.raises(ValueError, match="Pass `steps_per_epoch`"):
@@ -238,6 +241,7 @@ def test_data_of_unknown_length(make_classifier):
     assert classifier.optimizer.iterations == 6 and len(history["loss"]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [LABELS, ["bad", "good", "bad", "good"]])
 @pytest.mark.parametrize("weights", [{"good": 3.0}, {1: 3.0}, {0: 1.0, "good": 3.0}])
 def test_class_weights_by_name_and_by_number(make_classifier, labels, weights):
@@ -261,6 +265,7 @@ def test_class_weights_without_classes(lm):
         lm.fit(TEXTS, class_weight={0: 1.0})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [list, np.array])
 def test_validation_data(make_classifier, kind):
     classifier = make_classifier()
@@ -270,6 +275,7 @@ def test_validation_data(make_classifier, kind):
     assert history["val_loss"][0] == pytest.approx(expected[0], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_function_for_a_preprocessor(make_backbone, preprocessor, make_classifier):
     classifier = gpt1_keras.GPT1TextClassifier(
         make_backbone(), 2, lambda x: preprocessor(x), dropout=0.0
@@ -334,6 +340,7 @@ def test_stop_tokens_in_every_form(lm):
 # === Quantization ===
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["int8", "float8"])
 def test_presets_of_quantized_classifiers(make_classifier, mode, tmp_path):
     classifier = make_classifier()
@@ -347,6 +354,7 @@ def test_presets_of_quantized_classifiers(make_classifier, mode, tmp_path):
     np.testing.assert_allclose(loaded.predict(TEXTS, verbose=0), expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["classifier", "lm"])
 def test_gptq(task, make_classifier, make_backbone, tmp_path):
     model = make_classifier() if task == "classifier" else gpt1_keras.GPT1CausalLM(make_backbone())
@@ -369,6 +377,7 @@ def test_gptq(task, make_classifier, make_backbone, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_control_cannot_load_gptq_either(tmp_path):
     """When this fails, Keras has learned it, and `CausalBackbone.check_loads` may go."""
     backbone = keras_hub.models.GPT2Backbone(9, 1, 2, 8, 16, max_sequence_length=8)
@@ -381,6 +390,7 @@ def test_the_control_cannot_load_gptq_either(tmp_path):
         keras_hub.models.GPT2CausalLM.from_preset(str(tmp_path), preprocessor=None)
 
 
+@pytest.mark.slow
 def test_batches_of_different_lengths(tiny_backbone, tiny_tokenizer):
     """KerasHub would batch by Grain, where that is installed, and take one length for all."""
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, sequence_length=64)

@@ -51,6 +51,7 @@ def logits(make):
     return predict(make())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", [None, "softmax"])
 def test_probabilities(make, logits, activation):
     before, model = make(activation=activation), make(activation=activation, temperature=2.5)
@@ -68,6 +69,7 @@ def test_an_absent_choice_has_no_probability(backbone):
     np.testing.assert_allclose(found, [[1 / (1 + np.e**-1), 1 / (1 + np.e), 0.0]], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_preset_holds_it(make, tmp_path):
     model = make()
     model.calibration = Calibration(1.75, 0.9)

@@ -72,6 +72,7 @@ def generate_ids(lm, prompts, **arguments):
     return {name: np.array(value).tolist() for name, value in outputs.items()}
 
 
+@pytest.mark.slow
 def test_greedy_generation_is_hugging_faces(lm, torch_lm, tiny_tokenizer):
     batch = generate_ids(lm, PROMPTS)
     for prompt, generated in zip(PROMPTS, batch["token_ids"]):
@@ -86,6 +87,7 @@ def test_greedy_generation_is_hugging_faces(lm, torch_lm, tiny_tokenizer):
     assert batch["padding_mask"] == [[1] * LENGTH] * 2
 
 
+@pytest.mark.slow
 def test_greedy_generation_under_xla(lm, compiled_anew, torch_lm, tiny_tokenizer):
     compiled_anew(sampler="greedy", jit_compile=True)
     generated = generate_ids(lm, PROMPTS)["token_ids"]
@@ -169,6 +171,7 @@ def test_strip_prompt(lm, tiny_tokenizer):
     assert lm.generate(PROMPTS, strip_prompt=True) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["top_k", "top_p", "contrastive", "beam"])
 def test_kerashubs_samplers(lm, compiled_anew, sampler):
     compiled_anew(sampler=sampler, jit_compile=False)
@@ -195,6 +198,7 @@ def test_a_sampler_belongs_to_compile(lm, arguments):
         lm.generate(PROMPTS, **arguments)
 
 
+@pytest.mark.slow
 def test_beams_are_no_worse_than_greedy(lm, compiled_anew, tiny_tokenizer):
     def log_probability(ids, prompt):
         logits = np.array(lm({"token_ids": np.array([ids])}), np.float64)[0]
@@ -230,6 +234,7 @@ def test_preprocessing_gives_each_positions_next_token(lm, tiny_tokenizer):
         assert weights[row].numpy().tolist() == real
 
 
+@pytest.mark.slow
 def test_fit_on_strings_lowers_the_loss(tiny_tokenizer):
     keras.utils.set_random_seed(0)
     backbone = gpt1_keras.GPT1Backbone(
@@ -257,6 +262,7 @@ def test_the_defaults_are_the_papers(tiny_backbone, tiny_tokenizer):
     assert lm.preprocessor.sequence_length == 64  # the context
 
 
+@pytest.mark.slow
 def test_preset_round_trip(lm, tmp_path):
     lm.save_to_preset(tmp_path / "preset")
     copy = gpt1_keras.GPT1CausalLM.from_preset(str(tmp_path / "preset"))
@@ -285,6 +291,7 @@ def test_a_tokenizer_larger_than_the_embedding_in_generation(misfit):
         misfit.generate("lovely", max_length=4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_int8_with_a_preprocessor():
     keras.utils.set_random_seed(0)
@@ -316,6 +323,7 @@ def test_mixed_bfloat16(lm, tiny_tokenizer):
     assert np.corrcoef(logits.ravel(), np.array(lm(ids)).ravel())[0, 1] > 0.99
 
 
+@pytest.mark.slow
 def test_padding_is_no_stop_token(lm, compiled_anew, tiny_tokenizer):
     """`<unk>` has the id 0, which also fills what is not written yet."""
     for sampler in ("greedy", "beam"):
@@ -336,6 +344,7 @@ def test_padding_is_no_stop_token(lm, compiled_anew, tiny_tokenizer):
         table.assign(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["greedy", "beam", "contrastive"])
 def test_a_text_does_not_depend_on_those_beside_it(lm, compiled_anew, sampler):
     """Nor on how long these are, nor on when they end."""

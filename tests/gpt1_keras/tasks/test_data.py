@@ -17,6 +17,7 @@ def batches():
     return tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["strings", "dataset", "generator"])
 def test_no_epoch_waits_for_the_thread_that_tunes(kind, monkeypatch):
     classifier = gpt1_keras.GPT1TextClassifier.from_preset("gpt1_tiny_books", num_classes=2)
@@ -78,6 +79,7 @@ def assert_trained_on(classifier, order, make_classifier):
         np.testing.assert_allclose(found, weight, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make_iterator", "steps"),
     [
@@ -96,12 +98,14 @@ def test_a_generator_that_ends_is_read_once(make_classifier, make_iterator, step
     assert_trained_on(classifier, [0, 1, 2], make_classifier)
 
 
+@pytest.mark.slow
 def test_a_generator_that_goes_on_goes_on(make_classifier):
     classifier = make_classifier()
     classifier.fit(itertools.cycle(generate()), steps_per_epoch=2, epochs=3, verbose=0)
     assert_trained_on(classifier, [0, 1, 2, 0, 1, 2], make_classifier)
 
 
+@pytest.mark.slow
 def test_generators_of_validation_data(make_classifier):
     """Each epoch needs all of one that ends; with `validation_steps`, it goes on."""
     classifier = make_classifier(rate=0.0)

@@ -43,6 +43,7 @@ def classifier_of(request, tiny_tokenizer):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "error"), ERRORS.items())
 def test_dtypes(classifier_of, dtype, error):
     model = classifier_of(dtype)

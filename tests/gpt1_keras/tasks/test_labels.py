@@ -57,6 +57,7 @@ def loss_of(task, labels, texts=TEXTS):
 # === Numbers ===
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["TextClassifier", "TextSimilarity"])
 def test_a_column_of_scores_trains_as_a_list(make, kind):
     scores = [0.0, 5.0, 1.5, 4.0, 2.0, 3.0]
@@ -134,6 +135,7 @@ def test_a_number_of_no_class(names, wrong):
         head.weights_by_number({wrong: 2.0})
 
 
+@pytest.mark.slow
 def test_whole_numbers_as_pandas_reads_them(make):
     """From a CSV file of stars, whose classes `training.finetune` knows as strings."""
     task, stars = make(class_names=["1", "2", "3", "4", "5"]), [5, 1, 3, 5, 2, 4]
@@ -207,6 +209,7 @@ def test_a_missing_text_is_named(classifier, as_texts, missing):
             call(texts, verbose=0)
 
 
+@pytest.mark.slow
 def test_errors_are_one_line(make):
     task = make(class_names=["no", "yes"])  # which is trained by the batches before the wrong one
     unknown = ["no", "perhaps"] * 3
@@ -259,6 +262,7 @@ def test_callbacks_that_set_the_rate(make, name):
 # === One text ===
 
 
+@pytest.mark.slow
 def test_one_text_is_a_batch_of_one(classifier, make):
     expected = classifier.predict(TEXTS[:1], verbose=0)
     for text in (TEXTS[0], tf.constant(TEXTS[0])):
@@ -284,6 +288,7 @@ CONTAINERS = {
 NAMED = [["no", "yes"], ["2", "4", "6"], ["True", "False"], ["1", "0"]]
 
 
+@pytest.mark.slow
 @search(25)
 @given(data=st.data())
 def test_the_same_labels_in_every_container(classifier, data):
@@ -313,6 +318,7 @@ def test_the_same_labels_in_every_container(classifier, data):
     assert indices(iter([(TEXTS, labels)]), None) == expected
 
 
+@pytest.mark.slow
 def test_every_container_trains_the_same(make):
     labels = [2, 4, 2, 6, 6, 4]
     weights = []

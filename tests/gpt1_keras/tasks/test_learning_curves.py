@@ -38,6 +38,7 @@ def curve(preset):
     return learning_curve(preset)
 
 
+@pytest.mark.slow
 def test_the_loss_falls(curve):
     assert len(curve) == 12 and curve[0] > 2.0  # with L1
     assert curve[-1] < curve[0] - 0.2

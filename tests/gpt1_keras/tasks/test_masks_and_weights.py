@@ -75,6 +75,7 @@ def test_the_language_model_follows_the_mask(backbone):
     np.testing.assert_allclose(found[1, 1:], expected[1, :5], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_example_without_weight_trains_nothing(backbone, task_cls):
     """L3 as a whole is weighted, where L1 once was not."""
     is_pair = task_cls is gpt1_keras.GPT1TextSimilarity

@@ -89,6 +89,7 @@ def independent_scores(chooser, row):
     return scores
 
 
+@pytest.mark.slow
 def test_choices_are_scored_as_if_each_were_read_alone(chooser):
     scores = chooser.predict(TEXTS, verbose=0)
     assert scores.shape == (3, 3)
@@ -98,6 +99,7 @@ def test_choices_are_scored_as_if_each_were_read_alone(chooser):
         assert np.all(scores[row, len(choices) :] == -1e9)
 
 
+@pytest.mark.slow
 def test_two_choices_by_hugging_face(chooser, tmp_path):
     """Their model with two heads, which reads each choice in its own sequence."""
     gpt1_keras.convert.save_hugging_face(
@@ -131,6 +133,7 @@ def log_softmax(x):
     return shifted - np.log(np.exp(shifted).sum())
 
 
+@pytest.mark.slow
 def test_l3_by_hand(tiny_tokenizer):
     """Every choice with its shared prefix is a sequence of the auxiliary objective."""
     backbone = make_backbone(
@@ -164,6 +167,7 @@ def test_all_choices_of_an_example_share_the_head_s_dropout(chooser):
     assert inputs["extract_indices"].shape == (3, 2)
 
 
+@pytest.mark.slow
 def test_fit_learns(tiny_tokenizer):
     chooser = make_chooser(tiny_tokenizer, make_backbone(tiny_tokenizer, num_layers=1))
     chooser.compile(finetuning_optimizer(1e-2), lm_coefficient=0.0, jit_compile=False)
@@ -176,6 +180,7 @@ def test_fit_learns(tiny_tokenizer):
 # --- what users give ---
 
 
+@pytest.mark.slow
 def test_tensors_tuples_and_datasets(chooser):
     expected = chooser.predict(TEXTS, verbose=0)
     ragged = tf.ragged.constant(TEXTS["choices"])
@@ -227,6 +232,7 @@ def test_a_choice_gets_what_the_context_leaves(tiny_tokenizer):
     assert 36 <= max(map(len, expected)) <= 40
 
 
+@pytest.mark.slow
 def test_batches_that_differ_in_their_number_of_choices(chooser):
     """Keras joins them on TensorFlow; elsewhere the head does, see the next test."""
     expected = [
@@ -321,6 +327,7 @@ def test_fields_that_do_not_fit_the_task(tiny_tokenizer, fields):
         gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, fields=fields)
 
 
+@pytest.mark.slow
 def test_presets_and_files(chooser, tmp_path):
     expected = chooser.predict(TEXTS, verbose=0)
     chooser.save_to_preset(str(tmp_path / "preset"))

@@ -76,6 +76,7 @@ def tagger(tiny_tokenizer):
     return tagger
 
 
+@pytest.mark.slow
 def test_it_learns_from_strings(tagger):
     np.testing.assert_array_equal(tagger.predict(TEXTS, verbose=0), EXPECTED)
     assert tagger.evaluate(TEXTS, LABELS, verbose=0)[1] == 1.0

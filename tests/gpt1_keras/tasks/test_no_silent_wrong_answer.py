@@ -62,6 +62,7 @@ def test_one_hot_labels_under_the_default_loss(make_classifier):
         make_classifier().evaluate(TEXTS, np.eye(2)[[0, 1, 0, 1]], verbose=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["sigmoid", lambda x: x / 2])
 def test_no_default_loss_for_other_activations(make_classifier, activation):
     classifier = make_classifier(activation=activation)

@@ -108,6 +108,7 @@ def assert_same_scores(found, expected):
 # --- training, evaluation, prediction ---
 
 
+@pytest.mark.slow
 def test_fit_on_strings_learns(trained):
     assert trained.fit_losses[-1] < trained.fit_losses[0] / 2
     loss, accuracy = trained.evaluate(TEXTS, NAMES, verbose=0)
@@ -124,6 +125,7 @@ def test_labels_are_numbers_or_names(trained):
     assert found == [pytest.approx(cross_entropy(trained, TEXTS, 1 - LABELS)[0], abs=1e-5), 0.0]
 
 
+@pytest.mark.slow
 def test_predict_takes_lists_arrays_and_datasets(trained):
     texts = [*TEXTS, *TEXTS]
     expected = trained.predict_on_batch(texts)
@@ -148,6 +150,7 @@ def test_batch_mates_do_not_matter(trained):
     assert_same_scores(alone, together)
 
 
+@pytest.mark.slow
 def test_train_and_test_on_batch(classifier):
     classifier.compile(keras.optimizers.Adam(1e-2), run_eagerly=True)
     before = classifier.test_on_batch(TEXTS, NAMES)[0]
@@ -159,6 +162,7 @@ def test_train_and_test_on_batch(classifier):
     )
 
 
+@pytest.mark.slow
 def test_validation_split_takes_the_last(head_trainer):
     history = head_trainer.fit(TEXTS, NAMES, validation_split=0.25, batch_size=9, verbose=0).history
     assert int(head_trainer.optimizer.iterations) == 2  # 18 of 24 texts
@@ -412,6 +416,7 @@ def test_a_dataset_is_left_in_order(order_of):
     assert order_of(as_dataset=True, epochs=2) == list(range(24)) * 2
 
 
+@pytest.mark.slow
 def test_the_schedule_spans_all_updates_of_every_fit(head_trainer):
     head_trainer.compile(finetuning_optimizer(1e-2), jit_compile=False)
     optimizer, kernel = head_trainer.optimizer, head_trainer.head.kernel

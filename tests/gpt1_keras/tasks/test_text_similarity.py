@@ -65,6 +65,7 @@ def test_the_scores_are_of_the_sum_of_both_extract_states(classifier, tiny_token
     np.testing.assert_allclose(classifier.predict(PAIRS, verbose=0), rows, rtol=0, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_the_order_does_not_matter(scorer):
     there = scorer.predict(PAIRS, verbose=0)
     assert there.shape == (4,) and np.ptp(there) > 1e-2
@@ -96,6 +97,7 @@ def test_fit_learns_scores(tiny_tokenizer):
     assert np.corrcoef(found, SCORES)[0, 1] > 0.9
 
 
+@pytest.mark.slow
 def test_fit_learns_classes(tiny_tokenizer):
     classifier = make_similarity(tiny_tokenizer, class_names=["other", "same"])
     classifier.compile(finetuning_optimizer(1e-2), lm_coefficient=0.0, jit_compile=False)
@@ -128,6 +130,7 @@ def test_one_text_is_not_a_pair(tiny_tokenizer):
         gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer, fields=("text",))
 
 
+@pytest.mark.slow
 def test_presets_and_files(scorer, tmp_path):
     expected = scorer.predict(PAIRS, verbose=0)
     scorer.save_to_preset(str(tmp_path / "preset"))

@@ -86,6 +86,7 @@ def assert_same(found, expected):
             assert found[name].tolist() == array.tolist()
 
 
+@pytest.mark.slow
 def test_answers_are_those_without_batching(plain, greedy):
     for signature in "serving_default", "classify":
         assert_same(ask(greedy, TEXTS, signature), ask(plain, TEXTS, signature))
@@ -152,6 +153,7 @@ def test_a_task_that_only_keras_computes(exported_classifier, plain):
     assert_same(found, ask(plain, TEXTS))
 
 
+@pytest.mark.slow
 def test_requests_are_merged_over_signatures(plain, patient):
     """Neither of two requests is enough for the batch that both have to wait for."""
     with concurrent.futures.ThreadPoolExecutor(2) as pool:

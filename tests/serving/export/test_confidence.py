@@ -31,6 +31,7 @@ def calibrated(make_classifier):
     return model, logits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batching", [None, Batching()])
 def test_scores_of_a_classifier(calibrated, tmp_path, batching):
     model, logits = calibrated
@@ -58,6 +59,7 @@ def test_scores_of_a_classifier(calibrated, tmp_path, batching):
     assert "by a temperature of 3." in readme and "`is_sure` says whether the best" in readme
 
 
+@pytest.mark.slow
 def test_scores_of_choices(chooser, scorer, lm):
     copy = gpt1_keras.GPT1MultipleChoice(
         chooser.backbone, chooser.preprocessor, temperature=4.0, sure_threshold=0.5

@@ -81,6 +81,7 @@ def unit(vectors):
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_as_torch(lm, tiny_tokenizer, states, pooling, normalize):
@@ -123,6 +124,7 @@ def exported(pairs, tmp_path_factory):
     return pathlib.Path(export(pairs, folder, embed=Embedding("mean", normalize=True)))
 
 
+@pytest.mark.slow
 def test_in_the_cpp_runtime(exported, states):
     """A task of two texts embeds one; batches may be empty, and bad ones are refused."""
     servable = Servable("pairs", 1, exported)
@@ -137,6 +139,7 @@ def test_in_the_cpp_runtime(exported, states):
     assert caught.value.code.name == "INVALID_ARGUMENT"
 
 
+@pytest.mark.slow
 def test_every_signature_runs_elsewhere(exported, capsys):
     assert check([str(exported)]) == 0, capsys.readouterr().out
     assert "embed, requests from the warm-up" in capsys.readouterr().out

@@ -62,6 +62,7 @@ def servable(exported):
 # --- in the C++ runtime ---
 
 
+@pytest.mark.slow
 def test_signatures(exported, servable):
     texts = dict.fromkeys(exported.fields, "DT_STRING [-1]")
     ids = dict.fromkeys(["token_ids", "padding_mask"], "DT_INT32 [-1, -1]")
@@ -105,6 +106,7 @@ def test_the_graph_has_core_ops_only(exported):
     assert not [op for op in ops if "PyFunc" in op or "Xla" in op]
 
 
+@pytest.mark.slow
 def test_serving_default(exported, run_cpp):
     found = run_cpp(exported.path, "serving_default", **json_texts(exported))
     np.testing.assert_allclose(found["scores"], exported.scores, atol=1e-5, rtol=0)
@@ -123,6 +125,7 @@ def test_classify(exported, servable):
     assert decoded(found["classes"]) == [CLASS_NAMES] * len(rows)
 
 
+@pytest.mark.slow
 def test_tokenize_and_tokens(exported, servable):
     x = tuple(np.array([encode(text) for text in texts], object) for texts in exported.texts)
     texts = dict(zip(exported.fields, x))
@@ -150,6 +153,7 @@ def decoded(strings):
     return np.char.decode(strings.astype(bytes)).tolist()
 
 
+@pytest.mark.slow
 def test_every_signature_runs_without_python_tensorflow(exported, capsys):
     """In a process of its own, without XLA, from another folder, for each warm-up request.
 
@@ -159,6 +163,7 @@ def test_every_signature_runs_without_python_tensorflow(exported, capsys):
     assert "made up" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_scores_are_probabilities_whatever_the_activation(make_classifier):
     model = make_classifier("single")
     softmax = make_classifier("single", activation="softmax")

@@ -108,6 +108,7 @@ def texts_of(examples):
     return tuple(example["text"] for example in examples)
 
 
+@pytest.mark.slow
 def test_int8_storage(model, examples, stored):
     assert size(stored) < 0.3 * 4 * model.count_params()  # biases stay, and a scale for each row
     # The same as when the model's own matrices are rounded, here by numpy.
@@ -226,6 +227,7 @@ def test_int8_needs_a_transformer_of_floats(model, tiny_tokenizer, int8_products
             export(lm, tmp_path, int8=True)
 
 
+@pytest.mark.slow
 def test_bfloat16_batched(model, examples, tmp_path):
     path = export(model, tmp_path, dtype="bfloat16", batching=Batching(8))
     assert size(path) < 0.6 * 4 * model.count_params()
@@ -241,6 +243,7 @@ def test_bfloat16_batched(model, examples, tmp_path):
     assert "What that costs was not measured" in readme
 
 
+@pytest.mark.slow
 def test_a_language_model_in_int8_and_bfloat16(model, tmp_path):
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(model.preprocessor.tokenizer, 48)
     lm = gpt1_keras.GPT1CausalLM(model.backbone, preprocessor)

@@ -42,6 +42,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.slow
 def test_scores(scorer, path_of, ask):
     expected = scorer.predict(tuple(PAIRS.values()), verbose=0)
     found = ask("scorer", "serving_default", **PAIRS)
@@ -237,6 +238,7 @@ def test_texts_of_another_shape(ask, kind, value):
         assert caught.value.code.name == "INVALID_ARGUMENT"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_empty_batch(ask, kind):
     texts = {name: np.zeros(0, object) for name in STRINGS[kind]}
@@ -333,6 +335,7 @@ def test_samples_do_not_depend_on_the_other_texts(ask):
     assert ask("lm", "generate", **options(temperature=1.0, top_k=1, seed=3)) == greedy
 
 
+@pytest.mark.slow
 def test_a_prompt_of_one_token_and_one_token_more(lm, ask):
     lm.compile(sampler="greedy")
     [text] = ask("lm", "generate", **options(1, texts=["a"]))["text"]

@@ -88,6 +88,7 @@ def test_a_model_without_preprocessor(tmp_path, make_classifier):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_model_that_has_diverged(tmp_path, make_classifier):
     model = make_classifier("single")
     model.head.bias.assign([float("nan")] * model.head.units)
@@ -131,6 +132,7 @@ def run_command(monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path, model, run_command):
     model.save_to_preset(tmp_path / "preset")
     output = tmp_path / "exports" / "sentiment"

@@ -61,6 +61,7 @@ def compare(found, expected):
     assert list(found["is_sure"]) == list(expected["is_sure"])
 
 
+@pytest.mark.slow
 def test_every_column_and_the_answers(exported, expected, tmp_path, capsys):
     table = pd.DataFrame({"id": range(6), "Comment": TEXTS, "score": "x"})
     table.to_csv(tmp_path / "new.csv", index=False, sep=";", encoding="utf-8-sig")
@@ -80,6 +81,7 @@ def test_every_column_and_the_answers(exported, expected, tmp_path, capsys):
     assert "6 answers" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet"])
 def test_formats(preset, expected, tmp_path, suffix):
     """Each is read and written; missing texts have missing answers."""
@@ -105,6 +107,7 @@ def test_formats(preset, expected, tmp_path, suffix):
     compare(found.iloc[:6], expected)
 
 
+@pytest.mark.slow
 def test_explain(exported, preset, tmp_path):
     (tmp_path / "new.jsonl").write_text('{"text": "a good film"}\n{"text": "bad"}\n')
     answers = {}
@@ -117,6 +120,7 @@ def test_explain(exported, preset, tmp_path):
         np.testing.assert_allclose(mine["word_shares"], other["word_shares"], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_choices(tmp_path):
     chooser = load_task(SAVED / "chooser")
     path = tmp_path / "new.csv"
@@ -139,6 +143,7 @@ def test_choices(tmp_path):
     assert found.iloc[2, 5:].isna().all()
 
 
+@pytest.mark.slow
 def test_scores_of_pairs(tmp_path):
     similarity = keras.models.load_model(SAVED / "similarity.keras")
     similarity.save_to_preset(str(tmp_path / "similarity"))
@@ -151,6 +156,7 @@ def test_scores_of_pairs(tmp_path):
     assert second["score"] is None
 
 
+@pytest.mark.slow
 def test_a_language_model(tiny_backbone, tiny_tokenizer, tmp_path):
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, 16)
     lm = gpt1_keras.GPT1CausalLM(tiny_backbone, preprocessor)

@@ -90,6 +90,7 @@ def fuzz(random, size):
     return texts
 
 
+@pytest.mark.slow
 def test_tricky_texts(run_original, original_tokenizer, as_input):
     invalid = [
         around for bad in INVALID for around in (bad, b"a" + bad, bad + b"a", b"fi" + bad + b"lm")
@@ -118,6 +119,7 @@ def test_ids_and_scores_of_sst2(original, tfds_dir, assert_answers, interpret):
     assert_answers(*original, texts, interpret, MAX_BYTES)
 
 
+@pytest.mark.slow
 def test_ids_and_scores_of_rte(
     make_task, original_tokenizer, tfds_dir, assert_answers, interpret, tmp_path
 ):
@@ -175,6 +177,7 @@ def test_merges_in_any_order(as_input):
     assert_same_ids(run, tokenizer, texts, as_input, 40)
 
 
+@pytest.mark.slow
 def test_every_code_point():
     """Each that Unicode assigns, between others and beside the next. No letter is unknown."""
     chars = [c for c in map(chr, range(CODE_POINTS)) if unicodedata.category(c)[0] != "C"]

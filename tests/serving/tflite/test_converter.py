@@ -170,6 +170,7 @@ def test_an_unknown_quantization(single, tmp_path):
         convert(single[0], tmp_path / "model.tflite", quantize="int3")
 
 
+@pytest.mark.slow
 def test_an_op_that_would_need_flex(make_task, tmp_path):
     model = make_task(gpt1_keras.GPT1TextClassifier, num_classes=2, activation=keras.ops.erfinv)
     with pytest.raises(ValueError, match="LiteRT has no built-in op for Erfinv"):

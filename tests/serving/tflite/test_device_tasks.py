@@ -17,6 +17,7 @@ TEXTS += ["good " * 15, "good " * 16, "kind staff " * 2, "good bad " * 20, "a" *
 PAIRS = [TEXTS, ["a bad one", "a bad one", "", "a bad one", "", "dull " * 18, "one", *TEXTS[:3]]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["interpret", "compile_model"])
 def test_a_classifier_of_texts(single, assert_answers, request, runtime):
     assert_answers(*single, [TEXTS], request.getfixturevalue(runtime))
@@ -110,6 +111,7 @@ def test_choices(chooser, as_input, interpret):
     assert (metadata["num_choices"], metadata["max_bytes"]) == (3, SIZES)
 
 
+@pytest.mark.slow
 def test_choices_as_strings(chooser):
     """TextModel answers as the Keras model does, also with fewer choices than the file has."""
     model, path = chooser

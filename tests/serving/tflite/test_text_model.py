@@ -17,6 +17,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.slow
 def test_a_classifier_answers_as_in_python(single):
     model, path = single
     answer_of = TextModel(path)

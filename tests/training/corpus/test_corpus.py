@@ -34,6 +34,7 @@ def hugging_face_tokenizer(vocabulary, merges):
     return tokenizer
 
 
+@pytest.mark.slow
 def test_books_are_what_hugging_face_s_tokenizer_makes_of_them(
     books_dir, original_files, original_tokenizer, read_tokens, tmp_path
 ):
@@ -103,6 +104,7 @@ def test_files_of_other_encodings(
         assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_one_file_and_a_learned_tokenizer(books_dir, whole_documents, read_tokens, tmp_path):
     book = sorted((books_dir / "valid").iterdir(), key=lambda path: path.stat().st_size)[0]
     index = make_corpus(
@@ -136,6 +138,7 @@ def test_the_program_says_what_it_made(stories, tmp_path, capsys, monkeypatch):
     assert "2/2" in printed.err  # the progress
 
 
+@pytest.mark.slow
 def test_the_original_normalization_keeps_line_ends(write_texts, read_tokens, tmp_path):
     write_texts(tmp_path / "stories", {"a.txt": "They don't.\n\nWe don't.\n", "b.txt": "We do."})
     options = CorpusOptions(

@@ -112,6 +112,7 @@ def test_every_fault_that_was_found(read, suffix, content):
     assert_read_or_refused(read, suffix, content, is_compressed=True)
 
 
+@pytest.mark.slow
 @search(200)
 @hypothesis.given(st.data())
 def test_damaged_files(read, data):

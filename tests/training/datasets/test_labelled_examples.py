@@ -14,6 +14,7 @@ from training.evaluation.dataset_metrics import METRICS
 from training.evaluation.fine_tuned_models import MODELS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, train, validation, class_names",
     [

@@ -36,6 +36,7 @@ def test_an_epoch_is_not_sorted_by_length():
     assert max(np.abs(correlations)) < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sst2", "rte"])
 def test_an_epoch_of_a_real_data_set_is_not_sorted_by_length(name, tfds_dir):
     """Of one of many pools, and of one that is smaller than a pool; batches as `fit` takes them."""

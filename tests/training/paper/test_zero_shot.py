@@ -46,6 +46,7 @@ def log_probabilities(lm, text):
     return logs[np.arange(len(tokens) - 1), tokens[1:]]
 
 
+@pytest.mark.slow
 def test_a_score_is_the_mean_of_the_ending_s_tokens(lm):
     tokenizer = lm.preprocessor.tokenizer
     pairs = [(b"the road was", b"long and dark"), (b"", b"a good film"), (b"so", b"it ends")]
@@ -98,6 +99,7 @@ def test_cola(lm, tfds_dir):
     assert found["relative"] == pytest.approx(expected / 0.35)
 
 
+@pytest.mark.slow
 def test_sst2(lm, tfds_dir):
     """The likelier of two words, one token each, after the sentence and "very"."""
     tokenizer, right = lm.preprocessor.tokenizer, 0
@@ -114,6 +116,7 @@ def test_sst2(lm, tfds_dir):
     assert found["score"] == pytest.approx(right / ASKED)
 
 
+@pytest.mark.slow
 def test_race(lm, tfds_dir):
     """The choice whose tokens are likeliest after passage and question."""
     scorer, right, asked = Scorer(lm), 0, 0
@@ -128,6 +131,7 @@ def test_race(lm, tfds_dir):
     assert (found["score"], found["questions"]) == (pytest.approx(right / asked), asked)
 
 
+@pytest.mark.slow
 def test_dprd(lm, tfds_dir):
     """The name after which, instead of the pronoun, the rest is likelier."""
     right, rows = 0, real("dprd", tfds_dir)[:ASKED]
@@ -264,6 +268,7 @@ def test_runs_that_go_on_are_one_series(corpus, run, tfds_dir, tmp_path, capsys)
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_errors_are_one_line(run, corpus, tmp_path, capsys):
     beside = tmp_path / "beside.json"
     beside.write_text(json.dumps({"names": ["dprd"], "passes_per_update": 0.1}))

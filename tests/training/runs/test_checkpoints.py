@@ -92,6 +92,7 @@ def test_nothing_is_unpickled(checkpoints, tmp_path):
         checkpoints.restore(make_model())
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_model(checkpoints):
     checkpoints.save(make_model(), 1)
     with pytest.raises(ValueError, match=r"of another model: it has \(3, 4\) where \(3, 5\) was"):

@@ -97,6 +97,7 @@ def test_the_faster_wins_and_no_update_differs(seconds, wins, train, in_the_grap
     assert capsys.readouterr().out.strip() == f"Training in {how}"
 
 
+@pytest.mark.slow
 def test_a_run_that_is_nearly_over_stays_in_the_graph(train, clock, capsys):
     ours = clock(29, 1)  # ten steps are left after the measured ones: 290 seconds
     assert train(False, 6, clock=ours).jit_compile is False
@@ -105,6 +106,7 @@ def test_a_run_that_is_nearly_over_stays_in_the_graph(train, clock, capsys):
     assert said.startswith("Training in the graph, at 29 s a step; the 10 that are left")
 
 
+@pytest.mark.slow
 def test_a_few_steps_are_not_measured(train, clock, capsys):
     ours = clock(1000, 1)
     assert train(False, 6, clock=ours, steps=10).jit_compile is False

@@ -59,6 +59,7 @@ def products_logged(*arguments):
     return process.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_products_are_fused():
     lines = products_logged(PROGRAM)
     products = [line for line in lines if ",exec,cpu,inner_product," in line]

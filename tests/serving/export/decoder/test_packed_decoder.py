@@ -194,6 +194,7 @@ def test_lora_is_added(sequences):
     np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_what_only_keras_computes(tiny_tokenizer):
     def classifier(backbone, task_cls=gpt1_keras.GPT1TextClassifier):
         preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
@@ -226,6 +227,7 @@ def test_what_only_keras_computes(tiny_tokenizer):
     assert not packed_outputs(model, BUCKETS)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=5), max_size=6))
 def test_owners_are_the_first_with_the_same_prefix(sequences):

@@ -53,6 +53,7 @@ def assert_same(found, expected):
             assert found[name] == values.tolist(), name
 
 
+@pytest.mark.slow
 def test_without_python_tensorflow(path, run_cpp):
     """Beside words and shares come the outputs of `serving_default`."""
     model = load_task(path.parents[1] / "preset")
@@ -66,6 +67,7 @@ def test_without_python_tensorflow(path, run_cpp):
         np.testing.assert_allclose(found[name], expected[name], atol=2e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_what_comes_with_it(path, capsys):
     extra = path / "assets.extra"
     metadata = json.loads((extra / "gpt1_keras.json").read_text())
@@ -82,6 +84,7 @@ def test_what_comes_with_it(path, capsys):
     assert "  explain, requests from the warm-up: 1" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_it_is_served(path, capsys, free_ports):
     """Over both protocols alike, bytes that are not UTF-8 included."""
     [rest_api_port] = free_ports(1)

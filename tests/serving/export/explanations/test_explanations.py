@@ -88,6 +88,7 @@ def torch_classifier(tmp_path_factory, tiny_tokenizer):
     return model, load_task(folder), tokenizer
 
 
+@pytest.mark.slow
 def test_gradients_are_captum_s(torch_classifier):
     model, classifier, tokenizer = torch_classifier
     texts = [text for text in REVIEWS if text]
@@ -152,6 +153,7 @@ def model_and_texts(request, make_classifier, scorer, chooser):
     return changed(model, lambda matrix: 0.5 * matrix), texts  # smooth, so that few steps do
 
 
+@pytest.mark.slow
 def test_gradients_add_up_to_the_way_from_the_baseline(model_and_texts, monkeypatch):
     """Shares of all words are what is explained, less the same without any embedding of a word."""
     model, texts = model_and_texts
@@ -194,6 +196,7 @@ def texts_without(texts, row, word):
     return changed
 
 
+@pytest.mark.slow
 def test_leaving_words_out_is_asking_without_them(model_and_texts, monkeypatch):
     model, texts = model_and_texts
     monkeypatch.setattr(leave_one_out, "_MAX_TOKENS", 300)
@@ -212,6 +215,7 @@ def test_leaving_words_out_is_asking_without_them(model_and_texts, monkeypatch):
     np.testing.assert_allclose(shares, expected, atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_a_truncated_text_and_one_without_words(make_classifier):
     """What was cut moves up when a word is left out; words that were not read are not listed."""
     model = make_classifier("single")
@@ -241,6 +245,7 @@ def test_log_odds():
     np.testing.assert_allclose(found, [expected, 30.0, 0.5], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
 def test_activations(make_classifier, activation):
     """A softmax in the model changes nothing; of others, what they return is explained."""

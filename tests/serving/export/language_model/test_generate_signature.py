@@ -37,6 +37,7 @@ def ask(servable):
     return run
 
 
+@pytest.mark.slow
 def test_options_that_are_left_out_have_the_programs_defaults(ask, servable):
     defaults = vars(GenerationOptions())
     saved = servable.signature_defs["generate"].defaults
@@ -51,6 +52,7 @@ def test_options_that_are_left_out_have_the_programs_defaults(ask, servable):
     assert ask() == dict.fromkeys(whole, [])
 
 
+@pytest.mark.slow
 def test_defaults_are_in_the_graph_too(ask, servable):
     """So a C++ session that is fed the text alone finds them."""
     inputs = {"text": tf.make_tensor_proto(PROMPTS)}

@@ -87,6 +87,7 @@ def test_generation(plain, merging):
                 assert values.tolist() == [found[name][index]]
 
 
+@pytest.mark.slow
 def test_scores(plain, merging):
     for rows, found in ask_at_once(merging, "score", TEXTS):
         expected = ask(plain, "score", rows)

@@ -298,6 +298,7 @@ def wait_until(condition):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_unloaded_versions_free_their_memory(model_base_path):
     memory = []
     for _ in range(40):
