@@ -40,6 +40,8 @@ def take(run, corpus, weights):
     recorded = recorded_options(run)
     model = _model(recorded, Corpus(corpus))
     step = Checkpoints(run / "checkpoints", {}).restore(model)
+    if not step:
+        raise SystemExit(f"{run} has no checkpoint: its pre-training ended before the first.")
     arrays = [np.asarray(array, np.float16) for array in model.backbone.get_weights()]
     with atomic_path(weights) as temporary:
         np.savez(temporary, *arrays, options=np.array(json.dumps(recorded)))

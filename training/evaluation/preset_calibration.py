@@ -15,7 +15,7 @@ from training.evaluation.fine_tuned_models import load_for_model, load_model
 from training.evaluation.predictions import predict_outputs
 from training.evaluation.reliability import plot_reliability
 
-FIGURES, DIAGRAM = "calibration.json", "calibration.svg"  # in the folder of a run
+CALIBRATION, DIAGRAM = "calibration.json", "calibration.svg"  # in the folder of a run
 _TASK = "task.json"
 
 
@@ -69,7 +69,7 @@ def calibrate_preset(
         "gpt1_keras": gpt1_keras.__version__,
     }
     plot_reliability(content, pathlib.Path(output, DIAGRAM))
-    write_json(pathlib.Path(output, FIGURES), content)
+    write_json(pathlib.Path(output, CALIBRATION), content)
     _store_calibration(preset, report.calibration)
     return content
 

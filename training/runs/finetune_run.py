@@ -30,7 +30,7 @@ from training.evaluation.predictions import (
     prediction_order,
     write_predictions,
 )
-from training.evaluation.preset_calibration import DIAGRAM, FIGURES
+from training.evaluation.preset_calibration import CALIBRATION, DIAGRAM
 from training.evaluation.reliability import plot_reliability
 from training.runs.checkpoint_saver import CheckpointSaver
 from training.runs.finetune_model import build_model
@@ -117,7 +117,7 @@ def finetune(
     best = max(run.history, key=lambda epoch: epoch[metric])
     calibrated = None
     if model.calibration is not None:
-        calibrated = read_json(run.folder / FIGURES)
+        calibrated = read_json(run.folder / CALIBRATION)
         plot_reliability(calibrated, run.folder / DIAGRAM)
         print(temperature_scaling.describe(calibrated), flush=True)
     plot_report(run.folder, train.class_names)
@@ -193,4 +193,4 @@ def _calibrate(run: Run, model: Task, outputs: np.ndarray, validation: LabelledE
         return
     report = temperature_scaling.calibrate(model, outputs, validation.labels)
     model.calibration = report.calibration
-    write_json(run.folder / FIGURES, {"examples": len(validation), **report.as_json()})
+    write_json(run.folder / CALIBRATION, {"examples": len(validation), **report.as_json()})
