@@ -1,6 +1,7 @@
 """Windows of a corpus in the form that Keras's `fit` and `evaluate` take, on each backend."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -98,14 +99,25 @@ def _batches(
 
 
 class _Sequence(keras.utils.PyDataset):
-    """The batches without TensorFlow, for one device."""
+    """The batches without TensorFlow, for one device.
+
+    The next batch is made while the device computes, by a thread of ours: Keras's (`workers=2`)
+    drop what they have made ahead at the end of every epoch, and a fit in several epochs skips it.
+    """
 
     def __init__(self, batch: _MakeBatch, steps: range) -> None:
-        super().__init__(workers=2)  # so that batches are made while the device computes
+        super().__init__()
         self._batch, self._steps = batch, steps
+        self._thread = ThreadPoolExecutor(1)
+        self._ahead: dict[int, Future[tuple[Any, ...]]] = {}
 
     def __len__(self) -> int:
         return len(self._steps)
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
-        return self._batch(self._steps[index], 0, 1)
+        made = self._ahead.pop(index, None) or self._start(index)
+        self._ahead = {i: self._start(i) for i in (index + 1,) if i < len(self)}
+        return made.result()
+
+    def _start(self, index: int) -> "Future[tuple[Any, ...]]":
+        return self._thread.submit(self._batch, self._steps[index], 0, 1)
