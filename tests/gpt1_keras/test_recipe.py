@@ -61,6 +61,7 @@ def test_what_is_no_recipe(values, message):
         gpt1_keras.LSTMBackbone(10, 4, 4, fine_tuning=values)
 
 
+@pytest.mark.slow
 def test_presets_and_files_keep_it(classifier, tmp_path):
     classifier.save_to_preset(str(tmp_path / "preset"))
     config = json.loads((tmp_path / "preset" / "config.json").read_text())
@@ -90,6 +91,7 @@ def test_the_model_that_ships():
     assert "2e-4" in card.read_text()
 
 
+@pytest.mark.slow
 def test_epochs_of_the_recipe(classifier):
     with eagerly():
         history = classifier.fit(TEXTS, LABELS, batch_size=2, epochs="auto", verbose=0)

@@ -21,15 +21,16 @@ assert "gpt1_tiny_books" in keras_hub.models.Backbone.presets
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "imports",
     [
         "import gpt1_keras",
-        pytest.param("import keras, gpt1_keras", marks=pytest.mark.slow),
-        pytest.param("import gpt1_keras, tensorflow", marks=pytest.mark.slow),
-        pytest.param("import gpt1_keras.upstream", marks=pytest.mark.slow),
-        pytest.param("from gpt1_keras.presets import load_task", marks=pytest.mark.slow),
-        pytest.param("from gpt1_keras.optimization.objective import *", marks=pytest.mark.slow),
+        "import keras, gpt1_keras",
+        "import gpt1_keras, tensorflow",
+        "import gpt1_keras.upstream",
+        "from gpt1_keras.presets import load_task",
+        "from gpt1_keras.optimization.objective import *",
     ],
 )
 def test_classes_are_known(imports):

@@ -85,6 +85,7 @@ def loaded(lm, monkeypatch):
         yield
 
 
+@pytest.mark.slow
 def test_the_defaults_are_the_signatures(run, signature):
     expected = "".join(signature(prompt) + "\n" for prompt in PROMPTS)
     assert run(*PROMPTS) == (0, expected, "")

@@ -81,6 +81,7 @@ def embedder(tiny_tokenizer):
     return TextEmbedder(backbone, preprocessor)
 
 
+@pytest.mark.slow
 def test_a_registered_task_is_exported(embedder, registered, run_cpp, tmp_path):
     path = pathlib.Path(export(embedder, tmp_path))
     expected = embedder.predict(np.array(TEXTS, object), verbose=0)
@@ -95,6 +96,7 @@ def test_a_registered_task_is_exported(embedder, registered, run_cpp, tmp_path):
     assert metadata["task"] == "TextEmbedder"
 
 
+@pytest.mark.slow
 def test_a_signature_more_is_described_and_checked(embedder, registered, capsys, tmp_path):
     """And nobody but the function that makes it knows of it."""
     path = pathlib.Path(export(embedder, tmp_path))

@@ -231,6 +231,7 @@ def test_more_blocks_than_there_are(preset):
         build_model(options, DATASETS["sst2"], SENTENCES)
 
 
+@pytest.mark.slow
 def test_the_normalization(preset):
     fresh = FinetuneOptions("sst2", config="gpt1_micro", num_merges=10, normalization="original")
     tokenizer = build_model(fresh, DATASETS["sst2"], SENTENCES).preprocessor.tokenizer

@@ -90,6 +90,7 @@ def add_kind(monkeypatch):
     return add_kind
 
 
+@pytest.mark.slow
 def test_step_3_to_the_end(add_kind, arguments, files, monkeypatch, tmp_path):
     add_kind(StanceClassifier)
     with eagerly():

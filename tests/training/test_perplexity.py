@@ -10,6 +10,7 @@ from training.evaluation.language_models import perplexity
 from training.perplexity import main
 
 
+@pytest.mark.slow
 def test_it_is_what_the_pre_training_says(pretrained, corpus, capsys):
     folder, result = pretrained
     assert main(["--preset", str(folder / "preset"), "--corpus", str(corpus)]) == 0

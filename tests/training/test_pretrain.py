@@ -62,6 +62,7 @@ def test_a_run_writes_its_model_history_and_result(whole_run, corpus):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_preset_has_the_perplexity_that_is_reported(whole_run, corpus, tmp_path):
     """By Hugging Face's model, over every token of the validation split but the first."""
     folder, result = whole_run

@@ -154,6 +154,7 @@ def test_a_full_disk(tmp_path, tiny_backbone):
         assert names == {"snapshots"}
 
 
+@pytest.mark.slow
 def test_a_disk_that_others_fill_leaves_the_last_preset(tmp_path, tiny_backbone, tiny_tokenizer):
     preprocessor = gpt1_keras.GPT1TextClassifier.preprocessor_cls(tiny_tokenizer)
     task = gpt1_keras.GPT1TextClassifier(tiny_backbone, 2, preprocessor=preprocessor)
@@ -260,6 +261,7 @@ def test_a_loss_that_is_no_number_stops_the_run(corpus, tmp_path, monkeypatch, c
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_a_validation_loss_that_is_no_number_stops_the_run(
     number, corpus, tmp_path, monkeypatch, capsys

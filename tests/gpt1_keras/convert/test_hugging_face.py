@@ -143,6 +143,7 @@ def test_round_trip(tmp_path, lm, outputs_of):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_kerashub_s_name(tmp_path, lm, tiny_tokenizer, outputs_of):
     """Of all that KerasHub exports: one implementation, and parts beside each other."""
     save_hugging_face(lm, tmp_path / "ours")

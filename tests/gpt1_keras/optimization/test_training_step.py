@@ -212,6 +212,7 @@ def test_single_batches(lm, rows):
     assert lm.predict_on_batch({"token_ids": rows}).shape == (6, 12, lm.backbone.vocabulary_size)
 
 
+@pytest.mark.slow
 def test_weights_of_tokens(lm, rows):
     """A mean over what counts: tokens of weight 0 change nothing."""
     lm.compile(GPT1Adam(1e-2), jit_compile=False)

@@ -140,6 +140,7 @@ def test_damaged_files(load, preset, data):
     load(name, data.draw(damaged((preset / name).read_bytes())))
 
 
+@pytest.mark.slow
 @search(6)
 @hypothesis.given(st.data())
 def test_damaged_weights(load, preset, data):

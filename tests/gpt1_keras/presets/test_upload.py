@@ -132,6 +132,7 @@ def test_a_card_of_a_run_that_nobody_recorded(preset):
     assert licence_of(preset) is None
 
 
+@pytest.mark.slow
 def test_to_a_hub_and_back(hub, preset, classifier, tmp_path):
     write_card(preset, FACTS)
     upload_preset("hf://someone/films", preset)

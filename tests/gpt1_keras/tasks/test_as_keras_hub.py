@@ -188,6 +188,7 @@ def test_predict_on_batch_returns_scores_as_predict(make_classifier):
         scorer.compile(loss="sparse_categorical_crossentropy")
 
 
+@pytest.mark.slow
 def test_train_on_batch_asks_how_long_the_schedule_is(make_classifier):
     classifier = make_classifier(optimizer="auto")
     with pytest.raises(ValueError, match="`train_on_batch` does not say how many updates"):

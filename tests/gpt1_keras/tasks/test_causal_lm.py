@@ -95,6 +95,7 @@ def test_greedy_generation_under_xla(lm, compiled_anew, torch_lm, tiny_tokenizer
     assert generated == [continue_with_torch(torch_lm, prompt) for prompt in prompts]
 
 
+@pytest.mark.slow
 def test_generation_with_a_max_length(lm, torch_lm, tiny_tokenizer):
     ids = tiny_tokenizer(PROMPTS[0]).numpy().tolist()
     for length in (len(ids), 64):

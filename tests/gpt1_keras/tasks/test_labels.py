@@ -168,6 +168,7 @@ def test_what_is_no_index_of_a_choice(chooser, wrong):
             chooser.preprocessor(CHOICES, y=tf.constant(labels))
 
 
+@pytest.mark.slow
 def test_choices_in_a_dataset(chooser):
     texts = {**CHOICES, "choices": tf.ragged.constant(CHOICES["choices"])}
     for wrong in (0.9, 2.0):

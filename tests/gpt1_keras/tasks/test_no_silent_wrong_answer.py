@@ -28,6 +28,7 @@ def expected_loss(loss, classifier, labels):
     return float(loss(np.array(labels), classifier.predict(TEXTS, verbose=0)))
 
 
+@pytest.mark.slow
 def test_soft_labels_stay_soft(make_classifier):
     classifier, loss = make_classifier(), keras.losses.CategoricalCrossentropy(from_logits=True)
     labels = np.array([[0.3, 0.7], [0.5, 0.5], [0.9, 0.1], [0.6, 0.4]], "float32")
@@ -72,6 +73,7 @@ def test_no_default_loss_for_other_activations(make_classifier, activation):
     assert np.isfinite(classifier.evaluate(TEXTS, [0, 1, 0, 1], verbose=0))
 
 
+@pytest.mark.slow
 def test_a_softmax_layer_gives_probabilities(make_classifier):
     classifier = make_classifier(activation=keras.layers.Softmax())
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=False)

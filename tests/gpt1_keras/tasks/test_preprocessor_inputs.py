@@ -268,6 +268,7 @@ def test_preprocessors_of_one_s_own(tiny_backbone, preprocessor):
     classifier.fit(TEXTS, [0, 1, 0], verbose=0)
 
 
+@pytest.mark.slow
 def test_a_layer_as_preprocessor_is_saved(tiny_backbone, tmp_path):
     classifier = gpt1_keras.GPT1TextClassifier(tiny_backbone, 2, preprocessor=Lengths())
     classifier.save_to_preset(tmp_path)

@@ -494,6 +494,7 @@ def test_lora_trains_the_head_beside_it(classifier):
 # --- presets and files ---
 
 
+@pytest.mark.slow
 def test_preset_round_trip(trained, tmp_path):
     trained.save_to_preset(tmp_path / "preset")
     copy = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "preset"))

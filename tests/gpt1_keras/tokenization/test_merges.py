@@ -37,6 +37,7 @@ def assert_merges_as_the_textbook(vocabulary, words):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("letters", ["a", "ab", "abc"])
 def test_random_vocabularies(letters, ordered):

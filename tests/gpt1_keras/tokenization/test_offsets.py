@@ -122,13 +122,14 @@ def test_books_in_original(pre_training_tokenizer, books_dir):
     assert_ranges_normalize_to_tokens(pre_training_tokenizer, texts)
 
 
-@pytest.mark.parametrize("size", [200, pytest.param(MANY, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [200, MANY])
 def test_random_strings_in_original(pre_training_tokenizer, size):
     texts = [*ORIGINAL, *fuzz_texts(size, seed=2)]
     assert_ranges_normalize_to_tokens(pre_training_tokenizer, texts)
 
 
-@pytest.mark.parametrize("size", [200, pytest.param(MANY, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [200, MANY])
 def test_random_bytes_in_original(pre_training_tokenizer, size):
     """The ranges stay within the string, and in order."""
     for text, row in rows_of(pre_training_tokenizer, random_bytes(np.random.default_rng(3), size)):
@@ -205,9 +206,8 @@ def source_bytes(text, parts):
     return first, last
 
 
-@pytest.mark.parametrize(
-    "normalization", ["bert", pytest.param("original", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("normalization", ["bert", "original"])
 def test_the_same_everywhere(
     original_tokenizer, pre_training_tokenizer, normalization, run_cpp, save_graph
 ):
@@ -240,6 +240,7 @@ def test_shapes(tiny_tokenizer):
     assert [each.to_list() for each in none] == [[], [], []]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalization", ["bert", "original"])
 def test_a_graph_without_offsets_has_no_op_for_them(tiny_tokenizer, normalization):
     vocabulary = tiny_tokenizer.vocabulary

@@ -197,6 +197,7 @@ def test_detokenize_in_a_graph(original_tokenizer):
     assert texts.numpy().tolist() == [b"some text", b"a good film"]
 
 
+@pytest.mark.slow
 def test_files_and_objects_give_the_same(original_tokenizer, original_files):
     tokens, merges = (pathlib.Path(path).read_text("utf-8") for path in original_files)
     tokenizer = GPT1Tokenizer(json.loads(tokens), merges.split("\n"))
@@ -300,6 +301,7 @@ def test_preset(tiny_tokenizer, tiny_backbone, tmp_path, cls):
     assert_equal(cls.from_preset(str(tmp_path)), tiny_tokenizer)
 
 
+@pytest.mark.slow
 def test_preset_of_the_original_files(original_tokenizer, original_files, tiny_backbone, tmp_path):
     tiny_backbone.save_to_preset(tmp_path)
     original_tokenizer.save_to_preset(tmp_path)
@@ -347,6 +349,7 @@ def test_graph_of_unknown_shapes(original_tokenizer):
         assert got.to_list() == original_tokenizer(rows).to_list()
 
 
+@pytest.mark.slow
 def test_saved_model_in_python(original_tokenizer, saved_model):
     tokenize = tf.saved_model.load(str(saved_model)).signatures["serving_default"]
     for texts in [TEXTS, INVALID, TEXTS + INVALID, ["a"], [""]]:

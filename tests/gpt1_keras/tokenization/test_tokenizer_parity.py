@@ -118,6 +118,7 @@ def test_every_word_of_books_in_a_short_batch(original_tokenizer, reference, boo
     assert_same_ids(original_tokenizer, reference, words, 12)
 
 
+@pytest.mark.slow
 def test_random_plain_text(original_tokenizer, reference):
     """Plain ASCII takes a path of its own; there are other texts in the same batch."""
     random = np.random.default_rng(6)
@@ -128,6 +129,7 @@ def test_random_plain_text(original_tokenizer, reference):
     assert_same_ids(original_tokenizer, reference, texts)
 
 
+@pytest.mark.slow
 def test_random_unicode(original_tokenizer, reference):
     random = np.random.default_rng(0)
     texts = random_texts(random, random.integers(0, 41, 100_000))
@@ -135,16 +137,19 @@ def test_random_unicode(original_tokenizer, reference):
     assert_same_ids(original_tokenizer, reference, texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", ["a", " ", ". "])
 def test_every_code_point(character_tokenizers, between):
     """Each in the middle of a word, as a word, and before punctuation."""
     assert_same_ids(*character_tokenizers, joined_code_points(CODE_POINTS, between))
 
 
+@pytest.mark.slow
 def test_every_code_point_beside_the_next(character_tokenizers, unmoved):
     assert_same_ids(*character_tokenizers, joined_code_points(unmoved, ""))
 
 
+@pytest.mark.slow
 def test_every_character_of_random_unicode(character_tokenizers, unmoved):
     random = np.random.default_rng(1)
     texts = random_texts(random, random.integers(0, 41, 50_000), unmoved)
@@ -166,6 +171,7 @@ def test_hundred_thousand_code_points(original_tokenizer, reference, books_dir, 
     assert_same_ids(original_tokenizer, reference, [text, "", text[1:], "a", text[: length // 2]])
 
 
+@pytest.mark.slow
 def test_random_bytes(original_tokenizer, reference):
     texts = random_bytes(np.random.default_rng(3), 50_000)
     assert sum(as_string(text).encode() != text for text in texts) > 20_000

@@ -165,6 +165,7 @@ def test_requests_are_merged_over_signatures(plain, patient):
     assert_same(second, ask(plain, TEXTS[2:3]))
 
 
+@pytest.mark.slow
 def test_a_full_queue_is_unavailable_at_once(plain, patient):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(ask, patient, TEXTS[:2])

@@ -166,6 +166,7 @@ def test_int8(model, examples, multiplied):
     assert f"on the calibration's examples: 40 of {tokens} tokens" in readme
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stored", "multiplied"])
 def test_int8_loads_in_python(examples, kind, request):
     path = request.getfixturevalue(kind)

@@ -163,9 +163,8 @@ def plain(value):
     return value.decode() if isinstance(value, bytes) else value
 
 
-@pytest.mark.parametrize(
-    "kind", ["scorer", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("chooser", "lm"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["scorer", "chooser", "lm"])
 def test_every_signature_runs_without_python_tensorflow(path_of, kind, capsys):
     """In a process of its own, without XLA, from another folder, for each warm-up request."""
     assert check.main([str(path_of(kind))]) == 0, capsys.readouterr().out

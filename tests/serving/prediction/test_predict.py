@@ -169,6 +169,7 @@ def test_a_language_model(tiny_backbone, tiny_tokenizer, tmp_path):
     assert np.isnan(found.score[1])  # a token without another before it
 
 
+@pytest.mark.slow
 def test_beam_answers_the_same(exported, expected, tmp_path):
     for number, texts in enumerate((TEXTS[:4], TEXTS[4:])):
         pd.DataFrame({"text": texts}).to_json(

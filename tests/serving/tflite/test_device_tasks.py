@@ -23,6 +23,7 @@ def test_a_classifier_of_texts(single, assert_answers, request, runtime):
     assert_answers(*single, [TEXTS], request.getfixturevalue(runtime))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["interpret", "compile_model"])
 def test_texts_of_any_length(single, assert_answers, request, runtime):
     """One after the other, longer and shorter: the same graph reads them all."""
@@ -128,6 +129,7 @@ def test_choices_as_strings(chooser):
             choose(*texts, wrong)
 
 
+@pytest.mark.slow
 def test_absent_choices(chooser, as_input, interpret):
     """Scores keep their indices; with no choice at all, all are 0."""
     choose, inputs = interpret(chooser[1], "text"), story_inputs(as_input, 1)

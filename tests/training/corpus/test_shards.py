@@ -10,9 +10,8 @@ from training.corpus import shards
 from training.corpus.shards import encode_documents, shard_dtype
 
 
-@pytest.mark.parametrize(
-    "normalization", ["bert", pytest.param("original", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("normalization", ["bert", "original"])
 def test_lines_give_the_tokens_of_the_whole_text(
     books_dir, original_files, whole_documents, monkeypatch, normalization
 ):

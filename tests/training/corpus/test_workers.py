@@ -33,8 +33,9 @@ def test_processes_do_not_change_a_byte(stories, tokenizer_dir, read_files, tmp_
     assert len(Corpus(tmp_path / "one").split("train").shards) > 2
 
 
+@pytest.mark.slow
 @needs_beam
-@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("processes", [1, 2])
 def test_beam_does_not_change_a_byte(processes, stories, tokenizer_dir, read_files, tmp_path):
     options = CorpusOptions(stories, tokenizer=tokenizer_dir, shard_mb=1e-4)
     make_corpus(options, tmp_path / "one")

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 import sklearn.dummy
 import sklearn.feature_extraction.text as text
 import sklearn.linear_model
@@ -69,6 +70,7 @@ def test_choices():
     assert predict("race_middle", MAJORITY, train).tolist() == [0] * 10
 
 
+@pytest.mark.slow
 def test_the_program_and_the_tables(tfds_dir, tmp_path, capsys):
     arguments = ["--tasks", "rte,cola", "--limit-examples", "99", "--seeds", "2"]
     assert main([*arguments, "--data-dir", tfds_dir, "--output", str(tmp_path / "runs")]) == 0

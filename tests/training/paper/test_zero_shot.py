@@ -58,6 +58,7 @@ def test_a_score_is_the_mean_of_the_ending_s_tokens(lm):
     np.testing.assert_allclose(Scorer(lm)(pairs), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_long_prefix_is_cut_on_its_left(lm):
     words = ("the", "road", "was", "long")
     long = " ".join(words[i % 4] for i in range(100))

@@ -1,12 +1,14 @@
 """The shipped bert-style table, against the installed `tokenizers`."""
 
 import numpy as np
+import pytest
 from tokenizers import normalizers
 
 from gpt1_keras.tokenization.normalization import bert
 from tests.helpers import make_bert_table
 
 
+@pytest.mark.slow
 def test_shipped_table_is_what_tokenizers_does():
     expected = make_bert_table.build()
     shipped = bert.read_bert_table()

@@ -96,6 +96,7 @@ def test_scores(plain, merging):
             np.testing.assert_allclose(found[name], values, atol=1e-5, rtol=RTOL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -93,6 +93,7 @@ def answer_of(page):
     return json.loads(page.locator("#answer details pre").last.text_content())
 
 
+@pytest.mark.slow
 def test_an_answer_with_its_scores_and_words(open_page):
     """All is text: what was typed, the labels, the model's name."""
     page = open_page()

@@ -189,6 +189,7 @@ def test_overload_is_refused_at_once(model_base_path, free_port):
         assert {each.result() for each in full} == {504}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("time_limit")
 def test_a_storm_is_refused_in_words(model_base_path):
     """gRPC's own limit, of 1,000 requests that nobody has looked at, would cancel some."""

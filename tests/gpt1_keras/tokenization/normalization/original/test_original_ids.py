@@ -55,12 +55,14 @@ def test_a_line_end_is_the_last_id_of_the_vocabulary(tokenizer):
     assert tokenizer.detokenize(ids) == "some text . \n some more"
 
 
+@pytest.mark.slow
 def test_dataset(tokenizer, expected):
     data = tf.data.Dataset.from_tensor_slices(TEXTS + INVALID).batch(4)
     data = data.map(tokenizer, num_parallel_calls=2)
     assert [ids for batch in data for ids in batch.to_list()] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("locale", ["C", "tr_TR.UTF-8", "lt_LT.UTF-8"])
 def test_saved_model_in_the_cpp_runtime(saved_model, expected, run_cpp, monkeypatch, locale):
     """In a Turkish process, too, where the lower case of `I` is another letter."""
@@ -127,6 +129,7 @@ def test_a_model_with_a_preprocessor_of_the_other_normalization(make_lm, tmp_pat
     assert fresh.preprocessor.tokenizer.normalization == received
 
 
+@pytest.mark.slow
 def test_learned_words_are_those_of_the_normalization():
     texts = ["They don't.", "We don't."] * 3
     tokenizer = gpt1_keras.GPT1Tokenizer.learn(texts, num_merges=30, normalization="original")

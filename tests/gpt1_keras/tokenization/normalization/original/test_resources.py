@@ -10,6 +10,7 @@ from tests.helpers import make_original_tables
 from tests.helpers.spacy_rules import SpacyRules
 
 
+@pytest.mark.slow
 def test_shipped_tables_are_what_the_packages_do():
     """Made again from spaCy's rules and the installed ftfy, but for newer versions of Unicode."""
     rules = SpacyRules(**json.loads(RULES_FILE.read_text(encoding="utf-8")))
