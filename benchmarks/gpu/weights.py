@@ -38,6 +38,8 @@ def main():
 
 def take(run, corpus, weights):
     recorded = recorded_options(run)
+    if not recorded:
+        raise SystemExit(f"{run} has no run: its pre-training ended before it began.")
     model = _model(recorded, Corpus(corpus))
     step = Checkpoints(run / "checkpoints", {}).restore(model)
     if not step:
