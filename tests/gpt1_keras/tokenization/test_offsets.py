@@ -129,6 +129,7 @@ def test_random_strings_in_original(pre_training_tokenizer, size):
     assert_ranges_normalize_to_tokens(pre_training_tokenizer, texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [200, MANY])
 def test_random_bytes_in_original(pre_training_tokenizer, size):
     """The ranges stay within the string, and in order."""
