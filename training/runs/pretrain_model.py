@@ -70,7 +70,7 @@ def make_preset(
     """Returns the model to keep: trained weights with the corpus's tokenizer. Needs TensorFlow.
 
     The preset keeps the run's dropout for fine-tuning: a model that was pre-trained without dropout
-    has learned features that dropout destroys (docs/results.md).
+    has learned features that dropout destroys (docs/ablations.md).
     """
     tokenizer = load_tokenizer(tokenizer_folder)
     assert options.sequence_length is not None  # set by `PretrainOptions`
