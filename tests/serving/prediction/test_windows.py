@@ -33,7 +33,7 @@ def lines(texts):
 
 def test_order_and_batches():
     generator = random.Random(0)
-    texts = [f"{number} " + "x" * generator.randrange(200) for number in range(5000)]
+    texts = [f"{number} " + "x" * generator.randrange(200) for number in range(2 * 4096)]
     model = Echo()
     found = list(answered(model, windows(lines(texts), model.fields)))
     assert [line.cells[0] for window, _ in found for line in window] == texts
