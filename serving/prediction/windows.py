@@ -9,9 +9,9 @@ from serving.prediction.row_model import RowModel
 from serving.prediction.rows import Line, RowAnswer
 
 # A window's rows are in memory, and are sorted by length.
-_ROWS_OF_WINDOW, _LENGTH_OF_WINDOW = 4096, 2**22
+_ROWS_OF_WINDOW, _LENGTH_OF_WINDOW = 2048, 2**22
 # A batch is answered at once. As long as texts are short, it has about 4,000 tokens.
-_ROWS_OF_BATCH, _LENGTH_OF_BATCH = 1024, 2**14
+_ROWS_OF_BATCH, _LENGTH_OF_BATCH = 256, 2**14
 _WINDOWS_AHEAD = 1  # while one window's answers are written, the next one's are computed
 _THREADS = 2  # while one batch is tokenized, another is in the model
 
@@ -22,7 +22,7 @@ _Batches: TypeAlias = list[tuple[list[int], Future[list[RowAnswer]]]]
 
 
 def windows(lines: Iterable[Line], fields: Sequence[str]) -> Iterator[Window]:
-    """Yields lines in windows of at most 4,096 rows, and of about 4 million characters."""
+    """Yields lines in windows of at most 2,048 rows, and of about 4 million characters."""
     lengths_and_lines = ((_length(line.texts, fields), line) for line in lines)
     for window in _pieces(lengths_and_lines, _ROWS_OF_WINDOW, _LENGTH_OF_WINDOW):
         yield [line for _, line in window]

@@ -68,7 +68,7 @@ def test_the_page_shows_the_scores_of_version_4():
         if cell[1] == "version 4" or cell[2] == 2e-4:
             median = f"{statistics.median(scores):.1f}"
             shown = f"({min(scores):.1f}\N{EN DASH}{max(scores):.1f})"
-            assert f" {median} {shown}" in page, cell
+            assert f"| {median} {shown} " in page, cell
 
 
 def test_the_page_shows_what_the_probes_found():

@@ -116,7 +116,8 @@ class _Sequence(keras.utils.PyDataset):
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         made = self._ahead.pop(index, None) or self._start(index)
-        self._ahead = {i: self._start(i) for i in (index + 1,) if i < len(self)}
+        following = index + 1
+        self._ahead = {following: self._start(following)} if following < len(self) else {}
         return made.result()
 
     def _start(self, index: int) -> "Future[tuple[Any, ...]]":

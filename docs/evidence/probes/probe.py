@@ -6,8 +6,8 @@ Two texts are framed as in fine-tuning, `<start>` A `<delimiter>` B `<extract>`.
 questions, A has 60 words of a novel that no model has read, and B has 40:
 
 - again: the first 40 words of A, or of another passage?
-- half again: of the words of A, every other one replaced by another passage's; or all of them?
-- share: which share of the words of A was replaced? 0, 1/4, 1/2, 3/4 or 1.
+- half again: was a random half of these words replaced by another passage's, or all of them?
+- share: which share of these words was replaced? 0, 1/4, 1/2, 3/4 or 1.
 
 The others are data sets' own. What the linear models see: the state at `<extract>` after each
 block; the mean of the last block's states; matching heads, which is how much each head of each

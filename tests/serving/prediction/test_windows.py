@@ -33,14 +33,14 @@ def lines(texts):
 
 def test_order_and_batches():
     generator = random.Random(0)
-    texts = [f"{number} " + "x" * generator.randrange(200) for number in range(2 * 4096)]
+    texts = [f"{number} " + "x" * generator.randrange(200) for number in range(5000)]
     model = Echo()
     found = list(answered(model, windows(lines(texts), model.fields)))
     assert [line.cells[0] for window, _ in found for line in window] == texts
     assert [answer.values["label"] for _, answers in found for answer in answers] == texts
-    assert max(map(len, model.batches)) <= 1024
+    assert max(map(len, model.batches)) <= 256
     assert max(map(sum, model.batches)) <= 2**14 + 205
-    # A window of 4,096 rows has every length; a batch has only similar ones.
+    # A window of 2,048 rows has every length; a batch has only similar ones.
     assert max(max(batch) - min(batch) for batch in model.batches) < 60
 
 
@@ -52,7 +52,7 @@ def test_memory_is_bounded():
     found = answered(model, windows(endless, model.fields))
     for _ in range(3):
         next(found)
-    assert next(read) <= 5 * 4096
+    assert next(read) <= 5 * 2048
     found.close()
 
 
