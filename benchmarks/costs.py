@@ -5,9 +5,10 @@
 
 Classifiers with random weights answer texts of whole words, from strings to scores: our exports in
 TensorFlow's C++ runtime, and Hugging Face's model in torch, ONNX Runtime and OpenVINO. They take
-turns, each in its own process; the machine must be idle. The limit is the time that the necessary
-matrix products take at the speed of the fastest product, measured in each round. Exports that the
-folder `--exports` holds already are not made again.
+turns, each in its own process; the machine must be idle. The second table has the first answer of
+each turn, after a rest in which threads fall asleep and caches grow cold; the first has the others.
+The limit is the time that the necessary matrix products take at the speed of the fastest product,
+measured in each round. Exports that the folder `--exports` holds already are not made again.
 """
 
 import contextlib
@@ -56,35 +57,41 @@ def main():
             before = {**setting, "name": name, "folder": options.before}
             workers[f"{peers[name].label}, before"] = before
     batches = [[words.text(tokens) for _ in range(count)] for count, tokens in shapes]
-    milliseconds, gigaflops = _measure(workers, batches, options)
-    rows = []
-    for number, (count, tokens) in enumerate(shapes):
-        limit = 1e-6 * least_flops(SIZES[options.size], tokens) / gigaflops
-        cells = [limit, *(milliseconds[label][number] / count for label in workers)]
-        rows.append([str(count), str(tokens), *(f"{cell:.1f}" for cell in cells)])
+    measured, gigaflops = _measure(workers, batches, options)
+    tables = []
+    for milliseconds in measured.values():
+        rows = []
+        for number, (count, tokens) in enumerate(shapes):
+            limit = 1e-6 * least_flops(SIZES[options.size], tokens) / gigaflops
+            cells = [limit, *(milliseconds[label][number] / count for label in workers)]
+            rows.append([str(count), str(tokens), *(f"{cell:.1f}" for cell in cells)])
+        tables.append(table(["texts", "tokens each", LIMIT, *workers], rows, labels=2))
     facts = (
         f"Size {options.size!r}; ms a text, medians of {options.rounds} rounds after one. The "
         f"fastest product of float32: {gigaflops:.0f} GFLOP/s."
     )
-    header = ["texts", "tokens each", LIMIT, *workers]
-    program.report(facts, table(header, rows, labels=2), left_out)
+    warm, rested = tables
+    program.report(facts, warm, f"The first answer after {REST} s of rest:", rested, left_out)
 
 
 def answer(turns, name, batches, rounds, seconds, **setting):
-    """Answers one of the batches for some time in each turn; reports the median time."""
+    """Answers one of the batches for some time in each turn; reports two times.
+
+    `rested` is that of the first answer, and `warm` the median of the others.
+    """
     answer_batch = load_classifier(name, **setting)
     for batch in batches * rounds:
         turns.begin()
         begun, taken = time.perf_counter(), []
-        while not taken or time.perf_counter() - begun < seconds:
+        while len(taken) < 2 or time.perf_counter() - begun < seconds:
             started = time.perf_counter()
             answer_batch(batch)
             taken.append(time.perf_counter() - started)
-        turns.end(median=statistics.median(taken))
+        turns.end(rested=taken[0], warm=statistics.median(taken[1:]))
 
 
 def _measure(workers, batches, options):
-    """Returns the milliseconds of each batch by label, and the fastest product's GFLOP/s."""
+    """Returns each batch's milliseconds, warm and rested, by label; and the products' GFLOP/s."""
     rounds = 1 + options.rounds
     job = {"batches": batches, "rounds": rounds, "seconds": options.seconds}
     speeds, seconds = [], []
@@ -98,14 +105,17 @@ def _measure(workers, batches, options):
         for _ in range(rounds):
             speeds += fastest_of(alternate(products, 1, warmup=0, rest=REST))
             seconds.append(alternate(turns, len(batches), warmup=0, rest=REST))
-    milliseconds = {
-        label: [
-            1e3 * statistics.median(of_round[label][number]["median"] for of_round in seconds[1:])
-            for number in range(len(batches))
-        ]
-        for label in workers
+    measured = {
+        which: {
+            label: [
+                1e3 * statistics.median(of_round[label][number][which] for of_round in seconds[1:])
+                for number in range(len(batches))
+            ]
+            for label in workers
+        }
+        for which in ("warm", "rested")
     }
-    return milliseconds, statistics.median(speeds[1:])
+    return measured, statistics.median(speeds[1:])
 
 
 if __name__ == "__main__":

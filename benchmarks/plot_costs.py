@@ -21,7 +21,7 @@ def plot_costs(machine, reports, path):
         machine: its name, for the title.
         reports: what the programs printed, by program: `costs`, and `serving` if it has run.
     """
-    [rows] = tables_of(reports["costs"])
+    rows, *_ = tables_of(reports["costs"])  # the warm answers
     panels = {
         "tokens of one text": _curves(rows, lambda texts, tokens: tokens if texts == 1 else None),
         f"texts of {BATCHES_LENGTH} tokens in a batch": _curves(

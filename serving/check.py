@@ -44,7 +44,7 @@ def main(options: _CheckOptions) -> int:
 
     from serving.export.check import served_graph
     from serving.export.check.check_requests import requests_for
-    from serving.export.check.check_runs import failures, run_in
+    from serving.export.check.check_runs import failures, run_in, unfused
     from serving.server.calls.warmup_requests import read_warmup
     from serving.server.errors import ServingError
 
@@ -65,6 +65,9 @@ def main(options: _CheckOptions) -> int:
         if "error" not in run:
             for line, count in counts.items():
                 print(f"  {line}: {count}")
+            is_ours = (path / METADATA_FILE).exists()  # with biases in every block
+            for note in unfused(requests, run) if is_ours else ():
+                print(f"  {note}")
         found = [*failures(requests, run, runs[0]), *served_graph.foreign_ops(graph, run["ops"])]
         problems += [f"TensorFlow {run['version']}: {problem}" for problem in found]
     for problem in problems:

@@ -1,8 +1,9 @@
 """The product of a dense layer, in the form that TensorFlow's graph optimizer fuses.
 
 Where oneDNN is on, TensorFlow computes a matrix product with its bias, and GELU or the residual
-after it, in one op. For that, `BiasAdd` must follow the product directly, and no name scope may
-open between `BiasAdd` and GELU. `Layer.__call__` opens one.
+after it, in one op. For that, `BiasAdd` must follow the product directly, no name scope may open
+between `BiasAdd` and GELU (`Layer.__call__` opens one), and the residual and the product must be
+known to have the same shape.
 """
 
 import contextlib
@@ -33,6 +34,8 @@ def linear(layer: keras.layers.Dense, x: Tensor) -> Tensor:
     x, kernel, bias = (
         ops.cast(each, layer.compute_dtype) for each in (x, layer.kernel, layer.bias)
     )
+    # A function that is not inlined does not know the shapes of the variables that it reads.
+    kernel = ops.reshape(kernel, kernel.shape)
     return ops.add(ops.matmul(x, kernel), bias)
 
 

@@ -23,16 +23,21 @@ def update_where(condition: tf.Tensor, function: Callable[[Texts], Texts], texts
 
 
 def call_if(condition: tf.Tensor, function: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
-    """`tf.cond` whose first branch is large and seldom taken.
+    """`tf.cond` whose first branch is large and seldom taken."""
+    return tf.cond(condition, not_inlined(function), otherwise)
 
-    TensorFlow also visits every op of the branch that it does not take. In a function that is not
-    inlined, the whole branch is one op.
+
+def not_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a function that is one op of the graphs that call it. Eagerly, it is as before.
+
+    TensorFlow also visits every op of a branch that it does not take, unless the branch is one op.
     """
-    if not tf.executing_eagerly():
-        function = tf.function(
-            function, autograph=False, experimental_attributes={"_noinline": True}
-        )
-    return tf.cond(condition, function, otherwise)
+    compiled = tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (function if tf.executing_eagerly() else compiled)(*args, **kwargs)
+
+    return call
 
 
 def repeat(function: Callable[[Texts], Texts], texts: Texts, rounds: int) -> Texts:

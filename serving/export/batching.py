@@ -48,7 +48,10 @@ def batched(
     Args:
         function: from tensors `[batch, ...]`, in the order of `specs`, to tensors `[batch, ...]`.
             Its rows do not depend on each other, and only the batch may differ between calls'
-            shapes. An error in it fails all calls that are merged.
+            shapes. An error in it fails all calls that are merged. Its products belong into
+            functions that are `not_inlined`: TensorFlow fuses bias, GELU and residual into a
+            product only where it knows their device, and in this function's body it does not. If
+            they could be inlined, hashes of their names would decide whether they are fused before.
         specs: the specs of its arguments, with their names.
 
     Returns:

@@ -1,6 +1,6 @@
 """Requests that TF Serving replays before it makes a version available."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import tensorflow as tf
 from tensorflow_serving.apis import (
@@ -13,19 +13,39 @@ from tensorflow_serving.apis.input_pb2 import Input
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from serving.export.signature import Signatures
+from serving.export.signature import Signature, Signatures
 from serving.export_names import CLASSIFY, EXAMPLES_INPUT, REGRESS
 
 
 def warmup_requests(signatures: Signatures, model_name: str) -> list[PredictionLog]:
-    """Returns requests for each signature, so that no client's is the first of its shape."""
-    lengths = sorted({length for each in signatures.by_name.values() for length in each.lengths})
-    return [
-        _request(ModelSpec(name=model_name, signature_name=name), each.inputs_of_example(length))
+    """Returns requests for each signature, so that no client's is the first of its shape.
+
+    They have one example each, and then two, for which the graph has other functions.
+    """
+    by_name = signatures.by_name.items()
+    lengths = sorted({length for _, each in by_name for length in each.lengths})
+    inputs = [
+        (name, each.inputs_of_example(length))
         for length in lengths
-        for name, each in signatures.by_name.items()
+        for name, each in by_name
         if length in each.lengths
     ]
+    inputs += [(name, two) for name, each in by_name for two in _two_examples(each)]
+    return [
+        _request(ModelSpec(name=model_name, signature_name=name), tensors)
+        for name, tensors in inputs
+    ]
+
+
+def _two_examples(signature: Signature) -> Iterator[dict[str, tf.Tensor]]:
+    """Yields the inputs of the shortest two examples, unless their shapes differ as ids' do.
+
+    Batching computes equal examples once, so these have different lengths.
+    """
+    examples = [signature.inputs_of_example(length) for length in signature.lengths[:2]]
+    pairs = {name: [each[name] for each in examples] for name in signature.specs}
+    if len(examples) == 2 and all(a.shape == b.shape for a, b in pairs.values()):
+        yield {name: tf.concat(pair, axis=0) for name, pair in pairs.items()}
 
 
 def _request(spec: ModelSpec, tensors: Mapping[str, tf.Tensor]) -> PredictionLog:

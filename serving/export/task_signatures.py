@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from gpt1_keras.tokenization.control_flow import not_inlined
 from serving.export.answers import Answers
 from serving.export.batching import by_bucket
 from serving.export.decoder.packed_decoder import packed_outputs
@@ -78,19 +79,14 @@ class _TaskGraph:
         self.sequence_length = inputs.sequence_length
         self._inputs, self._answers = inputs, answers
         self._count_tokens = model.preprocessor.count_tokens
-        self._predict_outputs = packed or model.predict_outputs
+        self._predict_outputs = packed or not_inlined(model.predict_outputs)
         self._token_specs = {
             tensor.name: tf.TensorSpec(tensor.shape, tf.int32, tensor.name)
             for tensor in model.inputs
         }
         # Traced once for all signatures that use them.
         self._tokenize = tf.function(inputs.tokenize, autograph=False)
-        # Not inlined: TensorFlow fuses bias, GELU and residual into products only where it knows
-        # their device, and in the body of a function that merges requests it does not. Hashes of
-        # the functions' names would decide whether it fuses before it inlines.
-        self._answer_tokens = tf.function(
-            self._outputs_of, autograph=False, experimental_attributes={"_noinline": True}
-        )
+        self._answer_tokens = tf.function(self._outputs_of, autograph=False)
         self._answer = self._answering(self._answer_tokens)
         if spec.batching:
             from_tokens: Callable[..., Tensors] = self._answer_tokens

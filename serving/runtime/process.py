@@ -2,9 +2,10 @@
 
 It reads a JSON object from the standard input: the `runtime`'s folder, the model's `path`, and
 `requests`, each with `feeds` (serialized TensorProtos in base64 by tensor name) and `fetches`. It
-writes a JSON object to the standard output: the runtime's `version` and `ops` (an OpList in
-base64), and `replies`, each with `values` (lists, with bytes in base64) or an `error`. If the model
-cannot be loaded, there is an `error` instead of `replies`.
+writes a JSON object to the last line of the standard output: the runtime's `version` and `ops` (an
+OpList in base64), and `replies`, each with `values` (lists, with bytes in base64) or an `error`. If
+the model cannot be loaded, there is an `error` instead of `replies`. Before each request, it writes
+the line `REQUEST`; with `ONEDNN_VERBOSE=1`, lines that say what oneDNN computes follow.
 """
 
 import base64
@@ -15,6 +16,8 @@ from typing import Any
 
 from serving.runtime.c_api import Runtime, StatusError
 from serving.runtime.session import Session
+
+REQUEST = "--- a request ---"
 
 
 def main() -> None:
@@ -38,6 +41,7 @@ def main() -> None:
 
 def _reply(session: Session, feeds: dict[str, str], fetches: list[str]) -> dict[str, Any]:
     """Returns the reply to a request."""
+    print(REQUEST, flush=True)
     try:
         arrays = session.run({k: base64.b64decode(v) for k, v in feeds.items()}, fetches)
     except StatusError as error:

@@ -9,6 +9,9 @@ import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from serving import check
+from serving.export.check.check_requests import Request
+from serving.export.check.check_runs import products_of, unfused
+from serving.runtime.process import REQUEST
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
 
@@ -121,6 +124,23 @@ def test_an_export_with_problems(run, tmp_path):
         "signature clock: not the outputs of the first TensorFlow",
     ]:
         assert any(expected in problem for problem in problems), (expected, problems)
+
+
+def _logged(kind, axes, bias=""):
+    """Returns a line of oneDNN's log on a product in bfloat16, which this machine may not have."""
+    sides = f"src:bf16::blocked:{axes}::f0 wei:bf16::blocked:{axes}::f0 {bias}dst:bf16:a:any"
+    return f"onednn_verbose,v1,primitive,exec,cpu,{kind},brg,undef,{sides},attr,,8x32:32x64,0.03"
+
+
+def test_products_without_their_biases():
+    """TensorFlow adds them in further passes where it does not know the products' device."""
+    fused = [_logged("inner_product", "ab", "bia:bf16:a:blocked:a::f0 "), _logged("matmul", "abcd")]
+    apart = [_logged("matmul", "ab"), _logged("matmul", "abcd")]
+    logs = {"fused": fused, "apart": apart, "both": [*apart, *fused], "none": []}
+    requests = [Request(signature, "made up", {}, []) for signature in logs]
+    products = products_of([line for log in logs.values() for line in (REQUEST, *log)])
+    notes = list(unfused(requests, {"products": products}))
+    assert notes == ["signature apart: biases are not fused into its products, which is slower"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,9 +15,12 @@ from typing import Any
 import numpy as np
 
 from serving.export.check.check_requests import Request
+from serving.runtime.process import REQUEST
 
 _TOLERANCE = 1e-5
 _TIMEOUT_SECONDS = 600
+# Products of attention have four axes, abcd.
+_PRODUCT = re.compile(r",exec,cpu,(inner_product|matmul),.*\bsrc:\w+:\w*:blocked:(ab|ba):")
 
 
 def run_in(folder: str | os.PathLike[str], path: Path, requests: Sequence[Request]) -> Any:
@@ -26,7 +30,9 @@ def run_in(folder: str | os.PathLike[str], path: Path, requests: Sequence[Reques
         folder: the folder of an installed tensorflow package, whose libraries are used.
 
     Returns:
-        What `serving.runtime.process` writes, a dict.
+        What `serving.runtime.process` writes, a dict; and `products`, for each request the lines of
+        oneDNN's log about products of two matrices. There are none where TensorFlow does not use
+        oneDNN.
 
     Raises:
         ValueError: the process failed.
@@ -51,11 +57,13 @@ def run_in(folder: str | os.PathLike[str], path: Path, requests: Sequence[Reques
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_SECONDS,
+            env={**os.environ, "ONEDNN_VERBOSE": "1"},
         )
     if process.returncode:
         lines = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
         raise ValueError(f"the C++ runtime in {folder} failed: {lines[-1]}")
-    return json.loads(process.stdout)
+    *log, answer = process.stdout.splitlines()
+    return {**json.loads(answer), "products": products_of(log)}
 
 
 def failures(
@@ -85,6 +93,34 @@ def failures(
         if request.signature not in seen:
             yield problem
         seen.add(request.signature)
+
+
+def unfused(requests: Sequence[Request], found: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a note for each signature of whose products none includes its bias.
+
+    An export's blocks have biases. TensorFlow adds them in further passes over the memory if it
+    does not know on which device the products are, as in functions that merge requests.
+
+    Args:
+        found: what `run_in` returned.
+    """
+    products: dict[str, list[str]] = {}
+    for request, lines in zip(requests, found["products"]):
+        products.setdefault(request.signature, []).extend(lines)
+    for signature, lines in products.items():
+        if lines and not any(" bia" in line for line in lines):
+            yield f"signature {signature}: biases are not fused into its products, which is slower"
+
+
+def products_of(log: Sequence[str]) -> list[list[str]]:
+    """Returns the lines about products of two matrices in oneDNN's log, by request."""
+    by_request: list[list[str]] = []
+    for line in log:
+        if line == REQUEST:
+            by_request.append([])
+        elif by_request and _PRODUCT.search(line):
+            by_request[-1].append(line)
+    return by_request
 
 
 def _link(source: str, target: str) -> None:

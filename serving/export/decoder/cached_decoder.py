@@ -7,7 +7,7 @@ import tensorflow as tf
 from gpt1_keras.models.attention_scores import masked_scores
 from serving.export.decoder.packed_attention import gather_heads
 from serving.export.decoder.packed_decoder import PackedDecoder
-from serving.export.decoder.packing import Packing
+from serving.export.decoder.packing import AnyPacking
 
 # The keys and the values of each block, float `[batch, heads, columns, head_dim]`.
 Cache: TypeAlias = list[tuple[tf.Tensor, tf.Tensor]]
@@ -32,19 +32,22 @@ class CachedDecoder(PackedDecoder):
             The hidden states of their last tokens, float `[batch, hidden_dim]`; and the cache, with
             as many columns as the longest text has tokens.
         """
-        packing = Packing([token_ids], lengths, self._buckets)
-        packed = self._apply(self._blocks, packing, token_ids)
-        longest = tf.reduce_max(lengths)
-        starts = longest - lengths
-        # Columns before a text repeat its first token, and are masked.
-        index = tf.maximum(tf.range(longest) - starts[:, tf.newaxis], 0)
-        rank = tf.math.invert_permutation(packing.order)[:, tf.newaxis]
-        rows = packing.row_of(tf.broadcast_to(rank, tf.shape(index)), index)
-        cache = []
-        for block, qkv in zip(self._blocks, packed.projected):
-            _, key, value = gather_heads(qkv, rows, block.num_heads)
-            cache.append((key, value))
-        return tf.gather(packed.x, rows[:, -1]), cache
+
+        def read(packing: AnyPacking) -> tuple[tf.Tensor, Cache]:
+            packed = self._apply(self._blocks, packing, token_ids)
+            longest = tf.reduce_max(lengths)
+            starts = longest - lengths
+            # Columns before a text repeat its first token, and are masked.
+            index = tf.maximum(tf.range(longest) - starts[:, tf.newaxis], 0)
+            rank = tf.math.invert_permutation(packing.order)[:, tf.newaxis]
+            rows = packing.row_of(tf.broadcast_to(rank, tf.shape(index)), index)
+            cache = []
+            for block, qkv in zip(self._blocks, packed.projected):
+                _, key, value = gather_heads(qkv, rows, block.num_heads)
+                cache.append((key, value))
+            return tf.gather(packed.x, rows[:, -1]), cache
+
+        return self._pack([token_ids], lengths, read)
 
     def step(
         self,

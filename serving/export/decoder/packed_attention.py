@@ -1,13 +1,10 @@
 """Attention between the tokens of packed sequences, one group at a time."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import tensorflow as tf
 
 from gpt1_keras.models.attention import attention, join_heads
 from gpt1_keras.models.attention_scores import visible_keys, visible_keys_at
-from serving.export.decoder.packing import Packing
+from serving.export.decoder.packing import AnyPacking
 
 
 class PackedAttention:
@@ -20,12 +17,11 @@ class PackedAttention:
             `gpt1_keras.models.attention_scores`.
     """
 
-    def __init__(self, packing: Packing, branches: tf.Tensor | None = None) -> None:
+    def __init__(self, packing: AnyPacking, branches: tf.Tensor | None = None) -> None:
         self._packing, self._branches = packing, branches
         visible_shape = [None, None] if branches is None else [None, 1, None, None]
-        self._rows, self._slots, self._visible = _collect(
+        self._group = packing.of_groups(
             self._read_group,
-            packing.num_groups,
             [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
             + [tf.TensorSpec(visible_shape, tf.bool)],
         )
@@ -43,11 +39,11 @@ class PackedAttention:
         """
 
         def attend_group(group: tf.Tensor) -> tf.Tensor:
-            query, key, value = gather_heads(qkv, self._rows.read(group), num_heads)
-            attended = attention(query, key, value, self._visible.read(group))
-            return _gather_slots(attended, self._slots.read(group))
+            rows, slots, is_visible = self._group(group)
+            query, key, value = gather_heads(qkv, rows, num_heads)
+            return _gather_slots(attention(query, key, value, is_visible), slots)
 
-        return self._concatenate(attend_group, qkv, padding)
+        return self._packing.join_groups(attend_group, _zeros(qkv, padding))
 
     def attend_at(
         self,
@@ -70,7 +66,7 @@ class PackedAttention:
         """
 
         def attend_group(group: tf.Tensor) -> tf.Tensor:
-            sequences, rows = self._packing.sequences_of(group), self._rows.read(group)
+            sequences, (rows, _, _) = self._packing.sequences_of(group), self._group(group)
             branches = None if self._branches is None else tf.gather(self._branches, rows)
             is_visible = visible_keys_at(indices[sequences], tf.shape(rows)[1], branches)
             _, key, value = gather_heads(qkv, rows, num_heads)
@@ -78,7 +74,7 @@ class PackedAttention:
             attended = join_heads(attention(query, key, value, is_visible))
             return tf.reshape(attended, [-1, attended.shape[2]])  # [tokens, hidden_dim]
 
-        return self._concatenate(attend_group, qkv, padding)
+        return self._packing.join_groups(attend_group, _zeros(qkv, padding))
 
     def _read_group(self, group: tf.Tensor) -> list[tf.Tensor]:
         """Returns a group's rows by slot, its slots by row, and which keys are visible."""
@@ -86,18 +82,6 @@ class PackedAttention:
         length = tf.shape(rows)[1]
         branches = None if self._branches is None else tf.gather(self._branches, rows)
         return [rows, self._packing.slots_of(group), visible_keys(length, length, branches)]
-
-    def _concatenate(
-        self, attend_group: Callable[[tf.Tensor], tf.Tensor], qkv: tf.Tensor, padding: tf.Tensor
-    ) -> tf.Tensor:
-        """Returns the rows of all groups, and then rows of padding."""
-        count, width = self._packing.num_groups, qkv.shape[1] // 3
-        return _collect(
-            lambda group: [attend_group(group)],
-            count,
-            [tf.TensorSpec([None, width], qkv.dtype)],
-            last=[tf.zeros([padding, width], qkv.dtype)],
-        )[0].concat()
 
 
 def gather_heads(qkv: tf.Tensor, rows: tf.Tensor, num_heads: int) -> list[tf.Tensor]:
@@ -136,29 +120,6 @@ def _gather_slots(by_head: tf.Tensor, slots: tf.Tensor) -> tf.Tensor:
     return tf.reshape(found, [-1, num_heads * head_dim])
 
 
-def _collect(
-    function: Callable[[tf.Tensor], list[tf.Tensor]],
-    count: tf.Tensor,
-    specs: Sequence[tf.TensorSpec],
-    last: Sequence[tf.Tensor] = (),
-) -> list[tf.TensorArray]:
-    """Returns arrays of a function's results for 0 to `count` - 1, and then of `last`."""
-    arrays = [
-        tf.TensorArray(
-            spec.dtype,
-            count + len(last[:1]),
-            infer_shape=False,
-            element_shape=spec.shape,
-            clear_after_read=False,
-        )
-        for spec in specs
-    ]
-    arrays = [array.write(count, each) for array, each in zip(arrays, last)] or arrays
-
-    def step(number: tf.Tensor, arrays: Any) -> tuple[tf.Tensor, Any]:
-        found = function(number)
-        return number + 1, [array.write(number, each) for array, each in zip(arrays, found)]
-
-    return tf.while_loop(
-        lambda number, _: number < count, step, (0, arrays), parallel_iterations=1
-    )[1]
+def _zeros(qkv: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Returns rows of zeros, of the width and dtype of what attention returns for `qkv`."""
+    return tf.zeros([rows, qkv.shape[1] // 3], qkv.dtype)

@@ -9,10 +9,11 @@ import tensorflow as tf
 
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.tasks.task import Task
+from gpt1_keras.tokenization.control_flow import not_inlined
 from gpt1_keras.upstream import layers_of
 from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.packed_attention import PackedAttention
-from serving.export.decoder.packing import Packing
+from serving.export.decoder.packing import AnyPacking, OneSequence, Packing
 
 
 class ServedBlock(Protocol):
@@ -90,7 +91,21 @@ class PackedDecoder:
         indices = tf.maximum(indices, 0)
         features = [each for each in (token_ids, positions, branches) if each is not None]
         # Tokens after the last index are not seen.
-        packing = Packing(features, tf.reduce_max(indices, axis=1) + 1, self._buckets)
+        lengths = tf.reduce_max(indices, axis=1) + 1
+        return self._pack(
+            features,
+            lengths,
+            lambda packing: self._states_at(packing, token_ids, indices, positions, branches),
+        )
+
+    def _states_at(
+        self,
+        packing: AnyPacking,
+        token_ids: tf.Tensor,
+        indices: tf.Tensor,
+        positions: tf.Tensor | None,
+        branches: tf.Tensor | None,
+    ) -> tf.Tensor:
         indices = tf.gather(indices, packing.order)
         sequences = tf.range(tf.shape(indices)[0])[:, tf.newaxis]
         index_rows = packing.row_of(tf.broadcast_to(sequences, tf.shape(indices)), indices)
@@ -115,18 +130,36 @@ class PackedDecoder:
         Returns:
             float `[sum of lengths, hidden_dim]`, sequence after sequence.
         """
+
+        def states_of(packing: AnyPacking) -> tf.Tensor:
+            x = self._apply(self._blocks, packing, token_ids).x
+            is_token = tf.sequence_mask(lengths, tf.shape(token_ids)[1])
+            sequences, columns = tf.unstack(tf.cast(tf.where(is_token), tf.int32), axis=1)
+            rank = tf.math.invert_permutation(packing.order)
+            return tf.gather(x, packing.row_of(tf.gather(rank, sequences), columns))
+
         # A sequence without tokens is computed with one.
-        packing = Packing([token_ids], tf.maximum(lengths, 1), self._buckets)
-        x = self._apply(self._blocks, packing, token_ids).x
-        is_token = tf.sequence_mask(lengths, tf.shape(token_ids)[1])
-        sequences, columns = tf.unstack(tf.cast(tf.where(is_token), tf.int32), axis=1)
-        rank = tf.math.invert_permutation(packing.order)
-        return tf.gather(x, packing.row_of(tf.gather(rank, sequences), columns))
+        return self._pack([token_ids], tf.maximum(lengths, 1), states_of)
+
+    def _pack(
+        self,
+        features: Sequence[tf.Tensor],
+        lengths: tf.Tensor,
+        compute: Callable[[AnyPacking], Any],
+    ) -> Any:
+        """Returns what a function computes of the packed sequences; see `Packing`."""
+        # Not inlined for the branch, and so that products are fused where requests are merged; see
+        # `serving.export.batching.batched`.
+        return tf.cond(
+            tf.size(lengths) == 1,
+            not_inlined(lambda: compute(OneSequence(lengths[0]))),
+            not_inlined(lambda: compute(Packing(features, lengths, self._buckets))),
+        )
 
     def _apply(
         self,
         blocks: Sequence[ServedBlock],
-        packing: Packing,
+        packing: AnyPacking,
         token_ids: tf.Tensor,
         positions: tf.Tensor | None = None,
         branches: tf.Tensor | None = None,

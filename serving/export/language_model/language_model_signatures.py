@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.tokenization.control_flow import not_inlined
 from gpt1_keras.tokenization.padding import bucket_lengths, pad
 from serving.export.batching import batched, merged
 from serving.export.decoder.cached_decoder import CachedDecoder
@@ -111,7 +112,7 @@ class LanguageModelGraph:
                 tf.TensorSpec([None], tf.int32, "kept"),
             ]
             score_texts = merged(score_texts, ["text"], self._batching)
-            go_on = batched(go_on, [*prompts, *_OPTIONS.values()], self._batching)
+            go_on = batched(not_inlined(go_on), [*prompts, *_OPTIONS.values()], self._batching)
         score = self._signature(functools.partial(self._score, score_texts), _TEXT)
         generate = self._signature(
             functools.partial(self._generate, go_on), {**_TEXT, **_OPTIONS, **_STOP}

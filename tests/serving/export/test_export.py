@@ -255,7 +255,14 @@ def test_warmup_asks_every_signature_for_every_bucket(exported, servable):
     logs = read_warmup(exported.path)
     assert len(logs) <= 1000
     asked = {"serving_default": [], "tokenize": [], "tokens": [], "classify": []}
-    for log in logs:
+    pairs = ["serving_default", "classify", "tokenize"]  # ids of two lengths are no batch
+    alone, of_two = logs[: -len(pairs)], logs[-len(pairs) :]
+    for log, name in zip(of_two, pairs):
+        request = getattr(log, log.WhichOneof("log_type")).request
+        assert request.model_spec.signature_name == name
+        if name != "classify":
+            assert all(tensor.tensor_shape.dim[0].size == 2 for tensor in request.inputs.values())
+    for log in alone:
         kind = log.WhichOneof("log_type")
         request = getattr(log, kind).request
         assert request.model_spec.name == "sentiment"
@@ -285,5 +292,5 @@ def test_warmup_of_the_papers_context_is_short(make_classifier):
     model = make_classifier("pair")
     model.preprocessor.sequence_length = 512
     logs = warmup_requests(signatures_of(ExportSpec(model)), "name")
-    assert len(logs) == 4 * 11
+    assert len(logs) == 4 * 11 + 3
     assert sum(log.ByteSize() for log in logs) < 100_000

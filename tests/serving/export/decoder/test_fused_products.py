@@ -87,7 +87,40 @@ def test_products_of_merged_requests_are_fused_whatever_functions_are_called(
     for start, end in zip(starts, [*starts[1:], None]):
         products = [line for line in lines[start:end] if ",exec,cpu,inner_product," in line]
         assert sum("post-ops:eltwise_gelu_tanh" in line for line in products) == 2
+        assert sum("post-ops:sum" in line for line in products) == 2
         assert sum(" bia:" in line for line in products) >= 8
+
+
+@pytest.mark.parametrize("kind", ["classifier", "language model"])
+def test_no_blocks_are_in_the_body_of_a_function_that_merges(make_classifier, lm, tmp_path, kind):
+    """In bfloat16, TensorFlow would not fuse their products there."""
+    model = lm if kind == "language model" else make_classifier("single")
+    path = Path(serving_export(model, tmp_path, batching=Batching())) / "saved_model.pb"
+    [meta_graph] = saved_model_pb2.SavedModel.FromString(path.read_bytes()).meta_graphs
+    library = {each.signature.name: each for each in meta_graph.graph_def.library.function}
+    merging = {
+        node.attr["f"].func.name
+        for function in library.values()
+        for node in function.node_def
+        if node.op == "BatchFunction"
+    }
+    assert len(merging) == (2 if kind == "language model" else 1)
+    for name in merging:
+        assert "Tanh" not in inlined_ops(name, library)  # GELU's
+    assert any(node.op == "Tanh" for function in library.values() for node in function.node_def)
+
+
+def inlined_ops(name, library):
+    """Returns the ops of a function, and of those that can be inlined into it."""
+    ops = set()
+    for node in library[name].node_def:
+        called = [value.func.name for value in node.attr.values() if value.HasField("func")]
+        called += [each.name for value in node.attr.values() for each in value.list.func]
+        for function in called:
+            if not library[function].attr["_noinline"].b:
+                ops |= inlined_ops(function, library)
+        ops.add(node.op)
+    return ops
 
 
 def rename_functions(path, shift):
