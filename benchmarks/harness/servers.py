@@ -25,10 +25,11 @@ def serve_export(path, *flags, log=None):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
         # The last of the lines that say where it serves: "  gRPC: localhost:PORT".
-        ready = [line for line in iter(process.stdout.readline, "") if "gRPC: " in line][:1]
-        if not ready:
+        lines = iter(process.stdout.readline, "")
+        ready = next((line for line in lines if "gRPC: " in line), None)
+        if ready is None:
             raise SystemExit(f"The server of {path} did not start.")
-        yield process.pid, int(ready[0].rpartition(":")[2]), rest_port
+        yield process.pid, int(ready.rpartition(":")[2]), rest_port
     finally:
         process.kill()
         process.communicate()

@@ -56,7 +56,7 @@ class PackedDecoder:
 
     Args:
         backbone: a backbone for which `computes_by_blocks` is true.
-        buckets: ascending lengths that groups of sequences are padded to in attention.
+        buckets: ascending lengths that bound which sequences are a group; see `Packing`.
         blocks: 8-bit blocks that replace the backbone's own.
     """
 
@@ -106,6 +106,7 @@ class PackedDecoder:
         positions: tf.Tensor | None,
         branches: tf.Tensor | None,
     ) -> tf.Tensor:
+        """Returns what `states_at` does; the indices are not negative."""
         indices = tf.gather(indices, packing.order)
         sequences = tf.range(tf.shape(indices)[0])[:, tf.newaxis]
         index_rows = packing.row_of(tf.broadcast_to(sequences, tf.shape(indices)), indices)
@@ -148,8 +149,8 @@ class PackedDecoder:
         compute: Callable[[AnyPacking], Any],
     ) -> Any:
         """Returns what a function computes of the packed sequences; see `Packing`."""
-        # Not inlined for the branch, and so that products are fused where requests are merged; see
-        # `serving.export.batching.batched`.
+        # Not inlined for the branch's sake, and so that products are fused where requests are
+        # merged; see `serving.export.batching.batched`.
         return tf.cond(
             tf.size(lengths) == 1,
             not_inlined(lambda: compute(OneSequence(lengths[0]))),
