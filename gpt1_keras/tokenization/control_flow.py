@@ -1,4 +1,7 @@
-"""Branches and loops in a graph, which process only those texts of a batch that need it."""
+"""Branches, loops and calls in a graph.
+
+Branches and loops process only those texts of a batch that need it. Exports make calls, too.
+"""
 
 from __future__ import annotations
 
