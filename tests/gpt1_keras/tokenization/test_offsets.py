@@ -176,6 +176,7 @@ def readings(text):
             yield replace_lossy_sequences(restore_byte_a0(content)).decode("utf-8")
 
 
+@pytest.mark.slow
 def test_mojibake(pre_training_tokenizer):
     """Texts misread character by character, so that it is known where each character came from."""
     chance = random.Random(4)
