@@ -35,7 +35,12 @@ def not_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
     TensorFlow also visits every op of a branch that it does not take, unless the branch is one op.
     """
-    compiled = tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
+    return traced_once(function, _noinline=True)
+
+
+def traced_once(function: Callable[..., Any], **attributes: bool) -> Callable[..., Any]:
+    """Makes a function that graphs hold once for all calls. Eagerly, it is as before."""
+    compiled = tf.function(function, autograph=False, experimental_attributes=attributes or None)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return (function if tf.executing_eagerly() else compiled)(*args, **kwargs)

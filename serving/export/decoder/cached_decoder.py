@@ -7,7 +7,7 @@ import tensorflow as tf
 from gpt1_keras.models.attention_scores import masked_scores
 from serving.export.decoder.packed_attention import gather_heads
 from serving.export.decoder.packed_decoder import PackedDecoder
-from serving.export.decoder.packing import AnyPacking
+from serving.export.decoder.packing import Packing
 
 # The keys and the values of each block, float `[batch, heads, columns, head_dim]`.
 Cache: TypeAlias = list[tuple[tf.Tensor, tf.Tensor]]
@@ -33,7 +33,7 @@ class CachedDecoder(PackedDecoder):
             as many columns as the longest text has tokens.
         """
 
-        def read(packing: AnyPacking) -> tuple[tf.Tensor, Cache]:
+        def read(packing: Packing) -> tuple[tf.Tensor, Cache]:
             packed = self._apply(self._blocks, packing, token_ids)
             longest = tf.reduce_max(lengths)
             starts = longest - lengths

@@ -1,32 +1,42 @@
 """Attention between the tokens of packed sequences, one group at a time."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from gpt1_keras.models.attention import attention, join_heads
 from gpt1_keras.models.attention_scores import visible_keys, visible_keys_at
-from serving.export.decoder.packing import AnyPacking
+from gpt1_keras.tokenization.control_flow import call_if, traced_once
+from serving.export.decoder.packing import Packing
 
 
 class PackedAttention:
     """Lets each token attend to itself and to all tokens before it in its sequence.
 
     Where each group's tokens are and what they see is the same for all blocks, and computed once.
+    A single group, such as that of one text, is computed without loops, and sooner
+    (docs/benchmarks.md, "Serving").
 
     Args:
         branches: optional int32 `[rows]`, for branches after a shared prefix; see
             `gpt1_keras.models.attention_scores`.
     """
 
-    def __init__(self, packing: AnyPacking, branches: tf.Tensor | None = None) -> None:
+    def __init__(self, packing: Packing, branches: tf.Tensor | None = None) -> None:
         self._packing, self._branches = packing, branches
+        self._has_several = packing.num_groups > 1
+        self._first_group = self._read_group(0)
         visible_shape = [None, None] if branches is None else [None, 1, None, None]
-        self._group = packing.of_groups(
+        self._groups = _collect(
             self._read_group,
+            tf.where(self._has_several, packing.num_groups, 0),
             [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
             + [tf.TensorSpec(visible_shape, tf.bool)],
         )
+        self.attend = traced_once(self._attend)  # for all blocks
 
-    def attend(self, qkv: tf.Tensor, num_heads: int, padding: tf.Tensor) -> tf.Tensor:
+    def _attend(self, qkv: tf.Tensor, num_heads: int, padding: tf.Tensor) -> tf.Tensor:
         """Computes attention for every token.
 
         Args:
@@ -38,12 +48,11 @@ class PackedAttention:
             float `[rows + padding, hidden_dim]`.
         """
 
-        def attend_group(group: tf.Tensor) -> tf.Tensor:
-            rows, slots, is_visible = self._group(group)
+        def attend_group(_: Any, rows: tf.Tensor, slots: tf.Tensor, is_visible: tf.Tensor) -> Any:
             query, key, value = gather_heads(qkv, rows, num_heads)
             return _gather_slots(attention(query, key, value, is_visible), slots)
 
-        return self._packing.join_groups(attend_group, _zeros(qkv, padding))
+        return self._join_groups(attend_group, _zeros(qkv, padding))
 
     def attend_at(
         self,
@@ -65,23 +74,43 @@ class PackedAttention:
             float `[batch * n + padding, hidden_dim]`.
         """
 
-        def attend_group(group: tf.Tensor) -> tf.Tensor:
-            sequences, (rows, _, _) = self._packing.sequences_of(group), self._group(group)
+        def attend_group(group: Any, rows: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
+            sequences = self._packing.sequences_of(group)
             branches = None if self._branches is None else tf.gather(self._branches, rows)
             is_visible = visible_keys_at(indices[sequences], tf.shape(rows)[1], branches)
             _, key, value = gather_heads(qkv, rows, num_heads)
-            query, *_ = gather_heads(qkv, index_rows[sequences], num_heads)
+            query = gather_heads(qkv, index_rows[sequences], num_heads)[0]
             attended = join_heads(attention(query, key, value, is_visible))
             return tf.reshape(attended, [-1, attended.shape[2]])  # [tokens, hidden_dim]
 
-        return self._packing.join_groups(attend_group, _zeros(qkv, padding))
+        return self._join_groups(attend_group, _zeros(qkv, padding))
 
-    def _read_group(self, group: tf.Tensor) -> list[tf.Tensor]:
+    def _read_group(self, group: Any) -> list[tf.Tensor]:
         """Returns a group's rows by slot, its slots by row, and which keys are visible."""
         rows = self._packing.rows_of(group)
         length = tf.shape(rows)[1]
         branches = None if self._branches is None else tf.gather(self._branches, rows)
         return [rows, self._packing.slots_of(group), visible_keys(length, length, branches)]
+
+    def _join_groups(self, attend_group: Callable[..., tf.Tensor], last: tf.Tensor) -> tf.Tensor:
+        """Returns what a function returns for each group, and then `last`, on the first axis.
+
+        The function takes a group's number, and what `_read_group` returns.
+        """
+
+        def attend_groups() -> tf.Tensor:
+            def attend(group: Any) -> list[tf.Tensor]:
+                return [attend_group(group, *(each.read(group) for each in self._groups))]
+
+            spec = tf.TensorSpec([None, *last.shape[1:]], last.dtype)
+            [joined] = _collect(attend, self._packing.num_groups, [spec], [last])
+            return joined.concat()
+
+        return call_if(
+            self._has_several,
+            attend_groups,
+            lambda: tf.concat([attend_group(0, *self._first_group), last], axis=0),
+        )
 
 
 def gather_heads(qkv: tf.Tensor, rows: tf.Tensor, num_heads: int) -> list[tf.Tensor]:
@@ -123,3 +152,31 @@ def _gather_slots(by_head: tf.Tensor, slots: tf.Tensor) -> tf.Tensor:
 def _zeros(qkv: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Returns rows of zeros, of the width and dtype of what attention returns for `qkv`."""
     return tf.zeros([rows, qkv.shape[1] // 3], qkv.dtype)
+
+
+def _collect(
+    function: Callable[[Any], list[tf.Tensor]],
+    count: tf.Tensor,
+    specs: Sequence[tf.TensorSpec],
+    last: Sequence[tf.Tensor] = (),
+) -> list[tf.TensorArray]:
+    """Returns arrays of a function's results for 0 to `count` - 1, and then of `last`."""
+    arrays = [
+        tf.TensorArray(
+            spec.dtype,
+            count + len(last[:1]),
+            infer_shape=False,
+            element_shape=spec.shape,
+            clear_after_read=False,
+        )
+        for spec in specs
+    ]
+    arrays = [array.write(count, each) for array, each in zip(arrays, last)] or arrays
+
+    def step(number: tf.Tensor, arrays: Any) -> tuple[tf.Tensor, Any]:
+        found = function(number)
+        return number + 1, [array.write(number, each) for array, each in zip(arrays, found)]
+
+    return tf.while_loop(
+        lambda number, _: number < count, step, (0, arrays), parallel_iterations=1
+    )[1]

@@ -13,7 +13,7 @@ from gpt1_keras.tokenization.control_flow import not_inlined
 from gpt1_keras.upstream import layers_of
 from serving.export.decoder.int8_block import Int8Block
 from serving.export.decoder.packed_attention import PackedAttention
-from serving.export.decoder.packing import AnyPacking, OneSequence, Packing
+from serving.export.decoder.packing import Packing
 
 
 class ServedBlock(Protocol):
@@ -100,7 +100,7 @@ class PackedDecoder:
 
     def _states_at(
         self,
-        packing: AnyPacking,
+        packing: Packing,
         token_ids: tf.Tensor,
         indices: tf.Tensor,
         positions: tf.Tensor | None,
@@ -132,7 +132,7 @@ class PackedDecoder:
             float `[sum of lengths, hidden_dim]`, sequence after sequence.
         """
 
-        def states_of(packing: AnyPacking) -> tf.Tensor:
+        def states_of(packing: Packing) -> tf.Tensor:
             x = self._apply(self._blocks, packing, token_ids).x
             is_token = tf.sequence_mask(lengths, tf.shape(token_ids)[1])
             sequences, columns = tf.unstack(tf.cast(tf.where(is_token), tf.int32), axis=1)
@@ -146,21 +146,17 @@ class PackedDecoder:
         self,
         features: Sequence[tf.Tensor],
         lengths: tf.Tensor,
-        compute: Callable[[AnyPacking], Any],
+        compute: Callable[[Packing], Any],
     ) -> Any:
-        """Returns what a function computes of the packed sequences; see `Packing`."""
-        # Not inlined for the branch's sake, and so that products are fused where requests are
-        # merged; see `serving.export.batching.batched`.
-        return tf.cond(
-            tf.size(lengths) == 1,
-            not_inlined(lambda: compute(OneSequence(lengths[0]))),
-            not_inlined(lambda: compute(Packing(features, lengths, self._buckets))),
-        )
+        """Returns what a function computes of the packed sequences; see `Packing.of`."""
+        # Not inlined, so that products are fused where requests are merged; see
+        # `serving.export.batching.batched`.
+        return not_inlined(compute)(Packing.of(features, lengths, self._buckets))
 
     def _apply(
         self,
         blocks: Sequence[ServedBlock],
-        packing: AnyPacking,
+        packing: Packing,
         token_ids: tf.Tensor,
         positions: tf.Tensor | None = None,
         branches: tf.Tensor | None = None,

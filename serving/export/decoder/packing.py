@@ -1,10 +1,11 @@
 """Packs the tokens of sequences into the rows of one matrix, and groups them for attention."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from gpt1_keras.tokenization.control_flow import call_if
 from serving.export.decoder.prefixes import first_with_prefix
 
 # Attention's memory grows with a group's sequences times the square of their length. A group of
@@ -12,160 +13,147 @@ from serving.export.decoder.prefixes import first_with_prefix
 _MAX_PAIRS = 2**22
 _MORE_BUCKETS = (2, 4, 8)  # times the last one, for the branches of many choices
 
-OfGroup: TypeAlias = Callable[[Any], list[tf.Tensor]]  # a function of a group's number
 
-
-class Packing:
+class Packing(NamedTuple):
     """Packs the tokens of sequences into rows: sequence after sequence, from short to long.
 
     If two sequences begin with the same tokens, the later one uses the earlier one's rows for them.
 
     For attention, sequences are padded. Those of one bucket are a *group*, padded to the longest of
-    them and computed together; many or long ones are several groups. A *slot* of a group holds one
-    token or padding.
-
-    Args:
-        features: int32 `[batch, length]` each, the numbers that decide each token's embedding and
-            mask.
-        lengths: int32 `[batch]`, the sequences' lengths, at least 1.
-        buckets: ascending lengths; a bucket has the sequences that are longer than the one before,
-            and at most this long. Further buckets are 2, 4 and 8 times as long as the last.
+    them and computed together; many or long ones are several groups. A batch without sequences is
+    one group. A *slot* of a group holds one token or padding.
 
     Attributes:
         order: int32 `[batch]`, the indices of the sequences from short to long. Everything else
             here counts the sequences in this order.
         sequences: int32 `[rows]`, the sequence of each row.
         columns: int32 `[rows]`, the index of each row in its sequence.
-        num_groups: int32 scalar.
+        first: int32 `[columns + 1, batch]`, of `first_with_prefix`.
+        starts: int32 `[batch]`, the row of each sequence's first token, if it shared none.
+        row_of_slot: int32 `[slots]`.
+        slot_of_row: int32 `[rows]`.
+        splits, row_splits, slot_splits: int32 `[groups + 1]`, the first sequence, row and slot of
+            each group, and their numbers.
     """
 
-    def __init__(
-        self, features: Sequence[tf.Tensor], lengths: tf.Tensor, buckets: Sequence[int]
-    ) -> None:
-        self.order = tf.argsort(lengths, stable=True)
-        lengths = tf.gather(lengths, self.order)
-        buckets = [*buckets, *(buckets[-1] * times for times in _MORE_BUCKETS)]
-        bucket = tf.searchsorted(tf.constant(buckets, tf.int32), lengths)
-        longest = tf.math.unsorted_segment_max(lengths, bucket, len(buckets) + 1)
-        padded = tf.gather(longest, bucket)
-        in_bucket = tf.range(tf.size(bucket)) - tf.searchsorted(bucket, bucket)
-        part = in_bucket // tf.maximum(_MAX_PAIRS // padded // padded, 1)
-        _, _, sizes = tf.unique_with_counts(bucket * tf.size(bucket) + part)
-        self.num_groups = tf.size(sizes)
+    order: tf.Tensor
+    sequences: tf.Tensor
+    columns: tf.Tensor
+    first: tf.Tensor
+    starts: tf.Tensor
+    row_of_slot: tf.Tensor
+    slot_of_row: tf.Tensor
+    splits: tf.Tensor
+    row_splits: tf.Tensor
+    slot_splits: tf.Tensor
 
-        self._first = first_with_prefix(tf.gather(tf.stack(features, axis=-1), self.order), lengths)
-        is_shared = self._first != tf.range(tf.size(lengths))
-        shared = tf.reduce_sum(tf.cast(is_shared, tf.int32), axis=0)
-        ends, slot_ends = tf.cumsum(lengths - shared), tf.cumsum(padded)
-        self._starts, slot_starts = ends - lengths, slot_ends - padded
-        self.sequences, self.columns = _enumerate(shared, lengths)
-        sequence, column = _enumerate(tf.zeros_like(padded), padded)
-        # Padding repeats the last token, and comes after every token, so none sees it.
-        self._row_of_slot = self.row_of(
-            sequence, tf.minimum(column, tf.gather(lengths, sequence) - 1)
+    @classmethod
+    def of(
+        cls, features: Sequence[tf.Tensor], lengths: tf.Tensor, buckets: Sequence[int]
+    ) -> "Packing":
+        """Packs sequences.
+
+        Args:
+            features: int32 `[batch, length]` each, the numbers that decide each token's embedding
+                and mask.
+            lengths: int32 `[batch]`, the sequences' lengths, at least 1.
+            buckets: ascending lengths; a bucket has the sequences that are longer than the one
+                before, and at most this long. Further buckets are 2, 4 and 8 times as long as the
+                last.
+        """
+        return call_if(
+            tf.size(lengths) != 1,
+            lambda: _pack(features, lengths, buckets),
+            lambda: _pack_one(lengths),
         )
-        self._slot_of_row = tf.gather(slot_starts, self.sequences) + self.columns
 
-        self._splits = _with_zero(tf.cumsum(sizes))
-        self._row_splits = tf.gather(_with_zero(ends), self._splits)
-        self._slot_splits = tf.gather(_with_zero(slot_ends), self._splits)
+    @property
+    def num_groups(self) -> tf.Tensor:
+        """The number of groups, int32 scalar."""
+        return tf.size(self.splits) - 1
 
     def row_of(self, sequence: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
         """Returns tokens' rows from their sequences and indices; int32 of one shape."""
-        last = tf.shape(self._first)[0] - 1
-        first = tf.gather_nd(self._first, tf.stack([tf.minimum(column, last), sequence], axis=-1))
-        return tf.gather(self._starts, first) + column
+        return _row_of(self.first, self.starts, sequence, column)
 
-    def of_groups(self, function: OfGroup, specs: Sequence[tf.TensorSpec]) -> OfGroup:
-        """Returns the same function, computed once for each group. Its tensors have these specs."""
-        arrays = _collect(function, self.num_groups, specs)
-        return lambda group: [array.read(group) for array in arrays]
-
-    def join_groups(self, function: Callable[[Any], tf.Tensor], last: tf.Tensor) -> tf.Tensor:
-        """Returns what the function returns for each group, and then `last`, on the first axis."""
-        spec = tf.TensorSpec([None, *last.shape[1:]], last.dtype)
-        [rows] = _collect(lambda group: [function(group)], self.num_groups, [spec], [last])
-        return rows.concat()
-
-    def sequences_of(self, group: tf.Tensor) -> slice:
+    def sequences_of(self, group: int | tf.Tensor) -> slice:
         """Returns the sequences of a group."""
-        return slice(self._splits[group], self._splits[group + 1])
+        return slice(self.splits[group], self.splits[group + 1])
 
-    def rows_of(self, group: tf.Tensor) -> tf.Tensor:
+    def rows_of(self, group: int | tf.Tensor) -> tf.Tensor:
         """Returns the rows of a group's slots, int32 `[sequences, length]`."""
-        rows = self._row_of_slot[self._slot_splits[group] : self._slot_splits[group + 1]]
+        rows = self.row_of_slot[self.slot_splits[group] : self.slot_splits[group + 1]]
         sequences = self.sequences_of(group)
-        return tf.reshape(rows, [sequences.stop - sequences.start, -1])
+        count = sequences.stop - sequences.start
+        return tf.reshape(rows, [count, tf.size(rows) // tf.maximum(count, 1)])
 
-    def slots_of(self, group: tf.Tensor) -> tf.Tensor:
+    def slots_of(self, group: int | tf.Tensor) -> tf.Tensor:
         """Returns the slots of a group's rows, counted from 0 in the group, int32 `[rows]`."""
-        slots = self._slot_of_row[self._row_splits[group] : self._row_splits[group + 1]]
-        return slots - self._slot_splits[group]
+        slots = self.slot_of_row[self.row_splits[group] : self.row_splits[group + 1]]
+        return slots - self.slot_splits[group]
 
 
-class OneSequence:
-    """What `Packing` is for a batch of one sequence: there is nothing to sort, group or pad.
+def _pack(features: Sequence[tf.Tensor], lengths: tf.Tensor, buckets: Sequence[int]) -> Packing:
+    """Packs sequences; see `Packing.of`."""
+    order = tf.argsort(lengths, stable=True)
+    lengths = tf.gather(lengths, order)
+    buckets = [*buckets, *(buckets[-1] * times for times in _MORE_BUCKETS)]
+    bucket = tf.searchsorted(tf.constant(buckets, tf.int32), lengths)
+    longest = tf.math.unsorted_segment_max(lengths, bucket, len(buckets) + 1)
+    padded = tf.gather(longest, bucket)
+    in_bucket = tf.range(tf.size(bucket)) - tf.searchsorted(bucket, bucket)
+    part = in_bucket // tf.maximum(_MAX_PAIRS // padded // padded, 1)
+    _, _, sizes = tf.unique_with_counts(bucket * tf.size(bucket) + part)
+    sizes = _with_zero(sizes)[-tf.maximum(tf.size(sizes), 1) :]  # one group at least
 
-    Without loops over a single group, one text is answered sooner (docs/benchmarks.md, "Serving").
-
-    Args:
-        length: int32 scalar, at least 1.
-    """
-
-    def __init__(self, length: tf.Tensor) -> None:
-        self.order = tf.constant([0])
-        self.columns = tf.range(length)
-        self.sequences = tf.zeros_like(self.columns)
-
-    def row_of(self, sequence: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
-        return column
-
-    def of_groups(self, function: OfGroup, specs: Sequence[tf.TensorSpec]) -> OfGroup:
-        found = function(0)
-        return lambda group: found
-
-    def join_groups(self, function: Callable[[Any], tf.Tensor], last: tf.Tensor) -> tf.Tensor:
-        return tf.concat([function(0), last], axis=0)
-
-    def sequences_of(self, group: int) -> slice:
-        return slice(0, 1)
-
-    def rows_of(self, group: int) -> tf.Tensor:
-        return self.columns[tf.newaxis]
-
-    def slots_of(self, group: int) -> tf.Tensor:
-        return self.columns
+    first = first_with_prefix(tf.gather(tf.stack(features, axis=-1), order), lengths)
+    is_shared = first != tf.range(tf.size(lengths))
+    shared = tf.reduce_sum(tf.cast(is_shared, tf.int32), axis=0)
+    ends, slot_ends = tf.cumsum(lengths - shared), tf.cumsum(padded)
+    starts, slot_starts = ends - lengths, slot_ends - padded
+    sequences, columns = _enumerate(shared, lengths)
+    sequence, column = _enumerate(tf.zeros_like(padded), padded)
+    # Padding repeats the last token, and comes after every token, so none sees it.
+    column = tf.minimum(column, tf.gather(lengths, sequence) - 1)
+    splits = _with_zero(tf.cumsum(sizes))
+    return Packing(
+        order,
+        sequences,
+        columns,
+        first,
+        starts,
+        row_of_slot=_row_of(first, starts, sequence, column),
+        slot_of_row=tf.gather(slot_starts, sequences) + columns,
+        splits=splits,
+        row_splits=tf.gather(_with_zero(ends), splits),
+        slot_splits=tf.gather(_with_zero(slot_ends), splits),
+    )
 
 
-AnyPacking: TypeAlias = Packing | OneSequence
+def _pack_one(lengths: tf.Tensor) -> Packing:
+    """Packs one sequence as `_pack` does: there is nothing to sort, share or pad."""
+    zero, columns, splits = tf.constant([0]), tf.range(lengths[0]), _with_zero(lengths)
+    return Packing(
+        order=zero,
+        sequences=tf.zeros_like(columns),
+        columns=columns,
+        first=zero[tf.newaxis],
+        starts=zero,
+        row_of_slot=columns,
+        slot_of_row=columns,
+        splits=tf.constant([0, 1]),
+        row_splits=splits,
+        slot_splits=splits,
+    )
 
 
-def _collect(
-    function: OfGroup,
-    count: tf.Tensor,
-    specs: Sequence[tf.TensorSpec],
-    last: Sequence[tf.Tensor] = (),
-) -> list[tf.TensorArray]:
-    """Returns arrays of a function's results for 0 to `count` - 1, and then of `last`."""
-    arrays = [
-        tf.TensorArray(
-            spec.dtype,
-            count + len(last[:1]),
-            infer_shape=False,
-            element_shape=spec.shape,
-            clear_after_read=False,
-        )
-        for spec in specs
-    ]
-    arrays = [array.write(count, each) for array, each in zip(arrays, last)] or arrays
-
-    def step(number: tf.Tensor, arrays: Any) -> tuple[tf.Tensor, Any]:
-        found = function(number)
-        return number + 1, [array.write(number, each) for array, each in zip(arrays, found)]
-
-    return tf.while_loop(
-        lambda number, _: number < count, step, (0, arrays), parallel_iterations=1
-    )[1]
+def _row_of(
+    first: tf.Tensor, starts: tf.Tensor, sequence: tf.Tensor, column: tf.Tensor
+) -> tf.Tensor:
+    """Returns tokens' rows; see `Packing`."""
+    last = tf.shape(first)[0] - 1
+    owner = tf.gather_nd(first, tf.stack([tf.minimum(column, last), sequence], axis=-1))
+    return tf.gather(starts, owner) + column
 
 
 def _enumerate(starts: tf.Tensor, ends: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

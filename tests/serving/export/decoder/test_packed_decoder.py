@@ -109,7 +109,7 @@ def test_groups_are_bounded(backbone, sequences, monkeypatch, most):
     """Attention's memory does not grow with the number of sequences."""
     ids, lengths = sequences
     monkeypatch.setattr("serving.export.decoder.packing._MAX_PAIRS", most)
-    packing = Packing([tf.constant(ids)], tf.constant(lengths), BUCKETS)
+    packing = Packing.of([tf.constant(ids)], tf.constant(lengths), BUCKETS)
     groups = [packing.rows_of(group).shape for group in range(packing.num_groups)]
     assert all(rows == 1 or rows * length**2 <= most for rows, length in groups)
     assert sum(rows for rows, _ in groups) == len(ids)
