@@ -1,5 +1,6 @@
 """gpt1_keras, as the benchmarks run it beside its peers."""
 
+import os
 import pathlib
 
 import numpy as np
@@ -73,7 +74,9 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
 
 
 def classifier(export, folder, **setting):
-    """Loads an export into TensorFlow's C++ runtime."""
+    """Loads an export into TensorFlow's C++ runtime, with the settings that its README names."""
+    if export == "bfloat16":
+        os.environ.setdefault("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")
     import tensorflow as tf
 
     from serving.export_names import DEFAULT_SIGNATURE

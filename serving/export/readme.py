@@ -34,7 +34,7 @@ Either command serves it:
 docker run -p 8501:8501 -v "BASE_PATH:/models/{name}" -e MODEL_NAME={name} tensorflow/serving
 python -m serving.server --model_name {name} --model_base_path BASE_PATH
 ```
-
+{setting}
 Then ask it:
 
 ```
@@ -47,6 +47,14 @@ Then ask it:
 """
 
 
+# In float32, reading them as they lie is faster for most batches (docs/benchmarks.md, "Serving").
+_BFLOAT16_SETTING = """
+Set `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1` in the server's environment (`-e` for docker). Then oneDNN
+packs the weights once instead of reading them as they lie, which takes their memory once more and
+answers a short text sooner. A server that also has models in float32 is better without it.
+"""
+
+
 def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> str:
     """Returns the README, in Markdown."""
     names = [each for each in (DEFAULT_SIGNATURE, GENERATE) if each in signatures.by_name]
@@ -55,6 +63,7 @@ def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> st
         name=name,
         answers="\n".join([_answers(metadata), *_more_answers(metadata)]),
         signatures="\n".join(_signature(*item) for item in signatures.by_name.items()),
+        setting=_BFLOAT16_SETTING if _multiplies_bfloat16(metadata) else "",
         questions="\n".join(_curl(name, each, signatures.by_name[each]) for each in names),
         changes="\n".join(f"- {change}" for change in _changes(metadata)),
     )
@@ -101,6 +110,10 @@ def _signature(name: str, signature: Signature) -> str:
             shape = ", ".join("any" if size is None else str(size) for size in spec.shape)
             rows.append(f"| {side} | {tensor} | {spec.dtype.name} | {shape} |")
     return "\n".join([*rows, ""])
+
+
+def _multiplies_bfloat16(metadata: Mapping[str, Any]) -> bool:
+    return bool(metadata["dtype"] == "bfloat16" and metadata["products"] != "int8")
 
 
 def _changes(metadata: Mapping[str, Any]) -> Iterator[str]:

@@ -85,7 +85,9 @@ class Packing(NamedTuple):
         rows = self.row_of_slot[self.slot_splits[group] : self.slot_splits[group + 1]]
         sequences = self.sequences_of(group)
         count = sequences.stop - sequences.start
-        return tf.reshape(rows, [count, tf.size(rows) // tf.maximum(count, 1)])
+        # Of no sequences, one column: ops that find an index by shapes do not take none.
+        length = tf.maximum(tf.size(rows), 1) // tf.maximum(count, 1)
+        return tf.reshape(rows, [count, length])
 
     def slots_of(self, group: int | tf.Tensor) -> tf.Tensor:
         """Returns the slots of a group's rows, counted from 0 in the group, int32 `[rows]`."""

@@ -140,6 +140,7 @@ def test_int8_storage(model, examples, stored):
     readme = (stored / "assets.extra" / "README.md").read_text()
     assert "Measured: accuracy on 60 labelled examples: 0.7500 before" in readme
     assert "Matrices are stored in 8 bits" in readme
+    assert "TF_ONEDNN" not in readme
 
 
 def test_int8(model, examples, multiplied):
@@ -241,6 +242,7 @@ def test_bfloat16_batched(model, examples, tmp_path):
     assert content["batching"] == {"max_batch_size": 8, "timeout_ms": 0.0, "max_queue": 16}
     assert content["validation"] is None
     readme = (pathlib.Path(path) / "assets.extra" / "README.md").read_text()
+    assert "Set `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1`" in readme
     assert "What that costs was not measured" in readme
 
 
