@@ -1,6 +1,6 @@
 """Attention between the tokens of packed sequences, one group at a time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -14,8 +14,7 @@ from serving.export.decoder.packing import Packing
 class PackedAttention:
     """Lets each token attend to itself and to all tokens before it in its sequence.
 
-    Where each group's tokens are and what they see is the same for all blocks, and computed once.
-    A single group, such as that of one text, is computed without loops, and sooner
+    A single group, such as that of one text, is computed without a loop, and sooner
     (docs/benchmarks.md, "Serving").
 
     Args:
@@ -25,16 +24,8 @@ class PackedAttention:
 
     def __init__(self, packing: Packing, branches: tf.Tensor | None = None) -> None:
         self._packing, self._branches = packing, branches
-        self._has_several = packing.num_groups > 1
-        self._first_group = self._read_group(0)
-        visible_shape = [None, None] if branches is None else [None, 1, None, None]
-        self._groups = _collect(
-            self._read_group,
-            tf.where(self._has_several, packing.num_groups, 0),
-            [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
-            + [tf.TensorSpec(visible_shape, tf.bool)],
-        )
-        self.attend = traced_once(self._attend)  # for all blocks
+        self._first_group = self._read_group(0)  # for all blocks
+        self.attend = traced_once(self._attend)
 
     def _attend(self, qkv: tf.Tensor, num_heads: int, padding: tf.Tensor) -> tf.Tensor:
         """Computes attention for every token.
@@ -99,15 +90,23 @@ class PackedAttention:
         """
 
         def attend_groups() -> tf.Tensor:
-            def attend(group: Any) -> list[tf.Tensor]:
-                return [attend_group(group, *(each.read(group) for each in self._groups))]
-
-            spec = tf.TensorSpec([None, *last.shape[1:]], last.dtype)
-            [joined] = _collect(attend, self._packing.num_groups, [spec], [last])
-            return joined.concat()
+            count = self._packing.num_groups
+            array = tf.TensorArray(
+                last.dtype, count + 1, infer_shape=False, element_shape=[None, last.shape[1]]
+            )
+            _, array = tf.while_loop(
+                lambda group, _: group < count,
+                lambda group, array: (
+                    group + 1,
+                    array.write(group, attend_group(group, *self._read_group(group))),
+                ),
+                (0, array.write(count, last)),
+                parallel_iterations=1,
+            )
+            return array.concat()
 
         return call_if(
-            self._has_several,
+            self._packing.num_groups > 1,
             attend_groups,
             lambda: tf.concat([attend_group(0, *self._first_group), last], axis=0),
         )
@@ -152,31 +151,3 @@ def _gather_slots(by_head: tf.Tensor, slots: tf.Tensor) -> tf.Tensor:
 def _zeros(qkv: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Returns rows of zeros, of the width and dtype of what attention returns for `qkv`."""
     return tf.zeros([rows, qkv.shape[1] // 3], qkv.dtype)
-
-
-def _collect(
-    function: Callable[[Any], list[tf.Tensor]],
-    count: tf.Tensor,
-    specs: Sequence[tf.TensorSpec],
-    last: Sequence[tf.Tensor] = (),
-) -> list[tf.TensorArray]:
-    """Returns arrays of a function's results for 0 to `count` - 1, and then of `last`."""
-    arrays = [
-        tf.TensorArray(
-            spec.dtype,
-            count + len(last[:1]),
-            infer_shape=False,
-            element_shape=spec.shape,
-            clear_after_read=False,
-        )
-        for spec in specs
-    ]
-    arrays = [array.write(count, each) for array, each in zip(arrays, last)] or arrays
-
-    def step(number: tf.Tensor, arrays: Any) -> tuple[tf.Tensor, Any]:
-        found = function(number)
-        return number + 1, [array.write(number, each) for array, each in zip(arrays, found)]
-
-    return tf.while_loop(
-        lambda number, _: number < count, step, (0, arrays), parallel_iterations=1
-    )[1]
