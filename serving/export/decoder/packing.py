@@ -29,7 +29,7 @@ class Packing(NamedTuple):
         sequences: int32 `[rows]`, the sequence of each row.
         columns: int32 `[rows]`, the index of each row in its sequence.
         first: int32 `[columns + 1, batch]`, of `first_with_prefix`.
-        starts: int32 `[batch]`, the row of each sequence's first token, if it shared none.
+        starts: int32 `[batch]`, the row that each sequence's first token has if it shares none.
         row_of_slot: int32 `[slots]`.
         slot_of_row: int32 `[rows]`.
         splits, row_splits, slot_splits: int32 `[groups + 1]`, the first sequence, row and slot of

@@ -12,7 +12,7 @@ from transformers import OpenAIGPTModel
 import gpt1_keras
 from gpt1_keras.models.transformer_block import TransformerBlock
 from serving.export.decoder.packed_decoder import PackedDecoder, packed_outputs
-from serving.export.decoder.packing import Packing
+from serving.export.decoder.packing import Packing, _pack, _pack_one
 from serving.export.decoder.prefixes import first_with_prefix
 
 CONTEXT = 40
@@ -102,6 +102,13 @@ def test_sequences_beyond_the_last_bucket(backbone, sequences):
     expected = np.array(backbone.states_at(ids, lengths[:, None] - 1))
     found = decoder.states_at(tf.constant(ids), tf.constant(lengths[:, None] - 1))
     np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+
+
+def test_one_sequence_is_packed_like_several(sequences):
+    """Which the graph does in a branch of its own, sooner."""
+    ids, lengths = (tf.constant(each[1:2]) for each in sequences)
+    for one, packed in zip(_pack_one(lengths), _pack([ids], lengths, BUCKETS)):
+        np.testing.assert_array_equal(one, packed)
 
 
 @pytest.mark.parametrize("most", [1, 2 * CONTEXT**2])
