@@ -45,8 +45,6 @@ Then ask it:
 
 {changes}
 """
-
-
 # In float32, reading them as they lie is faster for most batches (docs/benchmarks.md, "Serving").
 _BFLOAT16_SETTING = """
 Set `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1` in the server's environment (`-e` for docker). Then oneDNN
@@ -63,7 +61,7 @@ def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> st
         name=name,
         answers="\n".join([_answers(metadata), *_more_answers(metadata)]),
         signatures="\n".join(_signature(*item) for item in signatures.by_name.items()),
-        setting=_BFLOAT16_SETTING if _multiplies_bfloat16(metadata) else "",
+        setting=_setting(metadata),
         questions="\n".join(_curl(name, each, signatures.by_name[each]) for each in names),
         changes="\n".join(f"- {change}" for change in _changes(metadata)),
     )
@@ -112,8 +110,9 @@ def _signature(name: str, signature: Signature) -> str:
     return "\n".join([*rows, ""])
 
 
-def _multiplies_bfloat16(metadata: Mapping[str, Any]) -> bool:
-    return bool(metadata["dtype"] == "bfloat16" and metadata["products"] != "int8")
+def _setting(metadata: Mapping[str, Any]) -> str:
+    is_bfloat16 = metadata["dtype"] == "bfloat16" and metadata["products"] != "int8"
+    return _BFLOAT16_SETTING if is_bfloat16 else ""
 
 
 def _changes(metadata: Mapping[str, Any]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from transformers import OpenAIGPTModel
 import gpt1_keras
 from gpt1_keras.models.transformer_block import TransformerBlock
 from serving.export.decoder.packed_decoder import PackedDecoder, packed_outputs
-from serving.export.decoder.packing import Packing, _pack, _pack_one
+from serving.export.decoder.packing import Packing, _pack
 from serving.export.decoder.prefixes import first_with_prefix
 
 CONTEXT = 40
@@ -107,7 +107,8 @@ def test_sequences_beyond_the_last_bucket(backbone, sequences):
 def test_one_sequence_is_packed_like_several(sequences):
     """Which the graph does in a branch of its own, sooner."""
     ids, lengths = (tf.constant(each[1:2]) for each in sequences)
-    for one, packed in zip(_pack_one(lengths), _pack([ids], lengths, BUCKETS)):
+    arguments = [ids], lengths, BUCKETS
+    for one, packed in zip(Packing.of(*arguments), _pack(*arguments)):
         np.testing.assert_array_equal(one, packed)
 
 
