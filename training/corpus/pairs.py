@@ -21,7 +21,6 @@ _COPY, _PART, _FOLLOWING, _ELSEWHERE = "same", "part", "next", "other"
 _EDITED = ("most", "some", "few")
 WORDS = (_COPY, _PART, *_EDITED, _FOLLOWING, _ELSEWHERE)
 _LENGTHS = np.geomspace(6, 96, 64).astype(int)  # tokens of A; each octave is equally likely
-_RAW_NUMBERS = 8192  # for a window: at most three for each word, and six for each pair
 
 _Words = list[list[int]]  # the token ids of each word
 
@@ -55,7 +54,7 @@ class Pairs:
             window: int32 `[tokens]`, consecutive tokens of the corpus; passages are made of them.
             elsewhere: int32 `[tokens]`, consecutive tokens of another place of the corpus.
         """
-        numbers = iter(raw.random_raw(_RAW_NUMBERS).tolist())
+        numbers = _numbers(raw)
         words, others = self._split(window), self._split(elsewhere)
         tokens: list[int] = []
         while words and len(tokens) < len(window):
@@ -68,9 +67,16 @@ class Pairs:
 
     def _split(self, tokens: np.ndarray) -> _Words:
         """Splits tokens into words, the last word first, as `_take` takes from the end."""
-        words = np.split(tokens, np.flatnonzero(self._ends_word[tokens]) + 1)
-        # The first word may lack its beginning; the last is empty or may lack its end.
-        return [word.tolist() for word in words[-2:0:-1]]
+        ends = (np.flatnonzero(self._ends_word[tokens]) + 1).tolist()
+        ids = tokens.tolist()
+        # What is before the first end may lack its beginning, what is after the last its end.
+        return [ids[start:end] for start, end in zip(ends, ends[1:])][::-1]
+
+
+def _numbers(raw: np.random.Philox) -> Iterator[int]:
+    """Yields raw random numbers without end."""
+    while True:
+        yield from raw.random_raw(256).tolist()
 
 
 def _take(words: _Words, length: int) -> _Words:
