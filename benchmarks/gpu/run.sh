@@ -8,6 +8,7 @@ set -euo pipefail
 pack=$1 out=$2 what=$3
 shift 3
 work=${WORK:-/tmp/gpt1_keras_gpu}
+run=${RUN:-$work/run}
 export KERAS_BACKEND=jax PYTHONPATH=$work/site JAX_COMPILATION_CACHE_DIR=$work/compiled
 if [ ! -e "$work/ready" ]; then
     mkdir -p "$work/corpus"
@@ -22,7 +23,7 @@ if [ "$what" = step ]; then
     exit
 fi
 timeout --signal=TERM "${SECONDS_OF_A_PIECE:-480}" python3 -m training.pretrain \
-    --corpus "$work/corpus" --output "$work/run" "$@" 2>&1 | tee "$out/pretrain.txt" || true
-python3 -m benchmarks.gpu.weights take "$work/run" "$work/corpus" "$work/weights.npz"
+    --corpus "$work/corpus" --output "$run" "$@" 2>&1 | tee "$out/pretrain.txt" || true
+python3 -m benchmarks.gpu.weights take "$run" "$work/corpus" "$work/weights.npz"
 split --bytes=15900K "$work/weights.npz" "$out/weights.npz."
-cp "$work/run/history.json" "$out"
+cp "$run/history.json" "$out"

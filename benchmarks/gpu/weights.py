@@ -55,6 +55,7 @@ def keep(weights, corpus, preset):
     with np.load(weights, allow_pickle=False) as found:
         recorded = json.loads(str(found["options"]))
         arrays = [found[f"arr_{number}"] for number in range(len(found.files) - 1)]
+    recorded["dtype"] = "float32"  # of the preset; products in 16 bits are for the other machine
     model = _model(recorded, data)
     model.backbone.set_weights(arrays)
     kept = make_preset(model.backbone, data.tokenizer_folder, _options(recorded))

@@ -2,6 +2,7 @@
 
 import h5py
 import keras
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -32,6 +33,36 @@ def test_the_weights_are_rounded_to_half_their_size(preset, tmp_path, capsys):
     for found, expected in zip(published.get_weights(), whole.get_weights(), strict=True):
         assert found.dtype == expected.dtype
         np.testing.assert_array_equal(found, expected.astype("float16").astype(found.dtype))
+
+
+def test_fewer_bits(preset, tmp_path):
+    sizes = []
+    for bits in 10, 3:
+        output = tmp_path / str(bits)
+        assert (
+            main(["--preset", str(preset), "--output", str(output), f"--fraction-bits={bits}"]) == 0
+        )
+        sizes.append((output / "model.weights.h5").stat().st_size)
+    assert sizes[1] < sizes[0]
+    whole = gpt1_keras.GPT1TextClassifier.from_preset(str(preset))
+    published = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "3"))
+    for found, expected in zip(published.get_weights(), whole.get_weights(), strict=True):
+        if found.ndim < 2:
+            np.testing.assert_array_equal(found, expected.astype("float16").astype(found.dtype))
+            continue
+        # float8_e4m3fn has the same bits of a fraction, and this scale avoids its subnormals.
+        scaled = (expected * 2.0**7).astype(ml_dtypes.float8_e4m3fn).astype("float32") / 2.0**7
+        is_normal = np.abs(expected) > 2.0**-13
+        np.testing.assert_array_equal(found[is_normal], scaled[is_normal])
+
+
+@pytest.mark.parametrize("bits", ["0", "11"])
+def test_bits_that_float16_has_not(bits, preset, tmp_path, capsys):
+    output = tmp_path / "out"
+    arguments = ["--preset", str(preset), "--output", str(output), "--fraction-bits", bits]
+    assert main(arguments) == 1
+    expected = f"fraction_bits must be from 1 to 10. Received: {bits}."
+    assert expected in capsys.readouterr().err and not output.exists()
 
 
 @pytest.mark.parametrize("name", ["model.weights.h5", "task.weights.h5"])
