@@ -5,6 +5,7 @@ Each is a folder beside this file, as `save_to_preset` writes it, with a model c
 
 PRETRAINED = {
     "gpt1_tiny_books": "GPT-1 of 5 million parameters, pre-trained on books in the public domain.",
+    "gpt1_small_books": "GPT-1 of 23 million parameters, pre-trained on the same books for longer.",
 }
 
 # The help of programs' options that name a preset, and their names: two, of which either is taken.

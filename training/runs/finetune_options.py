@@ -68,7 +68,7 @@ class FinetuneOptions:
     )
     batch_size: int = option("examples in an update", 32)
     learning_rate: float | None = option(
-        "the schedule's peak (default: the preset's, 2e-4 for gpt1_tiny_books and for small "
+        "the schedule's peak (default: the preset's, 2e-4 for those that ship and for small "
         f"configurations; otherwise the paper's, {_PAPER.learning_rate:g})",
         None,
     )

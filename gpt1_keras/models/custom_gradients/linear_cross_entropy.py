@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.attention_scores import MASKED_SCORE
 from gpt1_keras.models.custom_gradients.execution_order import zero_after
 from gpt1_keras.models.custom_gradients.fused import fused
@@ -13,7 +14,7 @@ from gpt1_keras.types import Tensor
 
 MAX_LOGITS = 2**23  # in memory at once: 32 MiB in float32
 _MAX_CHUNKS = 16  # a large batch has larger chunks instead of more of them
-_ALIGNMENT = 128  # of a vocabulary in 16 bits; with the paper's 40,481, a GPU's step takes 1.1x
+_ALIGNMENT = 128  # of a vocabulary on GPUs
 
 
 def linear_cross_entropy(
@@ -75,7 +76,7 @@ def _sum_over_chunks(
 ) -> list[Tensor]:
     """Returns `(loss, gradient of states, gradient of table)`, the latter two only in training."""
     vocabulary_size, width = table.shape
-    if keras.backend.standardize_dtype(table.dtype) in ("bfloat16", "float16"):
+    if _needs_alignment(table):
         table = ops.pad(table, ((0, -vocabulary_size % _ALIGNMENT), (0, 0)))
     rows = ops.shape(states)[0] // chunks
 
@@ -106,9 +107,20 @@ def _sum_over_chunks(
         zero = ops.cast(zero_after(table), "float32")
         carried += [ops.full(ops.shape(states), zero), ops.full(table.shape, zero)]
     _, *results = ops.while_loop(lambda index, *_: index < chunks, add_chunk, carried)
-    if training:
+    if training and table.shape[0] > vocabulary_size:
         results[-1] = results[-1][:vocabulary_size]
     return results
+
+
+def _needs_alignment(table: Tensor) -> bool:
+    """Returns whether products with the table are slow for an odd vocabulary: on GPUs, in 16 bits.
+
+    With the paper's 40,481 tokens, a step on an H100 takes 1.1 times as long. On a CPU, padding
+    costs a copy of the table, and gains nothing.
+    """
+    if keras.backend.standardize_dtype(table.dtype) not in ("bfloat16", "float16"):
+        return False
+    return keras.backend.backend() != "tensorflow" or bool(tf.config.list_physical_devices("GPU"))
 
 
 @fused

@@ -30,13 +30,16 @@ def copy(tmp_path):
     return pathlib.Path(shutil.copytree(find_preset(NAME), tmp_path / "preset"))
 
 
-def test_it_is_small_and_has_a_card():
-    folder = find_preset(NAME)
-    assert sum(path.stat().st_size for path in folder.rglob("*")) <= 12e6
+@pytest.mark.parametrize(
+    ("name", "megabytes"), [("gpt1_tiny_books", 12), ("gpt1_small_books", 24.5)]
+)
+def test_it_is_small_and_has_a_card(name, megabytes):
+    folder = find_preset(name)
+    assert sum(path.stat().st_size for path in folder.rglob("*")) <= megabytes * 1e6
     card = (folder / "README.md").read_text(encoding="utf-8")
     for subject in ("Data", "Training", "Perplexity", "Limits", "Licence"):
         assert f"## {subject}" in card
-    assert f"{gpt1_keras.GPT1Backbone.from_preset(NAME).count_params():,} parameters" in card
+    assert f"{gpt1_keras.GPT1Backbone.from_preset(name).count_params():,} parameters" in card
 
 
 @pytest.mark.slow
@@ -124,15 +127,16 @@ def test_a_tokenizer_with_more_tokens_than_the_model(copy, original_tokenizer):
 
 
 @pytest.mark.slow
-def test_the_perplexity_of_the_card(books_dir, tmp_path, capsys):
+@pytest.mark.parametrize("name", PRETRAINED)
+def test_the_perplexity_of_the_card(name, books_dir, tmp_path, capsys):
     """That of one novel, which is quick; the same command measures all of them."""
-    card = (find_preset(NAME) / "README.md").read_text(encoding="utf-8")
+    card = (find_preset(name) / "README.md").read_text(encoding="utf-8")
     expected = float(re.search(r"The Time Machine \| \*\*(\d+\.\d+)\*\*", card)[1])
     (tmp_path / "books" / "valid").mkdir(parents=True)
     novel = "H_G_Wells__The_Time_Machine.txt"
     shutil.copy(books_dir / "valid" / novel, tmp_path / "books" / "valid")
-    make_corpus(CorpusOptions(str(tmp_path / "books"), tokenizer=NAME), tmp_path / "corpus")
-    assert main(["--preset", NAME, "--corpus", str(tmp_path / "corpus")]) == 0
+    make_corpus(CorpusOptions(str(tmp_path / "books"), tokenizer=name), tmp_path / "corpus")
+    assert main(["--preset", name, "--corpus", str(tmp_path / "corpus")]) == 0
     found = float(re.search(r"Perplexity: (\S+)", capsys.readouterr().out)[1])
     assert found == pytest.approx(expected, abs=0.006)
 
