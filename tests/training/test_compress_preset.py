@@ -36,14 +36,13 @@ def test_the_weights_are_rounded_to_half_their_size(preset, tmp_path, capsys):
 
 
 def test_fewer_bits(preset, tmp_path):
-    sizes = []
-    for bits in 10, 3:
-        output = tmp_path / str(bits)
-        assert (
-            main(["--preset", str(preset), "--output", str(output), f"--fraction-bits={bits}"]) == 0
-        )
-        sizes.append((output / "model.weights.h5").stat().st_size)
-    assert sizes[1] < sizes[0]
+    sizes = {}
+    for bits in "10", "3":
+        output = tmp_path / bits
+        arguments = ["--preset", str(preset), "--output", str(output), "--fraction-bits", bits]
+        assert main(arguments) == 0
+        sizes[bits] = (output / "model.weights.h5").stat().st_size
+    assert sizes["3"] < sizes["10"]
     whole = gpt1_keras.GPT1TextClassifier.from_preset(str(preset))
     published = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "3"))
     for found, expected in zip(published.get_weights(), whole.get_weights(), strict=True):
