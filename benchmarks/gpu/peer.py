@@ -14,7 +14,10 @@ import time
 import torch
 import transformers
 
-_VOCABULARY_SIZE = 40_481  # the paper's
+from benchmarks.harness.measured_models import SIZES
+from benchmarks.peers.hugging_face import model_config, pretraining_optimizer, update
+
+_SIZE = SIZES["paper"]
 _ROUNDS = 3
 
 
@@ -26,41 +29,28 @@ def main():
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     shape = options.batch_size, options.length
+    ids = torch.randint(0, _SIZE["vocabulary_size"], shape, device=device)
+    gpt2 = transformers.GPT2Config(
+        vocab_size=_SIZE["vocabulary_size"],
+        n_positions=_SIZE["max_sequence_length"],
+        attn_implementation="sdpa",
+    )
     for name, model in (
-        ("GPT-1", transformers.OpenAIGPTLMHeadModel(transformers.OpenAIGPTConfig())),
-        (
-            "GPT-2, fused attention",
-            transformers.GPT2LMHeadModel(
-                transformers.GPT2Config(
-                    vocab_size=_VOCABULARY_SIZE, n_positions=512, attn_implementation="sdpa"
-                )
-            ),
-        ),
+        ("GPT-1", transformers.OpenAIGPTLMHeadModel(model_config(_SIZE))),
+        ("GPT-2, fused attention", transformers.GPT2LMHeadModel(gpt2)),
     ):
-        seconds = _seconds_a_step(model.to(device).train(), device, shape, options.steps)
+        seconds = _seconds_a_step(model.to(device).train(), ids, options.steps)
         print(f"Hugging Face's {name}, {shape[0]} x {shape[1]}: {1e3 * seconds:.1f} ms a step")
 
 
-def _seconds_a_step(model, device, shape, steps):
-    optimizer = torch.optim.AdamW(model.parameters(), 2.5e-4, fused=True)
-    ids = torch.randint(0, _VOCABULARY_SIZE, shape, device=device)
-
-    def update():
-        with torch.autocast(device, torch.bfloat16):
-            loss = model(input_ids=ids, labels=ids).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss
-
-    seconds = []
-    float(update())  # warms up
+def _seconds_a_step(model, ids, steps):
+    optimizer, seconds = pretraining_optimizer(model), []
+    update(model, optimizer, ids, "bfloat16").item()  # warms up
     for _ in range(_ROUNDS):
         started = time.perf_counter()
         for _ in range(steps):
-            loss = update()
-        float(loss)  # waits for the device
+            loss = update(model, optimizer, ids, "bfloat16")
+        loss.item()  # waits for the device
         seconds.append((time.perf_counter() - started) / steps)
     return min(seconds)
 

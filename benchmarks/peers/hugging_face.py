@@ -69,23 +69,38 @@ def train(turns, precision, mode, size, batch, length, steps):
     import_memory = pretraining_steps.peak_memory()
     torch.set_num_threads(cores())
     model = OpenAIGPTLMHeadModel(model_config(SIZES[size])).train()
-    optimizer = torch.optim.AdamW(
+    optimizer = pretraining_optimizer(model)
+    batches = pretraining_steps.random_ids(size, batch, length, steps)
+    for ids in torch.tensor(batches, dtype=torch.int64):
+        turns.begin()
+        turns.end(loss=update(model, optimizer, ids, precision).item())
+    return {"import_memory": import_memory, "peak_memory": pretraining_steps.peak_memory()}
+
+
+def pretraining_optimizer(model):
+    """Makes torch's AdamW, fused, as ours is set."""
+    import torch
+
+    return torch.optim.AdamW(
         model.parameters(),
         pretraining_steps.LEARNING_RATE,
         weight_decay=pretraining_steps.WEIGHT_DECAY,
         fused=True,
     )
-    batches = pretraining_steps.random_ids(size, batch, length, steps)
-    for ids in torch.tensor(batches, dtype=torch.int64):
-        turns.begin()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16"):
-            loss = model(input_ids=ids, labels=ids).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), pretraining_steps.CLIP_NORM)
-        optimizer.step()
-        optimizer.zero_grad()
-        turns.end(loss=loss.item())
-    return {"import_memory": import_memory, "peak_memory": pretraining_steps.peak_memory()}
+
+
+def update(model, optimizer, ids, precision):
+    """Takes a pre-training step on a batch of ids, on their device; returns the loss."""
+    import torch
+
+    is_bfloat16 = precision == "bfloat16"
+    with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=is_bfloat16):
+        loss = model(input_ids=ids, labels=ids).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), pretraining_steps.CLIP_NORM)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
 
 
 def fine_tune(turns, folder, data_dir, count, batches, coefficient):
