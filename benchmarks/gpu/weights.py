@@ -40,6 +40,8 @@ def take(run, corpus, weights):
     recorded = recorded_options(run)
     if not recorded:
         raise SystemExit(f"{run} has no run: its pre-training ended before it began.")
+    if (run / "preset").exists():  # with TensorFlow; its last checkpoint is before the rate's decay
+        raise SystemExit(f"{run} has ended, and {run / 'preset'} is its model: take that.")
     model = _model(recorded, Corpus(corpus))
     step = Checkpoints(run / "checkpoints", {}).restore(model)
     if not step:

@@ -1,5 +1,6 @@
 """Answers the rows of files on this machine."""
 
+import ctypes
 import pathlib
 import sys
 import time
@@ -13,12 +14,15 @@ from serving.prediction.rows import Outcome, RowAnswer
 from serving.prediction.windows import Window, answered, windows
 
 _SECONDS = 10.0  # between two lines of progress
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
 
 
 def predict(
     model: RowModel, files: InputFiles, layout: Layout, output: pathlib.Path, total: int
 ) -> Outcome:
     """Answers the rows of files, and writes one file, whole or not at all.
+
+    The process keeps the memory that batches free, until it ends.
 
     Args:
         total: how many rows there are, for progress.
@@ -27,6 +31,7 @@ def predict(
         OSError: a file cannot be read or written.
         ValueError: no row has an answer.
     """
+    _keep_freed_memory()
     outcome = Outcome()
     with atomic_path(output) as temporary:
         with answers_file(pathlib.Path(temporary), layout) as write:
@@ -37,6 +42,15 @@ def predict(
                     write(layout.rows(lines, answers))
         outcome.check()
     return outcome
+
+
+def _keep_freed_memory() -> None:
+    """Lets glibc keep what batches free. With a small model, a tenth of the time went into giving
+    memory back to the system and getting it again.
+    """
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(_MMAP_THRESHOLD, 2**30)
+        libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def _told(

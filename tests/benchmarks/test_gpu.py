@@ -88,3 +88,6 @@ def test_weights_come_home(run, work, tmp_path):
     kept.compile()
     loss = kept.evaluate(batches, verbose=0, return_dict=True)["loss"]
     assert loss == pytest.approx(history[-1]["validation_loss"], abs=1e-3)  # of float16
+    (work / "run" / "preset").mkdir()  # as a run that ends has it where there is TensorFlow
+    with pytest.raises(SystemExit, match="is its model: take that"):
+        weights.take(work / "run", work / "corpus", tmp_path / "weights.npz")
