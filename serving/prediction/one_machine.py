@@ -14,7 +14,7 @@ from serving.prediction.rows import Outcome, RowAnswer
 from serving.prediction.windows import Window, answered, windows
 
 _SECONDS = 10.0  # between two lines of progress
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's mallopt: in bytes
 
 
 def predict(
