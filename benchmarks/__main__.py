@@ -7,8 +7,8 @@ Each benchmark prints a line for each figure. Each machine has its own page, nam
 processor and flags, with a picture. A benchmark whose data is missing is left out, and so is what
 the machine cannot compute; a line says so. Nothing else may run on the machine.
 
-Two programs are separate: half an hour of faults (`benchmarks.soak`), and the costs of pre-training
-on GPUs by arithmetic (`benchmarks.scale`).
+Half an hour of faults is a program apart (`benchmarks.soak`), and so is what runs on a GPU
+(`benchmarks/gpu`).
 """
 
 import argparse

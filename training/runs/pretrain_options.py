@@ -47,13 +47,13 @@ class PretrainOptions:
         metavar="PRESET",
     )
     initial_positions: str = option(
-        "position embeddings before the first update: random, as all other weights, or zeros (see "
-        "docs/pretraining.md)",
+        "position embeddings before the first update: random, as all other weights, or zeros "
+        "(docs/evidence/versions_1_to_3)",
         "random",
     )
     repeat_share: float = option(
         "share of the windows in which a passage is repeated further on, from which a model that "
-        "predicts words already learns to copy (docs/pretraining.md)",
+        "predicts words already learns to copy (docs/evidence/versions_1_to_3)",
         0.0,
     )
     pair_share: float = option(
