@@ -22,8 +22,8 @@ from benchmarks.harness.program import LEFT_OUT
 
 PAGES = pathlib.Path(__file__).parents[1] / "docs/benchmarks"
 PROGRAMS = (
-    *("import_time", "tokenizer", "short_texts", "training_step", "finetuning", "generation"),
-    *("costs", "serving", "overload", "predicting", "on_device"),
+    *("short_texts", "training_step", "finetuning"),
+    *("costs", "serving", "predicting", "on_device"),
 )
 _PLOTTED = ("costs", "serving")
 

@@ -1,6 +1,6 @@
 """Writes spacy_rules.json: spaCy 2.0.18's rules for the Python pipeline.
 
-    python -m benchmarks.peers.make_spacy_rules WHEELS
+    python -m tests.helpers.make_spacy_rules WHEELS
 
 WHEELS holds spaCy's wheel; `tests.helpers.make_original_tables` says how to get it.
 """
@@ -17,7 +17,7 @@ from tests.helpers.spacy_rules import read_spacy_rules
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.make_spacy_rules")
+    parser = argparse.ArgumentParser(prog="python -m tests.helpers.make_spacy_rules")
     parser.add_argument("wheels", help="folder with spaCy's and ftfy's published wheels")
     rules = dataclasses.asdict(read_spacy_rules(find_wheels(parser.parse_args().wheels)[0]))
     with atomic_path(RULES_FILE) as temporary:
