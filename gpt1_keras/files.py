@@ -1,6 +1,7 @@
 """Writes files whole or not at all; reading a damaged file raises an error that names it."""
 
 import contextlib
+import csv
 import difflib
 import errno
 import glob
@@ -10,8 +11,8 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TextIO
 
 _PREFIX = ".tmp-"
 _MOST_LISTED = 10  # names in a message
@@ -146,6 +147,16 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         pathlib.Path(temporary).write_text(text, encoding="utf-8")
 
 
+def csv_writer(
+    file: TextIO, separator: str = ","
+) -> Callable[[Iterable[Iterable[Any]]], object]:
+    """Returns a function that writes rows of cells to a file; each row ends in a line feed.
+
+    Cells may hold any text, also line ends: csv puts those that it must into quotation marks.
+    """
+    return csv.writer(_LineFeeds(file), delimiter=separator, lineterminator="\r\n").writerows
+
+
 @contextlib.contextmanager
 def reading_weights(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turns the errors of Keras and h5py about a file without the model's weights into ValueError.
@@ -160,6 +171,19 @@ def reading_weights(path: str | os.PathLike[str]) -> Iterator[None]:
         raise ValueError(
             f"The weights file {path} is damaged, or holds another model's weights: {error}"
         ) from error
+
+
+class _LineFeeds:
+    """A file for csv, which writes a row at a time. Of a row's end it keeps the line feed.
+
+    Python before 3.11.9 leaves a carriage return without quotation marks, unless rows end in one.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, row: str) -> int:
+        return self._file.write(row.removesuffix("\r\n") + "\n")
 
 
 class _PathInMemory(io.BytesIO):

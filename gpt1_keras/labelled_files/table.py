@@ -3,6 +3,7 @@
 import collections
 import datetime
 import decimal
+import itertools
 import json
 import math
 import os
@@ -39,7 +40,8 @@ class Table:
         path: of the file.
         columns: the keys of each row, in the file's order.
         fields: those of the wanted ones that the file has; without any wanted, none.
-        file_columns: the names of the file's own columns; `"column 3"` for one without a name.
+        file_columns: the names of the file's own columns, each once; `"column 3"` for one without a
+            name, or `"column 3 (2)"` if another has that name.
         sources: dict from those keys to the names of the columns in the file, where they differ.
         notices: how the file was read, in words, where that is not as expected; how many blank rows
             it has comes last, after an iteration.
@@ -56,21 +58,24 @@ class Table:
         self.path = path
         self._records = records
         self._nulls_are_blank = nulls_are_blank
-        names = [name.strip() for name in records.columns]
-        self.file_columns = [name or f"column {number}" for number, name in enumerate(names, 1)]
-        counts = collections.Counter(names)
+        stripped = [name.strip() for name in records.columns]
+        counts = collections.Counter(stripped)
         twice = sorted(name for name, count in counts.items() if name and count > 1)
         if twice:
             raise ValueError(f"{path} names several columns {', '.join(map(repr, twice))}.")
+        taken = set(stripped)
+        names = self.file_columns = [
+            name or _other_name(f"column {number}", taken)
+            for number, name in enumerate(stripped, 1)
+        ]
         if wanted and not names:
             raise _no_examples(path)
         found, self.fields = find_columns(path, names, given, wanted)
         key_of = {column: name for name, column in found.items()}
+        taken |= found.keys()
         self._keys = [
-            key_of.get(name)
-            or (f"{name} (unread)" if name in found else name)
-            or f"column {number}"
-            for number, name in enumerate(names, 1)
+            key_of.get(name) or (_other_name(f"{name} (unread)", taken) if name in found else name)
+            for name in names
         ]
         self._choices = choice_order(self._keys, path)
         self.columns = [key for key in self._keys if not is_choice(key)]
@@ -98,7 +103,7 @@ class Table:
         for line, cells in self._records:
             if isinstance(cells, BadRow):
                 bad.add(line, cells.reason)
-            elif all(map(_is_blank, cells)):
+            elif all(map(self._is_blank, cells)):
                 blank += 1
             else:
                 row = self._row(line, cells)
@@ -114,6 +119,11 @@ class Table:
         if blank:
             rows = "row is" if blank == 1 else "rows are"
             self.notices.append(f"{self.path}: {blank:,} blank {rows} skipped.")
+
+    def _is_blank(self, cell: Any) -> bool:
+        if cell is None:
+            return self._nulls_are_blank
+        return isinstance(cell, str) and not cell.strip()
 
     def _row(self, line: int, cells: list[Any]) -> Row | BadRow:
         values: dict[str, str | list[str]] = {}
@@ -232,8 +242,12 @@ def _no_examples(path: pathlib.Path) -> ValueError:
     return ValueError(f"{path} has no examples.")
 
 
-def _is_blank(cell: Any) -> bool:
-    return isinstance(cell, str) and not cell.strip()
+def _other_name(name: str, taken: set[str]) -> str:
+    """Returns a name, or with a number if it is taken, and takes it."""
+    numbered = (f"{name} ({number})" for number in itertools.count(2))
+    free = next(each for each in itertools.chain([name], numbered) if each not in taken)
+    taken.add(free)
+    return free
 
 
 def _text(cell: Any) -> str | list[str] | None:

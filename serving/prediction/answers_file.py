@@ -1,7 +1,6 @@
 """Writes answers beside what a table holds: CSV, TSV, JSON Lines or Parquet, by the suffix."""
 
 import contextlib
-import csv
 import dataclasses
 import json
 import math
@@ -9,17 +8,17 @@ import pathlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gpt1_keras.files import check_writable
+from gpt1_keras.files import check_writable, csv_writer
 from serving.prediction.rows import Line, RowAnswer
 
 if TYPE_CHECKING:
     import pyarrow
 
 PREFIX = "predicted_"
-_DIALECTS: dict[str, type[csv.Dialect]] = {".csv": csv.excel, ".tsv": csv.excel_tab}
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES, _PARQUET = ".jsonl", ".parquet"
 _KINDS = {True: "a folder", False: "a file"}
-SUFFIXES = (*_DIALECTS, _JSON_LINES, _PARQUET)
+SUFFIXES = (*_SEPARATORS, _JSON_LINES, _PARQUET)
 
 Rows: TypeAlias = Sequence[Sequence[Any]]
 
@@ -109,9 +108,9 @@ def answers_file(path: pathlib.Path, layout: Layout) -> Iterator[Callable[[Rows]
                 _as_json(dict(zip(layout.names, row))) + "\n" for row in rows
             )
         else:
-            writer = csv.writer(file, _DIALECTS[suffix], lineterminator="\n")
-            writer.writerow(layout.names)
-            yield lambda rows: writer.writerows(list(map(_as_text, row)) for row in rows)
+            write = csv_writer(file, _SEPARATORS[suffix])
+            write([layout.names])
+            yield lambda rows: write(map(_as_text, row) for row in rows)
 
 
 def _arrow_table(rows: Rows, schema: "pyarrow.Schema") -> "pyarrow.Table":
@@ -126,10 +125,15 @@ def _arrow_table(rows: Rows, schema: "pyarrow.Schema") -> "pyarrow.Table":
     return pyarrow.Table.from_arrays(arrays, schema=schema)
 
 
+class _LongInt(int):
+    """Stands for whole numbers that float64 does not have."""
+
+
 def kind_of(cell: Any) -> type | None:
     """Returns the class of a cell, which decides the type of its column; None without a value."""
-    is_huge = isinstance(cell, int) and not -(2**63) <= cell < 2**63
-    return None if cell is None else object if is_huge else type(cell)
+    if isinstance(cell, int) and abs(cell) > 2**53:
+        return _LongInt if -(2**63) <= cell < 2**63 else object
+    return None if cell is None else type(cell)
 
 
 def _type_of(kinds: Collection[type]) -> "pyarrow.DataType":
@@ -138,7 +142,7 @@ def _type_of(kinds: Collection[type]) -> "pyarrow.DataType":
 
     for known, type_ in (
         ({bool}, pyarrow.bool_()),
-        ({int}, pyarrow.int64()),
+        ({int, _LongInt}, pyarrow.int64()),
         ({int, float}, pyarrow.float64()),
     ):
         if kinds and set(kinds) <= known:
@@ -177,14 +181,15 @@ def _as_text(value: Any) -> str:
 def _as_json(value: Any) -> str:
     """Returns a value as JSON. Numbers that it does not have are null, and dates are texts."""
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
     except ValueError:
-        return json.dumps(_finite(value), ensure_ascii=False, default=str)
+        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=str)
+    return text.encode("utf-8", "backslashreplace").decode()  # JSON's own escapes of surrogates
 
 
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):  # the entries of Parquet's maps are tuples
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

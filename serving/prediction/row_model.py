@@ -11,6 +11,7 @@ import tensorflow as tf
 from grpc import StatusCode
 
 from gpt1_keras.files import read_json
+from gpt1_keras.labelled_files import shortened, shown_names
 from gpt1_keras.tasks.answers import column_names
 from gpt1_keras.tasks.data import errors_in_words
 from serving.export.example_tensors import as_tensors
@@ -76,6 +77,7 @@ class RowModel:
 
         Raises:
             OSError, tf.errors.OpError: the runtime failed.
+            ValueError: the answers are of other classes than `class_names`.
         """
         answers = [RowAnswer({}, self._problem_of(row)) for row in rows]
         asked = [number for number, answer in enumerate(answers) if not answer.problem]
@@ -118,8 +120,10 @@ class RowModel:
             if self._choices is not None:
                 choices = [row[self._choices] for row in rows]
                 columns["scores"] = [each[: len(texts)] for each, texts in zip(scores, choices)]
-            for name, column in zip(self._class_names or (), zip(*scores)):
-                columns[f"score_{name}"] = list(column)
+            if self._class_names is not None:
+                _check_names(self._class_names, columns["label"], scores)
+                for name, column in zip(self._class_names, zip(*scores)):
+                    columns[f"score_{name}"] = list(column)
         else:
             columns["score"] = plain(outputs["score"])
         for name in self._of_words:
@@ -155,13 +159,27 @@ def open_model(path: str, explain: bool = False) -> RowModel:
     return _open_export(folder, explain)
 
 
+def _check_names(
+    names: Sequence[str], labels: Sequence[str], scores: Sequence[Sequence[float]]
+) -> None:
+    """Raises ValueError unless each label is the name of its row's greatest score."""
+    numbers = {name: number for number, name in enumerate(names)}
+    for label, of_row in zip(labels, scores):
+        number = numbers.get(label)
+        if len(of_row) != len(names) or number is None or of_row[number] < max(of_row):
+            raise ValueError(
+                f"The model answers with the label {label!r} and the scores {list(of_row)}, which "
+                f"are not of its class names {shown_names(names)}."
+            )
+
+
 def _open_export(folder: Path, explain: bool) -> RowModel:
     if not (folder / METADATA_FILE).is_file():
         raise ValueError(
             f"{folder} is not an export of serving.export: it has no {METADATA_FILE}, which names "
             "its texts and classes."
         )
-    metadata = read_json(folder / METADATA_FILE)
+    fields, class_names = _names_in(folder)
     try:
         servable = Servable("export", 1, folder)
     except ServingError as error:
@@ -187,8 +205,36 @@ def _open_export(folder: Path, explain: bool) -> RowModel:
                     time.sleep(_SECONDS_BETWEEN_TRIES)
         raise OSError(f"{folder} has answered no request for a minute: its queue is full.")
 
-    outputs = servable.signature_defs[name].outputs
-    return RowModel(metadata["fields"], metadata["class_names"], outputs, run)
+    signature = servable.signature_defs[name]
+    if missing := sorted(set(fields) - signature.inputs.keys()):
+        raise ValueError(
+            f"{folder} takes {shown_names(list(signature.inputs))}, and its {METADATA_FILE} names "
+            f"the texts {shown_names(missing)}."
+        )
+    scores = signature.outputs.get("scores")
+    shape = tf.TensorShape(scores.tensor_shape if scores else [])
+    if class_names is not None and not shape.is_compatible_with([None, len(class_names)]):
+        raise ValueError(
+            f"{folder} returns scores of shape {shape}, and its {METADATA_FILE} names "
+            f"{len(class_names)} classes: {shown_names(class_names)}."
+        )
+    return RowModel(fields, class_names, signature.outputs, run)
+
+
+def _names_in(folder: Path) -> tuple[list[str], list[str] | None]:
+    """Returns the names of an export's texts, and of its classes if it has some."""
+    metadata = read_json(folder / METADATA_FILE)
+    for key in ("fields", "class_names"):
+        names = metadata.get(key)
+        is_list = isinstance(names, list) and all(isinstance(each, str) for each in names)
+        if names is None and key == "class_names":
+            continue
+        if not is_list or not names or len(set(names)) < len(names):
+            raise ValueError(
+                f"{folder / METADATA_FILE} must hold a list of different names as {key}. Received: "
+                f"{shortened(repr(names))}."
+            )
+    return metadata["fields"], metadata.get("class_names")
 
 
 def _open_preset(path: str, explain: bool) -> RowModel:

@@ -1,6 +1,5 @@
 """Reports on a model's answers: figures by class, a confusion matrix, and what it got wrong."""
 
-import csv
 import io
 import os
 import pathlib
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import sklearn.metrics
 
-from gpt1_keras.files import read_json, write_json, write_text
+from gpt1_keras.files import csv_writer, read_json, write_json, write_text
 from gpt1_keras.tasks.task import Task
 from training.datasets.labelled_examples import LabelledExamples
 from training.evaluation.answer_plots import plot_confusion, plot_scores
@@ -140,10 +139,9 @@ def _write_errors(
     texts = [_strings(examples.texts[field][wrong]) for field in fields]
     named = [_named(examples, values, wrong) for values in (examples.labels, answers)]
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["number", *fields, "label", "prediction", *columns])
-    rows = zip(examples.indices[wrong], *texts, *named, *columns.values(), strict=True)
-    writer.writerows(rows)
+    write = csv_writer(file)
+    write([["number", *fields, "label", "prediction", *columns]])
+    write(zip(examples.indices[wrong], *texts, *named, *columns.values(), strict=True))
     write_text(path, "\N{ZERO WIDTH NO-BREAK SPACE}" + file.getvalue())
 
 

@@ -1,13 +1,12 @@
 """Reports of many runs: the paper's tables, and evidence by which others can check them."""
 
-import csv
 import io
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpt1_keras.files import check_writable, write_text
+from gpt1_keras.files import check_writable, csv_writer, write_text
 from training.evaluation.predictions import read_predictions
 from training.paper.gathered_results import Results, gather, metrics_of
 from training.paper.published_results import TABLES
@@ -89,5 +88,5 @@ def _short(value: Any) -> Any:
 
 def _write_csv(path: pathlib.Path, rows: Sequence[Sequence[Any]]) -> None:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv_writer(text)(rows)
     write_text(path, text.getvalue())

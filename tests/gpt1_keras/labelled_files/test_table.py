@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from gpt1_keras.labelled_files import CHOICES, LABEL, read_rows
+from gpt1_keras.labelled_files import CHOICES, LABEL, open_table, read_rows
 
 
 @pytest.fixture
@@ -72,6 +72,27 @@ def test_columns_of_choices(write):
 def test_columns_with_similar_names_are_not_choices(write):
     path = write("a.tsv", "choice\tchoice1a\tchoice1\na\tb\tc\n")
     assert read_rows(path) == [{"choice": "a", "choice1a": "b", CHOICES: ["c"]}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns"),
+    [
+        ("a.csv", "text,,column 2\nx,y,z\n", ["text", "column 2 (2)", "column 2"]),
+        ("a.csv", "column 2,,column 2 (2)\nx,y,z\n", ["column 2", "column 2 (3)", "column 2 (2)"]),
+        ("a.jsonl", '{"": "x", "column 1": "y", "text": "z"}',
+         ["column 1 (2)", "column 1", "text"]),
+    ],
+)  # fmt: skip
+def test_a_column_without_a_name_takes_no_other_s(write, name, content, columns):
+    path = write(name, content)
+    assert read_rows(path) == [dict(zip(columns, "xyz"))]
+    assert open_table(path).file_columns == columns
+
+
+def test_an_unread_column_takes_no_other_s_name(write):
+    path = write("a.csv", "text,text (unread),Comment\nx,y,z\n")
+    expected = {"text (unread) (2)": "x", "text (unread)": "y", "text": "z"}
+    assert read_rows(path, {"text": "Comment"}) == [expected]
 
 
 def test_values_of_json_become_text(write):

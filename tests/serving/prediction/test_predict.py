@@ -5,6 +5,7 @@ import functools
 import json
 import pathlib
 import re
+import shutil
 
 import keras
 import numpy as np
@@ -12,11 +13,15 @@ import pandas as pd
 import pytest
 
 import gpt1_keras
+from gpt1_keras.labelled_files import read_rows
 from gpt1_keras.presets import load_task
 from serving.export import export
 from serving.export.export_options import Batching, Explanation
 from serving.predict import main
+from serving.export_names import METADATA_FILE
 from serving.prediction import row_model
+from serving.prediction.answers_file import Layout, answers_file, kind_of
+from serving.prediction.input_files import InputFiles
 
 SAVED = pathlib.Path(__file__).parents[2] / "gpt1_keras" / "presets" / "saved_models"
 TEXTS = ["a good film", 'schön; and "kind"', "the staff\nwere kind", "bad", "a", "film, bad"]
@@ -79,6 +84,72 @@ def test_every_column_and_the_answers(exported, expected, tmp_path, capsys):
     assert "takes text from 'Comment'" in said
     assert "columns begin with predicted_" in said
     assert "6 answers" in said
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet"])
+def test_any_character_comes_back(tmp_path, suffix):
+    """Also control characters and what Unicode takes for line ends, in texts and in names."""
+    characters = [*map(chr, range(32)), "\x7f", "\x85", "\u2028", "\u2029", "\ufeff", "\uffff"]
+    texts = [text for each in characters for text in (each, f"a{each}", f"{each}b", f"a{each}b")]
+    texts += ["\r\n", '"\r', "a,b;c\td|e", "'", ""]
+    output = tmp_path / f"answers{suffix}"
+    with answers_file(output, Layout(["te\rxt"], [{str}], ["label", "score"], "")) as write:
+        write([[text, "good", 0.5] for text in texts])
+    assert suffix == ".parquet" or not output.read_bytes().endswith(b"\r\n")
+    if separator := {".csv": ",", ".tsv": "\t"}.get(suffix):
+        options = {"sep": separator, "keep_default_na": False}
+        found = [pd.read_csv(output, engine=engine, **options) for engine in ("c", "python")]
+    elif suffix == ".jsonl":
+        found = [pd.read_json(output, lines=True)]
+    else:
+        found = [pd.read_parquet(output)]
+    for each in found:
+        assert list(each["te\rxt"]) == texts
+        assert set(each.label) == {"good"} and set(each.score) == {0.5}
+    read = [row["te\rxt"] for row in read_rows(output)]
+    assert read == texts
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet"])
+def test_which_rows_are_read(tmp_path, suffix):
+    """Of every format, those with a value in some column; a missing text is a blank one."""
+    table = pd.DataFrame({"text": ["a", None, None, " "], "id": ["x", "y", None, " "]})
+    path = tmp_path / f"new{suffix}"
+    if separator := {".csv": ",", ".tsv": "\t"}.get(suffix):
+        table.to_csv(path, sep=separator, index=False)
+    elif suffix == ".jsonl":
+        table.to_json(path, orient="records", lines=True)
+    else:
+        table.to_parquet(path)
+    files = InputFiles([path], {}, ["text"])
+    assert [line.texts["text"] for line in files.lines(path)] == ["a", ""]
+    survey = files.survey()
+    assert survey.rows == 2 and "2 blank rows are skipped" in survey.notices[-1]
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ([{"a": "\ud800"}, {"\udfff": 1}], ['{"a": "\\ud800"}', '{"\\udfff": 1}']),
+        ([[("a", float("nan"))], {"b": float("inf")}], ['[["a", null]]', '{"b": null}']),
+        ([2**53 + 1, 0.5], ["9007199254740993", "0.5"]),
+        ([2**53 + 1, -(2**63)], [2**53 + 1, -(2**63)]),
+        ([2**63, 1], [str(2**63), "1"]),
+        ([2**53, 0.5], [2.0**53, 0.5]),
+    ],
+)
+def test_values_that_not_every_format_has(tmp_path, values, texts):
+    for suffix in (".csv", ".jsonl", ".parquet"):
+        layout = Layout(["value"], [{kind_of(value) for value in values}], ["label"], "")
+        with answers_file(tmp_path / f"a{suffix}", layout) as write:
+            write([[value, "good"] for value in values])
+    assert pd.read_parquet(tmp_path / "a.parquet").value.tolist() == texts
+    lines = (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()
+    as_json = [json.loads(line, parse_constant=pytest.fail)["value"] for line in lines]
+    cells = pd.read_csv(tmp_path / "a.csv", dtype=str).value
+    for value, cell, written in zip(values, cells, as_json):
+        assert written == (json.loads(cell) if isinstance(value, (dict, list)) else value)
+        assert isinstance(value, (dict, list)) or cell == str(value)
 
 
 @pytest.mark.slow
@@ -217,6 +288,23 @@ def test_refused(preset, tmp_path, capsys, content, output, options, message):
     assert re.search(message, error), error
     assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
     assert source.read_text() == content
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"class_names": ["bad"]}, r"scores of shape \(None, 2\).* names 1 classes"),
+        ({"class_names": ["bad", "bad"]}, "different names as class_names"),
+        ({"fields": ["content"]}, r"takes \['text'\].* names the texts \['content'\]"),
+        ({"fields": None}, "different names as fields"),
+    ],
+)
+def test_an_export_whose_description_is_another_s(exported, tmp_path, changes, message):
+    folder = shutil.copytree(pathlib.Path(exported) / "2", tmp_path / "1")
+    metadata = json.loads((folder / METADATA_FILE).read_text())
+    (folder / METADATA_FILE).write_text(json.dumps(metadata | changes))
+    with pytest.raises(ValueError, match=message):
+        row_model.open_model(str(tmp_path))
 
 
 def test_models_that_cannot(exported, tmp_path, capsys):

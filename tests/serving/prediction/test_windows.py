@@ -90,3 +90,20 @@ def test_rows_that_are_refused(monkeypatch):
     ]
     assert [answer.truncated for answer in answers] == [False] * 4 + [True, False, False]
     assert asked == [4, 2, 2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("label", "names"),
+    [("good", ["good", "bad"]), ("other", ["bad", "good"]), ("good", ["bad", "good", "so so"])],
+)
+def test_answers_of_other_classes_are_refused(monkeypatch, label, names):
+    """Otherwise the scores would fill the columns of other classes."""
+    monkeypatch.setattr(row_model, "as_tensors", lambda rows, fields: rows)
+    outputs = {
+        "label": row_model.np.array([label.encode()], object),
+        "scores": row_model.np.array([[0.25, 0.75]], "float32"),
+        "truncated": row_model.np.array([False]),
+    }
+    model = RowModel(["text"], names, outputs, lambda texts: outputs)
+    with pytest.raises(ValueError, match="class names"):
+        model.answers([{"text": "a"}])

@@ -47,7 +47,7 @@ def classes(tmp_path):
     random = np.random.default_rng(0)
     labels = random.choice(3, 60, p=[0.7, 0.2, 0.1])
     outputs = random.normal(size=(60, 3)) + 1.5 * np.eye(3)[labels]
-    texts = [f'text {number}, "quoted"\nin lines: Übung 日本'.encode() for number in range(60)]
+    texts = [f'text {number}, "quoted"\nin\rlines: Übung 日本'.encode() for number in range(60)]
     names = ["accuracy", "Rüge", "=1+1"]
     examples = LabelledExamples({"text": column(texts)}, labels, np.arange(60) + 7, names)
     return examples, outputs, report(tmp_path, Model(), examples, outputs), tmp_path
