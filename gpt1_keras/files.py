@@ -147,9 +147,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         pathlib.Path(temporary).write_text(text, encoding="utf-8")
 
 
-def csv_writer(
-    file: TextIO, separator: str = ","
-) -> Callable[[Iterable[Iterable[Any]]], object]:
+def csv_writer(file: TextIO, separator: str = ",") -> Callable[[Iterable[Iterable[Any]]], object]:
     """Returns a function that writes rows of cells to a file; each row ends in a line feed.
 
     Cells may hold any text, also line ends: csv puts those that it must into quotation marks.

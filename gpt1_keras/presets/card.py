@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+import numbers
 import os
 import pathlib
 import re
@@ -24,6 +26,7 @@ _PIPELINES = {
     "GPT1MultipleChoice": "multiple-choice",
 }
 _NOT_RECORDED = "Not recorded."
+_MARKDOWN = re.compile(r"[|<*`\[~&$]|\b_|_\b")  # besides what JSON escapes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +37,7 @@ class RunFacts:
         name: the model's name, such as `"sst2"`.
         data, settings: facts about the data, and settings of the training, by name.
         scores: one dict for each epoch or checkpoint: first `"epoch"` or `"step"`, then the scores
-            on the validation data by metric.
+            on the validation data by metric: numbers of any library, or None.
         best: the epoch or step whose weights the preset holds.
         baselines: scores on the same data by the first metric, such as the majority class's.
         base: the preset that training started from, as the user named it.
@@ -54,11 +57,13 @@ class RunFacts:
 def write_card(folder: str | os.PathLike[str], facts: RunFacts = RunFacts()) -> None:
     """Writes README.md into a preset's folder, with facts about the run that made it.
 
-    It replaces an existing one. Its head is in YAML, as model hubs read it.
+    It replaces an existing one. Its head is in YAML, as model hubs read it; scores that are NaN or
+    infinite stand in the table alone.
 
     Raises:
         FileNotFoundError: there is no preset.
-        ValueError: a file of the preset is damaged, or it is a checkpoint of `transformers`.
+        ValueError: a score is no number; a file of the preset is damaged, or it is a checkpoint of
+            `transformers`.
     """
     folder = find_preset(pathlib.Path(folder))
     write_text(folder / CARD_FILE, _card(folder, facts))
@@ -93,6 +98,7 @@ def _card(folder: pathlib.Path, facts: RunFacts) -> str:
     config = read_json(folder / CONFIG_FILE)
     if is_transformers_config(config):
         raise ValueError(f"{folder} is of transformers; a card is for what `save_to_preset` wrote.")
+    facts = _in_plain_numbers(facts)
     task = _task(folder)
     task_name = task.get("class_name", config["class_name"])
     name = facts.name or task_name
@@ -108,7 +114,7 @@ def _card(folder: pathlib.Path, facts: RunFacts) -> str:
     return "\n".join(
         [
             *("---", _metadata(name, task_name, facts), "---", ""),
-            *(f"# {name}", ""),
+            *(f"# {_cell(name)}", ""),
             f"A `{task_name}` of gpt1_keras, GPT-1 for TensorFlow and Keras. {started}".rstrip(),
             *("", "```python", "import gpt1_keras", ""),
             f'model = gpt1_keras.{task_name}.from_preset("path or handle of this preset")',
@@ -128,7 +134,7 @@ def _card(folder: pathlib.Path, facts: RunFacts) -> str:
 def _metadata(name: str, task_name: str, facts: RunFacts) -> str:
     """Returns the YAML at the head of the card, without the `---` lines."""
     base = facts.base or ""
-    best = next((each for each in facts.scores if _number(each) == facts.best), {})
+    best = next((each for each in facts.scores if next(iter(each.values())) == facts.best), {})
     pipeline = _PIPELINES.get(task_name, "other")
     results = [
         huggingface_hub.EvalResult(
@@ -140,6 +146,7 @@ def _metadata(name: str, task_name: str, facts: RunFacts) -> str:
             metric_value=value,
         )
         for metric, value in [*best.items()][1:]
+        if value is not None and math.isfinite(value)
     ]
     data = huggingface_hub.ModelCardData(
         license=facts.licence,
@@ -194,15 +201,37 @@ def _model_facts(folder: pathlib.Path, task: Mapping[str, Any]) -> dict[str, Any
     return facts | {"normalization": tokenizer.get("normalization")}
 
 
+def _in_plain_numbers(facts: RunFacts) -> RunFacts:
+    """Returns the facts with scores as Python's numbers, which YAML can hold."""
+    scores = [
+        {key: _number(key, value) for key, value in of_epoch.items()} for of_epoch in facts.scores
+    ]
+    baselines = {name: _number(name, value) for name, value in facts.baselines.items()}
+    return dataclasses.replace(facts, scores=scores, baselines=baselines)
+
+
+def _number(name: str, value: Any) -> int | float | None:
+    """Returns a number of any library as Python's, with the digits that it shows; None for None.
+
+    Raises ValueError for anything else.
+    """
+    if value is None or isinstance(value, numbers.Integral):
+        return value if value is None else int(value)
+    try:
+        return float(str(value.numpy() if hasattr(value, "numpy") else value))
+    except ValueError:
+        raise ValueError(f"The score {name!r} must be a number. Received: {value!r}.") from None
+
+
 def _scores(facts: RunFacts) -> list[str]:
     """Returns the table of the scores of epochs or checkpoints."""
     if not facts.scores:
         return [_NOT_RECORDED]
-    first, *metrics = facts.scores[0]
+    first, *metrics = _names(facts.scores)
     rows = [
         [
             f"{each[first]}{' (this preset)' if each[first] == facts.best else ''}",
-            *(f"{each[metric]:.4f}" for metric in metrics),
+            *(_score(each.get(metric)) for metric in metrics),
         ]
         for each in facts.scores
     ]
@@ -213,32 +242,39 @@ def _baselines(facts: RunFacts) -> list[str]:
     """Returns the table of what simple baselines score, if it is known."""
     if not facts.baselines:
         return []
-    _, metric, *_ = facts.scores[0]
-    ranked = sorted(facts.baselines.items(), key=lambda item: item[1], reverse=True)
-    rows = [[_cell(name), f"{value:.4f}"] for name, value in ranked]
-    return ["", "Beside it, on the same data:", "", *_rows(["baseline", metric], rows)]
+    metric = [*_names(facts.scores)[1:], "score"][0]
+    known = {name: value for name, value in facts.baselines.items() if value is not None}
+    ranked = sorted(known.items(), key=lambda item: item[1], reverse=True)
+    rows = [[name, _score(value)] for name, value in ranked]
+    return ["", "Simple baselines, on the same data:", "", *_rows(["baseline", metric], rows)]
 
 
-def _number(scores: Mapping[str, Any]) -> Any:
-    """Returns the epoch or step that scores are of."""
-    return next(iter(scores.values()))
+def _names(scores: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Returns the names in all scores: that of the epoch or step, and those of metrics."""
+    return list(dict.fromkeys(name for each in scores for name in each))
+
+
+def _score(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
 
 
 def _table(content: Mapping[str, Any]) -> list[str]:
     """Returns a table of the facts that have a value."""
-    rows = [[name.replace("_", " "), _cell(value)] for name, value in content.items()]
-    rows = [row for row in rows if row[1]]
+    rows = [[name.replace("_", " "), value] for name, value in content.items() if _cell(value)]
     return _rows(["", ""], rows) if rows else [_NOT_RECORDED]
 
 
-def _rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+def _rows(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    cells = [list(map(_cell, row)) for row in (header, *rows)]
+    return [f"| {' | '.join(row)} |" for row in (cells[0], ["---"] * len(header), *cells[1:])]
 
 
 def _cell(value: Any) -> str:
-    """Returns a value for a cell: a bar or a line break in it would end the cell."""
-    if value is None or value == "":
-        return ""
-    if isinstance(value, (list, tuple)):
+    """Returns a value for a cell, on one line and with nothing in it that Markdown would read."""
+    if isinstance(value, Mapping):
+        value = [f"{name}={each}" for name, each in value.items()]
+    is_array = getattr(value, "shape", ()) != ()
+    if isinstance(value, (list, tuple)) or is_array:
         value = ", ".join(map(str, value))
-    return json.dumps(str(value), ensure_ascii=False)[1:-1].replace("|", "\\|")
+    text = "" if value is None else json.dumps(str(value), ensure_ascii=False)[1:-1]
+    return _MARKDOWN.sub(r"\\\g<0>", text)

@@ -2,13 +2,18 @@
 
 import json
 import pathlib
+import re
 import shutil
 import sys
 import types
+from html import unescape
 
 import huggingface_hub
+import keras
+import markdown_it
 import numpy as np
 import pytest
+import yaml
 from keras_hub.src.utils import preset_utils
 
 import gpt1_keras
@@ -100,6 +105,74 @@ def test_the_card_says_what_the_run_knows(preset):
     parameters = json.loads((preset / "metadata.json").read_text())["parameter_count"]
     assert f"| parameters | {parameters:,} |" in text
     assert licence_of(preset) == "mit"
+
+
+@pytest.mark.parametrize(
+    ("score", "expected"),
+    [
+        *((kind(0.75), 0.75) for kind in (np.float16, np.float32, np.float64, np.longdouble)),
+        (np.float32(0.9), 0.9),  # not 0.8999999761581421
+        (np.array(0.9, "float32"), 0.9),
+        (keras.ops.convert_to_tensor(0.9), 0.9),
+        *((kind(1), 1) for kind in (int, np.int64, np.uint8)),
+        *((kind(each), None) for kind in (float, np.float32) for each in ("nan", "inf", "-inf")),
+        (None, None),
+    ],
+)
+def test_scores_of_any_library(preset, score, expected):
+    """The head is YAML that any reader takes; JSON and some hubs have neither NaN nor infinity."""
+    scores = [{"epoch": np.int64(1), "accuracy": score}, {"epoch": 2, "f1": 0.5}]
+    write_card(preset, RunFacts(name="films", scores=scores, best=1, licence="mit"))
+    text = (preset / "README.md").read_text(encoding="utf-8")
+    head = yaml.safe_load(text.split("---\n")[1])
+    assert licence_of(preset) == head["license"] == "mit"
+    assert ("model-index" in head) == (expected is not None)
+    if expected is not None:
+        [metric] = head["model-index"][0]["results"][0]["metrics"]
+        assert metric == {"type": "accuracy", "value": expected}
+    shown = "" if score is None else f"{float(score):.4f}"
+    assert (
+        f"\n| epoch | accuracy | f1 |\n| --- | --- | --- |\n| 1 (this preset) | {shown} |" in text
+    )
+    assert "\n| 2 |  | 0.5000 |\n" in text
+
+
+def test_a_score_that_is_no_number(preset):
+    with pytest.raises(ValueError, match="'accuracy' must be a number"):
+        write_card(preset, RunFacts(scores=[{"epoch": 1, "accuracy": np.array([0.5, 1.0])}]))
+    assert not (preset / "README.md").exists()
+
+
+def test_baselines_without_scores(preset):
+    write_card(preset, RunFacts(baselines={"majority": np.float32(0.5), "unknown": None}))
+    text = (preset / "README.md").read_text(encoding="utf-8")
+    assert "\n| baseline | score |\n| --- | --- |\n| majority | 0.5000 |\n\n" in text
+
+
+def test_names_as_markdown_shows_them(preset):
+    """Read by another reader of Markdown: names in cells are as they were, but for line ends."""
+    names = r'a|b  say "hi"  R&amp;D  <pad>  **  _a_  `x`  [a](b)  a: b  \|  #  $1$'.split("  ")
+    task = json.loads((preset / "task.json").read_text())
+    task["config"]["class_names"] = [*names, "two\nlines"]
+    (preset / "task.json").write_text(json.dumps(task))
+    facts = {name: name for name in names}
+    scores = [{"epoch": 1, **dict.fromkeys(names, 0.5)}]
+    write_card(preset, RunFacts('a: "b"\n| c', facts, facts, scores, 1, dict.fromkeys(names, 0.5)))
+    text = (preset / "README.md").read_text(encoding="utf-8")
+    head = yaml.safe_load(text.split("---\n")[1])
+    metrics = head["model-index"][0]["results"][0]["metrics"]
+    assert [each["type"] for each in metrics] == names
+    assert head["model-index"][0]["name"] == 'a: "b"\n| c'
+    html = markdown_it.MarkdownIt().enable("table").render(text.split("---\n", 2)[2])
+    assert html.startswith("<h1>a: &quot;b&quot;\\n| c</h1>")
+    rows = [
+        [unescape(cell) for cell in re.findall("<t[hd]>(.*)</t[hd]>", row)]
+        for row in html.split("</tr>")
+    ]
+    assert ["class names", ", ".join([*names, "two\\nlines"])] in rows
+    assert ["epoch", *names] in rows
+    assert all([name.replace("_", " ").strip(), name] in rows for name in names)
+    assert all([name, "0.5000"] in rows for name in names)
 
 
 def test_a_card_learns_of_a_calibration(preset):

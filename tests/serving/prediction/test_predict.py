@@ -17,8 +17,8 @@ from gpt1_keras.labelled_files import read_rows
 from gpt1_keras.presets import load_task
 from serving.export import export
 from serving.export.export_options import Batching, Explanation
-from serving.predict import main
 from serving.export_names import METADATA_FILE
+from serving.predict import main
 from serving.prediction import row_model
 from serving.prediction.answers_file import Layout, answers_file, kind_of
 from serving.prediction.input_files import InputFiles
