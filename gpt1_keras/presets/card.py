@@ -114,7 +114,7 @@ def _card(folder: pathlib.Path, facts: RunFacts) -> str:
     return "\n".join(
         [
             *("---", _metadata(name, task_name, facts), "---", ""),
-            *(f"# {_cell(name)}", ""),
+            *(f"# {markdown_text(name)}", ""),
             f"A `{task_name}` of gpt1_keras, GPT-1 for TensorFlow and Keras. {started}".rstrip(),
             *("", "```python", "import gpt1_keras", ""),
             f'model = gpt1_keras.{task_name}.from_preset("path or handle of this preset")',
@@ -260,17 +260,18 @@ def _score(value: float | None) -> str:
 
 def _table(content: Mapping[str, Any]) -> list[str]:
     """Returns a table of the facts that have a value."""
-    rows = [[name.replace("_", " "), value] for name, value in content.items() if _cell(value)]
+    known = {name: value for name, value in content.items() if markdown_text(value)}
+    rows = [[name.replace("_", " "), value] for name, value in known.items()]
     return _rows(["", ""], rows) if rows else [_NOT_RECORDED]
 
 
 def _rows(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
-    cells = [list(map(_cell, row)) for row in (header, *rows)]
+    cells = [list(map(markdown_text, row)) for row in (header, *rows)]
     return [f"| {' | '.join(row)} |" for row in (cells[0], ["---"] * len(header), *cells[1:])]
 
 
-def _cell(value: Any) -> str:
-    """Returns a value for a cell, on one line and with nothing in it that Markdown would read."""
+def markdown_text(value: Any) -> str:
+    """Returns a value as Markdown shows it, on one line; line ends in it are as in JSON."""
     if isinstance(value, Mapping):
         value = [f"{name}={each}" for name, each in value.items()]
     is_array = getattr(value, "shape", ()) != ()

@@ -1,17 +1,20 @@
 """Writes the README of an export: its model, its inputs and outputs, and how to serve it."""
 
 import json
+import shlex
+import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from gpt1_keras.presets.card import markdown_text
 from serving.export.signature import Signature, Signatures
 from serving.export_names import DEFAULT_SIGNATURE, GENERATE
 from serving.plain_values import plain
 
 _TEMPLATE = """\
-# {name}
+# {title}
 
 A `{task}` of gpt1_keras {gpt1_keras}, exported by TensorFlow {tensorflow}. It takes raw text.
 {answers}
@@ -31,8 +34,8 @@ The folder above this one is named by a number, the version; the folder above th
 Either command serves it:
 
 ```
-docker run -p 8501:8501 -v "BASE_PATH:/models/{name}" -e MODEL_NAME={name} tensorflow/serving
-python -m serving.server --model_name {name} --model_base_path BASE_PATH
+docker run -p 8501:8501 -v "BASE_PATH":{folder} -e MODEL_NAME={quoted} tensorflow/serving
+python -m serving.server --model_name {quoted} --model_base_path "BASE_PATH"
 ```
 {setting}
 Then ask it:
@@ -58,7 +61,9 @@ def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> st
     names = [each for each in (DEFAULT_SIGNATURE, GENERATE) if each in signatures.by_name]
     return _TEMPLATE.format(
         **metadata,
-        name=name,
+        title=markdown_text(name),
+        quoted=shlex.quote(name),
+        folder=shlex.quote(f"/models/{name}"),
         answers="\n".join([_answers(metadata), *_more_answers(metadata)]),
         signatures="\n".join(_signature(*item) for item in signatures.by_name.items()),
         setting=_setting(metadata),
@@ -77,12 +82,13 @@ def _curl(model: str, name: str, signature: Signature) -> str:
         else:
             row[field] = f"A {field}." if spec.shape.rank == 1 else ["One of these.", "Another."]
     document = json.dumps({"signature_name": name, "instances": [row]})
-    return f"curl -d '{document}' localhost:8501/v1/models/{model}:predict"
+    url = f"localhost:8501/v1/models/{urllib.parse.quote(model, safe='')}:predict"
+    return f"curl -d {shlex.quote(document)} {url}"
 
 
 def _answers(metadata: Mapping[str, Any]) -> str:
     if metadata["class_names"]:
-        return f"Classes: {', '.join(metadata['class_names'])}."
+        return f"Classes: {markdown_text(metadata['class_names'])}."
     if metadata["score_range"]:
         return "Scores from {} to {}.".format(*metadata["score_range"])
     return f"It reads {', '.join(metadata['fields'])}."

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.metrics import confusion_matrix
 
-from training.evaluation.plots import BLUE, new_figure, save
+from training.evaluation.plots import BLUE, new_figure, save, shown
 
 _MOST_CLASSES = 30  # more could not be read
 _MOST_CHARACTERS = 30  # of a name
@@ -65,6 +65,5 @@ def plot_scores(labels: np.ndarray, answers: np.ndarray, path: str | os.PathLike
 
 
 def _shortened(name: str) -> str:
-    """Returns the beginning of a name; a dollar sign would start a formula of matplotlib."""
-    short = name if len(name) <= _MOST_CHARACTERS else f"{name[: _MOST_CHARACTERS - 1]}…"
-    return short.replace("$", r"\$")
+    """Returns the beginning of a name."""
+    return shown(name if len(name) <= _MOST_CHARACTERS else f"{name[: _MOST_CHARACTERS - 1]}…")

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from training.evaluation.plots import BLUE, ORANGE, new_figure
+from training.evaluation.plots import BLUE, ORANGE, new_figure, shown
 
 _MOST_CURVES = 5  # of a run, from light to dark
 
@@ -26,7 +26,7 @@ def plot_measurement(use: dict[str, Any], title: str) -> Figure:
         ylabel="loss of a token, nats",
         title=f"a passage of {passage['tokens']} tokens, twice (gap: {passage['gap']:.2f})",
     )
-    figure.suptitle(title)
+    figure.suptitle(shown(title))
     return figure
 
 
@@ -58,7 +58,7 @@ def plot_series(entries: Sequence[dict[str, Any]], title: str) -> Figure:
     )
     right.set_xlim(left=0)
     right.legend(edgecolor="none")
-    figure.suptitle(title)
+    figure.suptitle(shown(title))
     return figure
 
 

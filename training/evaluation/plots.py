@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import warnings
 
 import matplotlib
@@ -16,6 +17,7 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 )  # fmt: skip
 COLORS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY)
+_NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def check_format(path: str | os.PathLike[str]) -> None:
@@ -35,6 +37,13 @@ def new_figure(
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
     return figure, figure.axes
+
+
+def shown(name: str) -> str:
+    """Returns a name of the user's as a plot takes it: a dollar sign would start a formula, and an
+    .svg with a control character could not be opened.
+    """
+    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", name).replace("$", r"\$")
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from gpt1_keras.files import read_json
-from training.evaluation.plots import BLUE, GREEN, ORANGE, check_format, new_figure, save
+from training.evaluation.plots import BLUE, GREEN, ORANGE, check_format, new_figure, save, shown
 
 
 def plot_pretraining(
@@ -70,7 +70,7 @@ def make_figure(history: list[dict[str, Any]], baselines: dict[str, float], titl
     axes.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
     axes.set_xlim(left=0)
-    axes.set(xlabel="updates", ylabel="perplexity of a token (log scale)", title=title)
+    axes.set(xlabel="updates", ylabel="perplexity of a token (log scale)", title=shown(title))
     axes.legend(edgecolor="none")
     return figure
 

@@ -2,7 +2,9 @@
 
 import os
 import pathlib
+import re
 import runpy
+import shlex
 import shutil
 import sys
 import warnings
@@ -14,6 +16,7 @@ import tensorflow as tf
 
 import gpt1_keras
 from serving.export import export, exporter
+from serving.export.readme import readme
 from serving.export.signature import Signatures
 from serving.server.models.servable import Servable
 
@@ -50,6 +53,21 @@ def test_versions_follow_the_highest(tmp_path, model, quick_save):
         (tmp_path / name).mkdir()
     (tmp_path / "12").write_text("a file in the way")
     assert export(model, tmp_path) == str(tmp_path / "13")
+
+
+def test_the_readme_s_commands_take_any_name(tmp_path, model, quick_save, monkeypatch):
+    """As a shell splits them; names of classes stay on their line."""
+    monkeypatch.setattr(exporter, "readme", readme)
+    metadata = {**exporter.metadata_of(model), "class_names": ["a|b\n# c", "<x>"]}
+    monkeypatch.setattr(exporter, "metadata_of", lambda model: metadata)
+    name = """it's a "model" $HOME"""
+    path = export(model, tmp_path, model_name=name)
+    text = pathlib.Path(path, "assets.extra", "README.md").read_text(encoding="utf-8")
+    block = re.search("```\n(docker run.*?)```", text, re.DOTALL)[1]
+    docker, server = map(shlex.split, block.splitlines())
+    assert docker[4:-1] == ["-v", f"BASE_PATH:/models/{name}", "-e", f"MODEL_NAME={name}"]
+    assert server[3:5] == ["--model_name", name]
+    assert "\nClasses: a\\|b\\n# c, \\<x>.\n" in text
 
 
 def test_warmup_calls_the_model_by_a_given_name(tmp_path, model, quick_save, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import xml.etree.ElementTree
 
 import numpy as np
 import pandas as pd
@@ -124,6 +125,13 @@ def test_all_answers_right(tmp_path):
     write_report(tmp_path, Model(), examples, np.array([[0.0, 1.0]]))
     assert len(pd.read_csv(tmp_path / "errors.csv")) == 0
     assert json.loads((tmp_path / "report.json").read_text())["classes"]["n"]["support"] == 0
+
+
+def test_class_names_of_any_characters_leave_a_plot_that_opens(tmp_path):
+    names = [f"a{character}b" for character in "\x00\x1b\ud800\uffff\n<&$\\$"]
+    plot_confusion(np.arange(9), np.arange(9), names, tmp_path / "plot.svg")
+    shown = "".join(xml.etree.ElementTree.parse(tmp_path / "plot.svg").getroot().itertext())
+    assert shown.count("a\ufffdb") == 8 and shown.count("a<b") == shown.count("a&b") == 2
 
 
 def test_of_many_classes_the_plot_has_those_with_most_errors(tmp_path):
