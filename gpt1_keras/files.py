@@ -138,7 +138,11 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
         ValueError: a number is NaN or infinite, which JSON does not have. Nothing is written.
         OSError: the file cannot be written.
     """
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be written: {error}.") from None
+    write_text(path, f"{text}\n")
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -156,3 +156,21 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
             check_writable(folder / "not" / "yet")
     with pytest.raises(PermissionError, match=r"\[Errno 1\d?\] .*: '/sys/run'"):
         check_writable("/sys/run")  # where root may not write either
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_json_has_no_such_numbers(tmp_path, number):
+    with pytest.raises(ValueError, match=r"result\.json cannot be written"):
+        files.write_json(tmp_path / "result.json", {"score": number})
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_of_csv(tmp_path):
+    """Cells with a line end have quotation marks, by any version of Python."""
+    rows = [["a\rb", "\r", "x"], ["a\r\n", 'say "hi",', ""], ["\n", 1.5, None]]
+    with open(tmp_path / "a.csv", "w", encoding="utf-8", newline="") as file:
+        write = files.csv_writer(file)
+        write(rows[:1])
+        write(iter(rows[1:]))
+    content = (tmp_path / "a.csv").read_bytes()
+    assert content == b'"a\rb","\r",x\n"a\r\n","say ""hi"",",\n"\n",1.5,\n'

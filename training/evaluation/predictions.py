@@ -50,15 +50,16 @@ def predict_outputs(
         float array `[examples, classes or choices]`, or scores `[examples]`.
 
     Raises:
-        DivergedError: an output is not a number.
+        DivergedError: an output is NaN, or an answer's infinite.
     """
     order = prediction_order(model, examples) if order is None else order
     batches = make_batches(examples, order).map(lambda texts, _: texts)
     outputs = model.predict(batches, verbose=int(sys.stdout.isatty()))
-    if np.isnan(outputs).any():
+    # Choices that an example lacks have -inf. No comparison with NaN is true.
+    if not ((outputs if outputs.ndim > 1 else np.abs(outputs)) < np.inf).all():
         raise DivergedError(
-            "The model's outputs are not numbers (NaN): its training has diverged. Try a lower "
-            "learning rate."
+            "The model's outputs are not numbers (NaN or infinite): its training has diverged. Try "
+            "a lower learning rate."
         )
     in_order = np.empty_like(outputs)
     in_order[np.concatenate(order)] = outputs

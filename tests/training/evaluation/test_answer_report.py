@@ -13,7 +13,12 @@ from gpt1_keras.tasks.calibration import Calibration
 from training.datasets.labelled_examples import LabelledExamples
 from training.evaluation.answer_plots import plot_confusion
 from training.evaluation.answer_report import plot_report, read_report, write_report
-from training.evaluation.predictions import answers_of, write_predictions
+from training.evaluation.predictions import (
+    DivergedError,
+    answers_of,
+    predict_outputs,
+    write_predictions,
+)
 
 
 class Model:
@@ -96,6 +101,29 @@ def test_spreadsheets_read_it_and_compute_nothing(tmp_path):
     assert content.startswith(b"\xef\xbb\xbfnumber,text,")
     written = pd.read_csv(tmp_path / "errors.csv").text
     assert list(written) == ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\tx", "a=1"]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "is_refused"),
+    [
+        ([[0.0, 1.0], [np.nan, 1.0]], True),
+        ([[0.0, 1.0], [np.inf, 1.0]], True),
+        ([[0.0, 1.0], [-np.inf, 1.0]], False),  # a choice that is not there
+        ([np.inf, 1.0], True),
+        ([-np.inf, 1.0], True),
+        ([0.0, 1.0], False),
+    ],
+)
+def test_answers_that_are_no_numbers_are_refused(outputs, is_refused):
+    """JSON does not have them, and no metric."""
+    examples = LabelledExamples({"text": column([b"a", b"b"])}, np.zeros(2), np.arange(2))
+    model, order = Model(), [np.array([1]), np.array([0])]
+    model.predict = lambda batches, verbose: np.array(outputs)
+    if is_refused:
+        with pytest.raises(DivergedError, match="lower learning rate"):
+            predict_outputs(model, examples, order)
+    else:
+        assert predict_outputs(model, examples, order).tolist() == outputs[::-1]
 
 
 def test_choices(tmp_path):
