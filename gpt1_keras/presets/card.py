@@ -49,7 +49,7 @@ class RunFacts:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     scores: Sequence[Mapping[str, Any]] = ()
     best: int | None = None
-    baselines: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    baselines: Mapping[str, float | None] = dataclasses.field(default_factory=dict)
     base: str | None = None
     licence: str | None = None
 

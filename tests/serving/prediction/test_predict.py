@@ -20,7 +20,7 @@ from serving.export.export_options import Batching, Explanation
 from serving.export_names import METADATA_FILE
 from serving.predict import main
 from serving.prediction import row_model
-from serving.prediction.answers_file import Layout, answers_file, kind_of
+from serving.prediction.answers_file import Layout, answers_file, kind_of, prefix_for
 from serving.prediction.input_files import InputFiles
 
 SAVED = pathlib.Path(__file__).parents[2] / "gpt1_keras" / "presets" / "saved_models"
@@ -150,6 +150,15 @@ def test_values_that_not_every_format_has(tmp_path, values, texts):
     for value, cell, written in zip(values, cells, as_json):
         assert written == (json.loads(cell) if isinstance(value, (dict, list)) else value)
         assert isinstance(value, (dict, list)) or cell == str(value)
+
+
+def test_answers_take_no_column_of_the_input_s():
+    answers = ["label", "score", "score_bad"]
+    assert prefix_for(["text", "score_good"], answers) == ""
+    for taken in answers:
+        assert prefix_for(["text", taken], answers) == "predicted_"
+        with pytest.raises(ValueError, match=f"has answers already: .*predicted_{taken}"):
+            prefix_for(["text", "label", f"predicted_{taken}"], answers)
 
 
 @pytest.mark.slow
