@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import sys
+from collections.abc import Iterator
 
 
 def is_program_starting() -> bool:
@@ -19,6 +20,19 @@ def silence_imports() -> None:
     # At any level, TensorFlow's libraries print lines while they are imported.
     sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+@contextlib.contextmanager
+def silent_imports() -> Iterator[None]:
+    """Keeps libraries silent in the body of a `with` statement, for what is not always imported."""
+    spoken = os.dup(2)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(spoken, 2)
+        os.close(spoken)
 
 
 def let_libraries_speak() -> None:

@@ -18,6 +18,7 @@ other over gRPC.
 
 import contextlib
 import dataclasses
+import importlib
 import json
 import os
 import pathlib
@@ -27,6 +28,7 @@ from typing import Any
 
 from gpt1_keras.cli import UsageError, note, option, program
 from gpt1_keras.labelled_files import columns_option, open_table, parse_columns
+from gpt1_keras.quiet import silent_imports
 from serving.client.protocol import Client, Input, Model, QueryError
 from serving.client.questions import (
     BATCH_SIZE,
@@ -94,6 +96,9 @@ def main(options: _QueryOptions) -> None:
         raise UsageError("expected either --version or --label")
     if options.columns and not (options.file and _is_table(options.file)):
         raise UsageError("--columns is for a --file that is a table")
+    if not _is_rest(options.target):
+        with silent_imports():
+            importlib.import_module("serving.client.grpc_client")
     _query(options, [_named_value(argument) for argument in options.input])
 
 
@@ -132,12 +137,17 @@ def _connect(
     target: str, model: Model, signature: str
 ) -> contextlib.AbstractContextManager[Client]:
     """Returns a client as a context manager. Its calls raise `QueryError`."""
-    if target.startswith(("http://", "https://")):
+    if _is_rest(target):
         return contextlib.nullcontext(RestClient(target, model, signature))
     # Imported here, as it imports TensorFlow, which REST does not need.
     from serving.client.grpc_client import open_client
 
     return open_client(target, model, signature)
+
+
+def _is_rest(target: str) -> bool:
+    """Returns whether a target is asked over REST."""
+    return target.startswith(("http://", "https://"))
 
 
 def _named_value(argument: str) -> tuple[str, str]:

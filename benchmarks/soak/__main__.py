@@ -38,6 +38,7 @@ from serving.export import export
 _CLIENTS = 32
 _PATIENCE = 10.0  # seconds after which a waiting client does not send its request any more
 _BURST = 5  # times the capacity, before the start
+_MOST_THREADS = 400  # more than the server starts for calls over gRPC
 _SETTLED = 10.0  # seconds in which the server closes connections that clients have left
 _SAMPLES = 5.0  # seconds between samples
 _MORE_MEMORY = 1.1  # times the memory at the start
@@ -47,10 +48,11 @@ _MORE_THREADS = 16
 def main():
     program = Program("soak", __doc__)
     program.add("--minutes", type=float, default=30, help="of load (default: %(default)s)")
+    program.add("--requests", type=int, help="number of requests, instead of --minutes")
     options = program.parse()
     with tempfile.TemporaryDirectory() as folder:
         exports, scores = _exports(folder)
-        facts, tables, is_clean = _soak(folder, exports, scores, 60 * options.minutes)
+        facts, tables, is_clean = _soak(folder, exports, scores, options)
     program.report(facts, *tables)
     return 0 if is_clean else 1
 
@@ -99,7 +101,7 @@ class _Tally:
                 self.latencies[kind].append(latency)
 
 
-def _soak(folder, exports, scores, seconds):
+def _soak(folder, exports, scores, options):
     """Runs the load and the faults; returns what `_report` does."""
     base, monitoring = f"{folder}/model", pathlib.Path(f"{folder}/monitoring")
     monitoring.write_text('prometheus_config { enable: true path: "/metrics" }')
@@ -121,6 +123,7 @@ def _soak(folder, exports, scores, seconds):
         measure(client, len(numbers), _CLIENTS, requests=len(numbers))  # warms up
         capacity = measure(client, len(numbers), _CLIENTS, seconds=15.0).rate
         # After this, the server has what it allocates once: gRPC's threads, and their memory.
+        mix.begin(_MOST_THREADS, 2.0)
         arrive(lambda number, _: client()(number), _BURST * capacity, 15.0)
         for _ in range(2):
             faults.swap()
@@ -133,7 +136,10 @@ def _soak(folder, exports, scores, seconds):
         ]
         for worker in workers:
             worker.start()
-        spent = arrive(tally.ask, 2 * capacity, seconds)
+        rate = 2 * capacity
+        spent = arrive(
+            tally.ask, rate, options.requests / rate if options.requests else 60 * options.minutes
+        )
         faults.stop()
         ended.set()
         for worker in workers:
@@ -182,7 +188,16 @@ def _report(capacity, spent, tally, expected, samples, faults, tracebacks):
         f"Capacity {capacity:.0f} requests/s. In {spent / 60:.1f} minutes {sent:,} were sent, "
         f"{sent / spent:.0f}/s, and {tally.not_sent:,} were not, as no client was free."
     )
-    header = ["request", "sent", "wrong", "p50, ms", "p99, ms", "unexpected", "how they ended"]
+    header = [
+        "request",
+        "sent",
+        "wrong",
+        "p50, ms",
+        "p99, ms",
+        "most, ms",
+        "unexpected",
+        "how they ended",
+    ]
     levels = [[name, *(f"{value:.0f}" for value in values)] for name, *values in figures]
     versions = (
         f"Versions: {caused}. "
@@ -198,7 +213,7 @@ def _row(kind, outcomes, wrong, unexpected, latencies):
     """Returns a row of the table of requests."""
     ended = ", ".join(f"{name} {count:,}" for name, count in outcomes.most_common())
     sent = outcomes.total() + wrong
-    times = percentiles(latencies, 50, 99)
+    times = percentiles(latencies, 50, 99, 100)
     return [kind, f"{sent:,}", f"{wrong:,}", *times, f"{unexpected:,}", ended]
 
 

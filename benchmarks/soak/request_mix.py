@@ -31,6 +31,8 @@ TEXTS = [
 _TIMEOUT = 30.0  # seconds
 _IDLE = 10.0  # seconds after which an idle connection is not used again: the server closes it
 _MODEL = "/v1/models/model"
+_PREDICT = "/tensorflow.serving.PredictionService/Predict"
+_MANY = 80  # more calls than the server runs and lets wait
 _TOO_LONG = 17 * 2**20
 _REFUSED = {"INVALID_ARGUMENT", "FAILED_PRECONDITION", "NOT_FOUND", "400", "404"}
 _CALLS = {
@@ -100,11 +102,15 @@ class Mix:
             "REST, malformed": (self._rest_malformed, 10, rest_busy | _REFUSED),
             "gRPC, hostile gzip": (self._hostile_gzip, 5, {"RESOURCE_EXHAUSTED"} | _REFUSED),
             "gRPC, silent": (self._grpc_silent, 2, gone),
+            "REST, not UTF-8": (self._not_utf8, 3, {"400", "429"}),
             "REST, another Host": (self._other_host, 3, {"403"}),
             "gRPC, too long": (self._too_long, 1, {"RESOURCE_EXHAUSTED"}),
             "REST, too long": (self._rest_too_long, 2, {"400"}),
             "REST, too many rows": (self._too_many_rows, 1, {"400", "429"}),
+            "gRPC, many empty entries": (self._many_entries, 1, {"RESOURCE_EXHAUSTED"}),
+            "gRPC, no message": (self._no_message, 4, gone),
             "gRPC, cancelled": (self._cancel, 3, {*gone, "OK"}),
+            "gRPC, many cancelled": (self._cancel_many, 2, gone),
             "gRPC, connection reset": (self._grpc_reset, 2, gone),
             "REST, reset before the answer": (self._reset_whole, 3, gone),
             "REST, reset in the body": (self._reset_half, 3, gone),
@@ -183,8 +189,7 @@ class Mix:
         return self._post(f"{_MODEL}:{call}", random.choice(DOCUMENTS))[0]
 
     def _hostile_gzip(self, number):
-        predict = self._channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
-        predict(random.choice(COMPRESSED), timeout=_TIMEOUT)
+        self._channel.unary_unary(_PREDICT)(random.choice(COMPRESSED), timeout=_TIMEOUT)
         return "OK"
 
     def _grpc_silent(self, number):
@@ -215,9 +220,46 @@ class Mix:
         request = PredictRequest()
         request.model_spec.name = "model"
         request.inputs["text"].CopyFrom(tf.make_tensor_proto(TEXTS))
-        call = self._prediction.Predict.future(request, timeout=_TIMEOUT)
+        call = self._prediction.Predict.future(request)
         time.sleep(random.uniform(0.0, 0.05))
         return "left" if call.cancel() else "OK"
+
+    def _cancel_many(self, number):
+        """More than may run and wait, without a deadline."""
+        request = PredictRequest()
+        request.model_spec.name = "model"
+        request.inputs["text"].CopyFrom(tf.make_tensor_proto(TEXTS))
+        calls = [self._prediction.Predict.future(request) for _ in range(_MANY)]
+        time.sleep(random.uniform(0.0, 0.2))
+        for call in calls:
+            call.cancel()
+        return "left"
+
+    def _no_message(self, number):
+        self.begin(random.choice((1, _MANY)), random.uniform(0.0, 2.0))
+        return "left"
+
+    def begin(self, count, seconds):
+        """Begins calls whose message never comes, and cancels them after some time."""
+        ended = threading.Event()
+
+        def nothing():
+            ended.wait(_TIMEOUT)
+            yield from ()
+
+        call = self._channel.stream_unary(_PREDICT)
+        calls = [call.future(nothing()) for _ in range(count)]
+        time.sleep(seconds)
+        for each in calls:
+            each.cancel()
+        ended.set()
+
+    def _many_entries(self, number):
+        self._channel.unary_unary(_PREDICT)(b"\x12\x00" * 2**23, timeout=_TIMEOUT)
+        return "OK"
+
+    def _not_utf8(self, number):
+        return self._post(f"{_MODEL}:predict", '{"instances": ["Kündigung"]}'.encode("cp1252"))[0]
 
     def _grpc_reset(self, number):
         begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0" + b"\0\1\0\1\4"

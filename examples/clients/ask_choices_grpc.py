@@ -18,7 +18,8 @@ request.inputs["question"].CopyFrom(tf.make_tensor_proto([question], tf.string))
 # A row for each question. Where questions differ in their number of choices, fill up with "".
 request.inputs["choices"].CopyFrom(tf.make_tensor_proto([choices], tf.string))
 
-with grpc.insecure_channel(target) as channel:
+# By default, gRPC takes replies of at most 4 MiB, and the server sends longer ones.
+with grpc.insecure_channel(target, [("grpc.max_receive_message_length", -1)]) as channel:
     response = PredictionServiceStub(channel).Predict(request, timeout=10)
 
 best = response.outputs["choice"].int_val[0]

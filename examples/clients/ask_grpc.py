@@ -20,7 +20,8 @@ elif kind == "labels":
     request.model_spec.version_label = choice
 request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts, tf.string))
 
-with grpc.insecure_channel(target) as channel:
+# By default, gRPC takes replies of at most 4 MiB, and the server sends longer ones.
+with grpc.insecure_channel(target, [("grpc.max_receive_message_length", -1)]) as channel:
     response = PredictionServiceStub(channel).Predict(request, timeout=10)
 
 labels = response.outputs["label"].string_val

@@ -17,7 +17,8 @@ request.model_spec.name = model
 request.inputs["premise"].CopyFrom(tf.make_tensor_proto(premises, tf.string))
 request.inputs["hypothesis"].CopyFrom(tf.make_tensor_proto(hypotheses, tf.string))
 
-with grpc.insecure_channel(target) as channel:
+# By default, gRPC takes replies of at most 4 MiB, and the server sends longer ones.
+with grpc.insecure_channel(target, [("grpc.max_receive_message_length", -1)]) as channel:
     response = PredictionServiceStub(channel).Predict(request, timeout=10)
 
 labels = response.outputs["label"].string_val

@@ -22,7 +22,8 @@ request.inputs["top_p"].CopyFrom(tf.make_tensor_proto([1.0], tf.float32))
 request.inputs["seed"].CopyFrom(tf.make_tensor_proto([0], tf.int32))
 request.inputs["stop"].CopyFrom(tf.make_tensor_proto([["."]], tf.string))
 
-with grpc.insecure_channel(target) as channel:
+# By default, gRPC takes replies of at most 4 MiB, and the server sends longer ones.
+with grpc.insecure_channel(target, [("grpc.max_receive_message_length", -1)]) as channel:
     response = PredictionServiceStub(channel).Predict(request, timeout=60)
 
 for text in response.outputs["text"].string_val:

@@ -21,7 +21,9 @@ from serving.plain_values import plain
 @contextmanager
 def open_client(target: str, model: Model, signature: str) -> Iterator["_GrpcClient"]:
     """Opens a channel to `host:port`, or another name that gRPC takes."""
-    with grpc.insecure_channel(target) as channel:
+    # Otherwise it takes replies of at most 4 MiB, and servers send longer ones.
+    options = [("grpc.max_receive_message_length", -1)]
+    with grpc.insecure_channel(target, options) as channel:
         yield _GrpcClient(PredictionServiceStub(channel), model, signature)
 
 

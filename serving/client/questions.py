@@ -84,15 +84,18 @@ def rows_of_lines(
         tell: is called once if objects have more than the inputs, which is left out.
 
     Raises:
-        QueryError: a line is not an object with a value for each missing input.
+        QueryError: a line is not UTF-8, or is not an object with a value for each missing input.
     """
-    lines = (line.rstrip(b"\r\n") for line in lines)
     names = missing_inputs(inputs, shared)
-    if len(names) == 1 and inputs[names[0]].rank == 1 and inputs[names[0]].dtype == "DT_STRING":
-        yield from rows_of_texts(lines, names)
-        return
+    is_text = (
+        len(names) == 1 and inputs[names[0]].rank == 1 and inputs[names[0]].dtype == "DT_STRING"
+    )
     is_told = False
     for number, line in enumerate(lines, 1):
+        line = line.rstrip(b"\r\n")
+        if is_text:
+            yield {names[0]: _utf8(line, number)}
+            continue
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
@@ -158,6 +161,18 @@ def answers(
 def _is_taken(name: str, inputs: Mapping[str, Input], shared: Row) -> bool:
     """Returns whether a row's value of this name is a value of an input."""
     return name in inputs and inputs[name].rank != 0 and name not in shared
+
+
+def _utf8(line: bytes, number: int) -> bytes:
+    """Returns a line; a model would answer one in another encoding as if it had read it."""
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        raise QueryError(
+            f"Expected UTF-8, received the byte 0x{line[error.start]:02x} at offset {error.start} "
+            f"of line {number}"
+        ) from error
+    return line
 
 
 def _left_out(names: Collection[str]) -> str:

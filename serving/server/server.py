@@ -33,6 +33,7 @@ from serving.server.transport.rest_server import RestServer
 # Together less than 30 seconds: after that, Docker or Kubernetes would kill the process.
 _GRACE_SECONDS = 25.0
 _CANCEL_SECONDS = 2.0
+_HELD_REQUESTS = 8  # of the longest, whose bytes all requests together may have
 
 
 class Server:
@@ -69,7 +70,12 @@ class Server:
         resources = Resources(
             self.models,
             self.metrics,
-            Admission(options.grpc_max_threads, options.max_queued_requests, self.metrics),
+            Admission(
+                options.grpc_max_threads,
+                options.max_queued_requests,
+                self.metrics,
+                _HELD_REQUESTS * options.max_request_bytes,
+            ),
             RequestLimits(options.max_request_rows, options.max_request_bytes),
         )
         self._grpc = GrpcServer(resources, options)

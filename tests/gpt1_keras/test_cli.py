@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from gpt1_keras.cli import (
     progress,
     warn,
 )
+from gpt1_keras.quiet import silent_imports
 
 
 @dataclasses.dataclass(frozen=True)
@@ -325,6 +327,14 @@ def test_an_interruption_says_what_is_there(saved, message, capsys):
 @pytest.mark.parametrize(("result", "status"), [(None, 0), (0, 0), (3, 3)])
 def test_the_exit_status_is_the_result(result, status):
     assert exit_status(lambda: result) == status
+
+
+def test_what_libraries_print_while_they_are_imported(capfd):
+    with pytest.raises(ImportError), silent_imports():
+        os.write(2, b"hidden")
+        raise ImportError
+    os.write(2, b"said")
+    assert capfd.readouterr().err == "said"
 
 
 @pytest.mark.parametrize("lines", [1, 100_000])

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 
 import kubernetes_validate
@@ -97,8 +98,6 @@ def test_kubernetes_fits_the_schemas(version):
 def test_kubernetes_probes_limits_and_names():
     found = container()
     models = json.dumps(of_kind("ConfigMap")["data"])
-    for probe in ("startupProbe", "readinessProbe"):
-        assert found[probe]["httpGet"]["path"] == "/v1/models/sst2"
     assert "/models/sst2" in models
     assert set(found["resources"]) == {"requests", "limits"}
     assert found["image"] == COMPOSE["services"]["serving"]["image"]
@@ -110,6 +109,30 @@ def test_kubernetes_probes_limits_and_names():
     claim = of_kind("PersistentVolumeClaim")["metadata"]["name"]
     volumes = of_kind("Deployment")["spec"]["template"]["spec"]["volumes"]
     assert claim in [v.get("persistentVolumeClaim", {}).get("claimName") for v in volumes]
+
+
+def test_probes_fail_without_a_model(model_base_path, tmp_path, free_port):
+    """The status of a model that was unloaded is 200, here and in TensorFlow Serving."""
+    shutil.copytree(model_base_path / "3", tmp_path / "3")
+    probes = [container()["startupProbe"], container()["readinessProbe"]]
+    probes.append(KSERVE["spec"]["predictor"]["model"]["readinessProbe"])
+    paths = {probe["httpGet"]["path"] for probe in probes}
+    port = free_port()
+
+    def status(path):
+        url = f"http://127.0.0.1:{port}{path.replace('/sst2', '/tiny')}"
+        try:
+            with urllib.request.urlopen(url, timeout=30) as response:
+                return response.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    with Server("tiny", str(tmp_path), port=0, rest_api_port=port) as server:
+        assert {status(path) for path in paths} == {200}
+        shutil.rmtree(tmp_path / "3")
+        server.models.poll()
+        assert {status(path) for path in paths} == {404}
+        assert status("/v1/models/sst2") == 200
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.37"])

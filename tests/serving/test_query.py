@@ -293,6 +293,18 @@ def test_invalid_utf8_reaches_the_model(ask):
     assert ask("tiny", "\udcff\udcfe")[:2] == (0, expected)
 
 
+def test_lines_in_another_encoding(ask):
+    """A model would answer them as if it had read them."""
+    error = "error: Expected UTF-8, received the byte 0xfc at offset 1 of line 2\n"
+    assert ask("tiny", stdin="ab\nKündigung\n".encode("cp1252")) == (1, "", error)
+
+
+def test_replies_of_more_than_4_mib(odd_ports):
+    text = "x" * 3 * 2**20
+    [answer] = query.ask(f"127.0.0.1:{odd_ports[0]}", "labelled", [text], "echo")
+    assert answer == {"text": text, "text_bytes": text}
+
+
 EXPECTED = (
     "Expected as many --input hypothesis=TEXT as --input premise=TEXT, or one for all questions, "
     "received "
@@ -389,6 +401,15 @@ def test_rest_does_without_tensorflow():
     """Which takes ten seconds to import."""
     code = "import sys, serving.query; sys.exit('tensorflow' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.slow
+def test_grpc_prints_nothing_of_libraries():
+    command = [sys.executable, "-m", "serving.query", "--target=127.0.0.1:1", "--model=x", "a"]
+    asked = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (asked.returncode, asked.stdout) == (1, "")
+    [line] = asked.stderr.splitlines()
+    assert line.startswith("error: UNAVAILABLE: ")
 
 
 def test_asking_from_a_script(client):

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's gRPC services: PredictionService and ModelService."""
+"""gRPC's services: TensorFlow Serving's PredictionService and ModelService, and Health."""
 
 import functools
 import zlib
@@ -8,6 +8,8 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1.health import SERVICE_NAME, HealthServicer
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from tensorflow_serving.apis import model_service_pb2, prediction_service_pb2
 from tensorflow_serving.apis.get_model_metadata_pb2 import (
     GetModelMetadataRequest,
@@ -23,6 +25,8 @@ from serving.server.calls import example_inference, inference
 from serving.server.calls.server_resources import Resources
 from serving.server.errors import ServingError, invalid_argument
 from serving.server.limits.budget import Budget
+from serving.server.limits.message_fields import MOST_FIELDS, has_too_many_fields
+from serving.server.limits.receiving import Receiving
 from serving.server.models.model_manager import ModelManager
 from serving.server.models.servable import Servable
 
@@ -30,6 +34,7 @@ SERVICES = ("PredictionService", "ModelService")
 _RELOAD = "HandleReloadConfigRequest"
 _COMPRESSED = (b"\x1f", b"\x78")  # the first byte of gzip and of deflate, and of no request
 _ZLIB_EITHER = 47  # zlib's number for both
+_FIRST_FIELD = 0x0A  # the first byte of a message in field 1; its length follows
 # A compressed message may grow by this factor, and by further bytes. Texts and ids grow 3 to 10
 # times; 16 KB once became 16 MiB, and these 1.4 GB once they were parsed.
 _MOST_EXPANSION = 20
@@ -43,20 +48,73 @@ _DESCRIPTORS = {
 _Call = Callable[[ModelManager, Any, Budget], Message]
 
 
-def handlers(resources: Resources) -> Iterator[grpc.GenericRpcHandler]:
-    """Yields a handler for each service, for a gRPC server."""
-    answer = functools.partial(_answer, resources)
+def handlers(resources: Resources, receiving: Receiving) -> Iterator[grpc.GenericRpcHandler]:
+    """Yields a handler for each of TensorFlow Serving's services, for a gRPC server."""
     for service in SERVICES:
         methods = {
-            method.name: grpc.unary_unary_rpc_method_handler(
-                functools.partial(answer, method.name, GetMessageClass(method.input_type)),
-                # Requests arrive as bytes: gRPC itself would report invalid ones as INTERNAL
-                # errors.
-                response_serializer=lambda response: response.SerializeToString(),
+            method.name: _method(
+                functools.partial(
+                    _answer, resources, method.name, GetMessageClass(method.input_type)
+                ),
+                receiving,
             )
             for method in _DESCRIPTORS[service].methods
         }
         yield grpc.method_handlers_generic_handler(_DESCRIPTORS[service].full_name, methods)
+
+
+def health_handler(health: HealthServicer, receiving: Receiving) -> grpc.GenericRpcHandler:
+    """Returns the handler for the health check; the library's own cannot read compressed ones."""
+
+    def check(body: bytes, context: grpc.ServicerContext) -> HealthCheckResponse:
+        request = _parsed(HealthCheckRequest, body, _MAX_QUESTION_BYTES)
+        return health.Check(request, context)
+
+    def watch(messages: Any, context: grpc.ServicerContext, send: Callable[..., None]) -> None:
+        def begin(body: bytes, context: grpc.ServicerContext) -> None:
+            request = _parsed(HealthCheckRequest, body, _MAX_QUESTION_BYTES)
+            health.Watch(request, context, send)
+
+        _reply(begin, receiving, messages, context)
+
+    # gRPC then calls it with `send`, and keeps no thread for a client that watches.
+    setattr(watch, "experimental_non_blocking", True)  # noqa: B010
+    watching = grpc.stream_stream_rpc_method_handler(watch, response_serializer=_serialized)
+    methods = {"Check": _method(check, receiving), "Watch": watching}
+    return grpc.method_handlers_generic_handler(SERVICE_NAME, methods)
+
+
+def _method(
+    answer: Callable[[bytes, grpc.ServicerContext], Message], receiving: Receiving
+) -> grpc.RpcMethodHandler:
+    """Returns the handler of a method that takes one message and returns one.
+
+    For gRPC, it takes a stream of messages, so that `receiving` can end the wait for the first.
+    They arrive as bytes: gRPC itself would report invalid ones as INTERNAL errors.
+    """
+    return grpc.stream_unary_rpc_method_handler(
+        functools.partial(_reply, answer, receiving), response_serializer=_serialized
+    )
+
+
+def _serialized(reply: Message) -> bytes:
+    return reply.SerializeToString()
+
+
+def _reply(
+    answer: Callable[[bytes, grpc.ServicerContext], Any],
+    receiving: Receiving,
+    messages: Iterator[bytes],
+    context: grpc.ServicerContext,
+) -> Any:
+    """Returns the answer to a call's message, or ends the call with the error's status."""
+    body = receiving.message(messages, context)
+    try:
+        if body is None:
+            raise ServingError(grpc.StatusCode.UNIMPLEMENTED, "Expected a message, received none")
+        return answer(body, context)
+    except ServingError as error:
+        context.abort(error.code, error.message)
 
 
 def _answer(
@@ -66,22 +124,21 @@ def _answer(
     body: bytes,
     context: grpc.ServicerContext,
 ) -> Message:
-    """Returns the reply to a request, or ends it with the error's status."""
+    """Returns the reply to a request."""
     budget = Budget(resources.limits, context.time_remaining())
-    try:
-        with resources.measured(method, "GRPC") as measured:
-            if method not in _RUNS:
-                request = _parsed(request_class, body, _MAX_QUESTION_BYTES)
-                return _CALLS[method](resources.models, request, budget)
-            measured.model_name = _model_name(body)
-            # A parsed message takes up to 89 times the memory, and parsing holds the interpreter.
-            with resources.admission.admitted(budget):
-                request = _parsed(request_class, body, resources.limits.max_bytes)
-                measured.model_name = _model_spec(request).name
-                return _RUNS[method](resources.models, request, budget)
-    except ServingError as error:
-        context.abort(error.code, error.message)
-        raise  # never reached: `abort` raises, but type checkers do not know it
+    if not context.add_callback(budget.cancel):  # the call has ended
+        budget.cancel()
+    with resources.admission.held() as hold, resources.measured(method, "GRPC") as measured:
+        if method not in _RUNS:
+            request = _parsed(request_class, body, _MAX_QUESTION_BYTES)
+            return _CALLS[method](resources.models, request, budget)
+        measured.model_name = _model_name(body)
+        hold(len(body))
+        # A parsed message takes up to 89 times the memory, and parsing holds the interpreter.
+        with resources.admission.admitted(budget):
+            request = _parsed(request_class, body, resources.limits.max_bytes)
+            measured.model_name = _model_spec(request).name
+            return _RUNS[method](resources.models, request, budget)
 
 
 def _parsed(request_class: type[Message], body: bytes, max_bytes: float) -> Any:
@@ -102,6 +159,12 @@ def _parsed(request_class: type[Message], body: bytes, max_bytes: float) -> Any:
                 f"Expected a {request_class.DESCRIPTOR.name} of at most {int(max_bytes)} bytes"
                 "; received more, or a compressed one that grows to more",
             )
+        if has_too_many_fields(body, request_class.DESCRIPTOR):
+            raise ServingError(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"Expected a {request_class.DESCRIPTOR.name} of at most {MOST_FIELDS} fields, with "
+                "those of the messages in it; received more",
+            )
         return request_class.FromString(body)
     except (DecodeError, zlib.error) as error:
         raise invalid_argument(f"Expected a {request_class.DESCRIPTOR.name}") from error
@@ -110,11 +173,13 @@ def _parsed(request_class: type[Message], body: bytes, max_bytes: float) -> Any:
 def _model_name(body: bytes) -> str:
     """Returns the model's name of a request that is not parsed yet, if it can be seen.
 
-    All calls but MultiInference have their model_spec where GetModelStatus has its only field.
-    Other fields are then skipped.
+    All calls but MultiInference have their model_spec where GetModelStatus has its only field. It
+    comes first and is short; to skip what follows could take as long as to parse it.
     """
+    if len(body) < 2 or body[0] != _FIRST_FIELD or body[1] > 127:
+        return ""
     try:
-        return GetModelStatusRequest.FromString(body).model_spec.name
+        return GetModelStatusRequest.FromString(body[: 2 + body[1]]).model_spec.name
     except DecodeError:
         return ""
 

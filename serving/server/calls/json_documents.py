@@ -24,8 +24,8 @@ _UP_TO_LONE_SURROGATE = re.compile(
 def parse_document(body: bytes) -> dict[str, Any]:
     """Returns the JSON object in a request's body.
 
-    Like TensorFlow Serving, it takes strings that are not UTF-8. Surrogates stand for their bytes,
-    and other surrogates are refused.
+    It has to be UTF-8, as RFC 8259 says. TensorFlow Serving takes other bytes as well, but then a
+    text in another encoding gets an answer as if it were read.
     """
     if not body:
         raise invalid_argument("JSON Parse error: The document is empty")
@@ -36,11 +36,17 @@ def parse_document(body: bytes) -> dict[str, Any]:
                 "JSON Parse error: The surrogate pair in string is invalid. at offset: "
                 f"{found.end()}"
             )
-    text = body.decode(errors="surrogateescape")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise invalid_argument(
+            f"JSON Parse error: Expected UTF-8, received the byte 0x{body[error.start]:02x} at "
+            f"offset: {error.start}"
+        ) from error
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        offset = len(text[: error.pos].encode(errors="surrogateescape"))
+        offset = len(text[: error.pos].encode())
         raise invalid_argument(f"JSON Parse error: {error.msg} at offset: {offset}") from error
     except ValueError as error:  # a number of thousands of digits
         raise invalid_argument(f"JSON Parse error: {error}") from error
@@ -56,16 +62,7 @@ def read_signature_name(document: Mapping[str, Any]) -> str:
     name = document.get("signature_name", "")
     if not isinstance(name, str):
         raise invalid_argument(f"'signature_name' is not a string but {shown(name)}")
-    return require_utf8(name) or DEFAULT_SIGNATURE
-
-
-def require_utf8(name: str) -> str:
-    """Returns a name. Unlike a text, it must be UTF-8."""
-    try:
-        name.encode()
-    except UnicodeEncodeError as error:
-        raise invalid_argument(f"Expected a name in UTF-8, received {shown(name)}") from error
-    return name
+    return name or DEFAULT_SIGNATURE
 
 
 def shown(value: Any) -> str:

@@ -22,7 +22,7 @@ from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 from tensorflow_serving.apis.input_pb2 import ExampleList, ExampleListWithContext, Input
 
-from serving.server.calls.json_documents import BASE64_KEY, require_utf8, shown
+from serving.server.calls.json_documents import BASE64_KEY, shown
 from serving.server.errors import invalid_argument, set_of, type_name
 from serving.server.limits.budget import MAX_DIMENSIONS, UNLIMITED, Budget
 
@@ -80,7 +80,7 @@ def _example(features: Any) -> tf.train.Example:
         values = value if isinstance(value, list) else [value]
         field, dtype = _FEATURES.get(type(values[0]), _FEATURES[str]) if values else _FEATURES[str]
         typed = [_typed(name, each, dtype) for each in values]
-        feature = example.features.feature[require_utf8(name)]
+        feature = example.features.feature[name]
         getattr(feature, field).value.extend(typed)
     return example
 
@@ -157,11 +157,11 @@ def _typed(name: str, value: Any, dtype: tf.DType) -> Any:
     """Returns a JSON value as a value of a tensor of `dtype`."""
     try:
         if dtype == tf.string and isinstance(value, str):
-            return value.encode(errors="surrogateescape")
+            return value.encode()
         if dtype == tf.string and isinstance(value, dict) and set(value) == {BASE64_KEY}:
             text = "".join(value[BASE64_KEY].split())  # many encoders write lines
             return base64.b64decode(text + -len(text) % 4 * "=", validate=True)
-    except (AttributeError, ValueError) as error:  # not base64; a lone surrogate
+    except (AttributeError, ValueError) as error:  # not base64
         raise invalid_argument(f"Input {name}: {shown(value)}: {error}") from error
     if dtype == tf.bool and isinstance(value, bool):
         return value

@@ -1,6 +1,7 @@
 """The budget of one request: time, rows and bytes."""
 
 import math
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class RequestLimits:
 
 
 class Budget:
-    """What one request may use. Its time begins when the budget is made.
+    """What one request may use. Its time begins when the budget is made, and ends with `cancel`.
 
     Args:
         limits: how large the request may be; None for no limit.
@@ -50,17 +51,37 @@ class Budget:
         if seconds is not None and seconds > _LONGEST_SECONDS:
             seconds = None
         self._end = None if seconds is None else time.monotonic() + seconds
+        self._is_cancelled = False
+        self._awaited: threading.Event | None = None
+
+    def cancel(self) -> None:
+        """Ends the request's time, as its client does not wait any more. Any thread may call it."""
+        self._is_cancelled = True
+        if self._awaited:
+            self._awaited.set()
+
+    def wait(self, event: threading.Event) -> None:
+        """Waits until an event is set, by `cancel` at the latest, or the time has run out."""
+        self._awaited = event
+        if not self._is_cancelled:  # later, `cancel` sees the event
+            event.wait(self.seconds_left())
 
     def seconds_left(self) -> float | None:
         """Returns the seconds until the request must be answered, negative if they are over."""
         return None if self._end is None else self._end - time.monotonic()
 
-    def check_time(self) -> None:
+    def check_time(self, when: str = "while the reply was written") -> None:
         """Refuses to go on once the time is over."""
-        if self._end is not None and time.monotonic() >= self._end:
-            raise ServingError(
-                StatusCode.DEADLINE_EXCEEDED, "Timed out while the reply was written"
-            )
+        left = self.seconds_left()
+        if self._is_cancelled or left is not None and left <= 0:
+            raise self.refusal(when)
+
+    def refusal(self, when: str) -> ServingError:
+        """Returns the error for a request whose time is over, and `when` that was found."""
+        left = self.seconds_left()
+        if self._is_cancelled and (left is None or left > 0):
+            return ServingError(StatusCode.CANCELLED, f"The client left {when}")
+        return ServingError(StatusCode.DEADLINE_EXCEEDED, f"Timed out {when}")
 
     def check_outputs(self, outputs: Mapping[str, np.ndarray]) -> None:
         """Refuses outputs that are too large, before a reply is made of them."""
@@ -109,14 +130,14 @@ class Budget:
         if rows > self._limits.max_rows:
             raise invalid_argument(
                 f"{what}: expected at most {self._limits.max_rows} rows in a request, received "
-                f"{rows}"
+                f"{rows} (--max_request_rows)"
             )
 
     def _check_bytes(self, what: str, expanded: int) -> None:
         if expanded > self._limits.max_bytes:
             raise invalid_argument(
                 f"{what}: expected at most {self._limits.max_bytes} bytes in a request once it is "
-                f"expanded, received {expanded}"
+                f"expanded, received {expanded} (--max_request_bytes)"
             )
 
 

@@ -69,29 +69,48 @@ class ModelManager:
         return list(self._configs)
 
     def configure(self, config: ModelServerConfig) -> None:
-        """Serves the models in `config` and no others. It loads all versions that can be loaded.
+        """Serves the models in `config` and no others, once each serves a version that it asks for.
+
+        Until then, nothing is unloaded. TensorFlow Serving unloads first, and then waits for the
+        models alone that are new.
 
         Raises:
             ServingError: `config` is not valid, and nothing has changed; or no version of a model
-                could be loaded. It is tried again when its files change.
+                could be loaded. All that was served before goes on, and so do the other models. A
+                model that was not served is tried again when its files change.
         """
         with self._update:
             check_config(config)
             configs = {each.name: each for each in config.model_config_list.config}
             for each in configs.values():
                 self._check_labels(each)
-            self._configs = configs
             self._failed.clear()
-            errors = self._load_and_unload()
-        for name, error in errors.items():
-            if not self._servables.get(name):
-                raise error
+            wanted, errors = self._load(configs)
+            missing = {
+                name: error
+                for name, error in errors.items()
+                if not self._serves(name, wanted.get(name, {}))
+                # One that stays as it is may go on with what it has.
+                and not (self._servables.get(name) and configs[name] == self._configs.get(name))
+            }
+            if missing:
+                for name in missing:
+                    wanted.pop(name, None)
+                    if self._servables.get(name):
+                        del configs[name]
+                configs = {**self._configs, **configs}
+            self._configs = configs
+            self._unload_others(wanted)
+        for error in missing.values():
+            raise error
+        for error in errors.values():
             logging.error(error)
 
     def poll(self) -> None:
         """Loads versions that are new on disk, and unloads those that they replace."""
         with self._update:
-            errors = self._load_and_unload()
+            wanted, errors = self._load(self._configs)
+            self._unload_others(wanted)
             for name, error in errors.items():
                 if error.message != self._reported.get(name):
                     logging.error(error)
@@ -151,25 +170,31 @@ class ModelManager:
                     "which is not currently available for inference",
                 )
 
-    def _load_and_unload(self) -> dict[str, ServingError]:
-        """Loads and unloads as configured; returns the failed models' errors by name."""
+    def _load(
+        self, configs: Mapping[str, ModelConfig]
+    ) -> tuple[dict[str, Mapping[int, Path]], dict[str, ServingError]]:
+        """Loads what is configured, and unloads nothing.
+
+        Returns:
+            The versions that each model should have, without models whose base path cannot be read;
+            and the failed models' errors, both by name.
+        """
+        wanted: dict[str, Mapping[int, Path]] = {}
         errors = {}
-        for name in self._servables.keys() - self._configs.keys():
-            self._unload(name, set())
-        for name, config in self._configs.items():
+        for name, config in configs.items():
             try:
-                self._load(name, versions_on_disk(config))
+                wanted[name] = versions_on_disk(config)
+                self._load_versions(config, wanted[name])
             except ServingError as error:
                 errors[name] = error
-        return errors
+        return wanted, errors
 
-    def _load(self, name: str, wanted: Mapping[int, Path]) -> None:
-        """Loads versions, and then unloads old ones if a wanted version is served."""
-        failure = None
+    def _load_versions(self, config: ModelConfig, wanted: Mapping[int, Path]) -> None:
+        """Loads versions of a model."""
+        name, failure = config.name, None
         for version, path in sorted(wanted.items()):
-            current = self._servables.get(name, {}).get(version)
             files = files_of(path)
-            if current and current.path == path or self._failed.get(path) == files:
+            if self._serves(name, {version: path}) or self._failed.get(path) == files:
                 continue
             self._set_state(name, version, ModelVersionStatus.LOADING)
             try:
@@ -186,16 +211,29 @@ class ModelManager:
                 self._servables = {**self._servables, name: served}
                 self._set_state(name, version, ModelVersionStatus.AVAILABLE)
                 logging.info("Loaded version %d of model %s", version, name)
-        if not wanted or wanted.keys() & self._servables.get(name, {}).keys():
-            self._unload(name, wanted.keys())
         if failure:
             raise failure
         if not wanted:
+            specific = config.model_version_policy.specific.versions
             raise ServingError(
                 StatusCode.NOT_FOUND,
-                f"No version of model {name} under base path {self._configs[name].base_path}: "
-                "expected a folder named by a number, such as 1",
+                f"No version of model {name} under base path {config.base_path}: expected a folder "
+                f"named {' or '.join(map(str, specific)) or 'by a number, such as 1'}",
             )
+
+    def _serves(self, name: str, versions: Mapping[int, Path]) -> bool:
+        """Returns whether one of the versions in these folders is served."""
+        served = self._servables.get(name, {})
+        return any(served[each].path == path for each, path in versions.items() if each in served)
+
+    def _unload_others(self, wanted: Mapping[str, Mapping[int, Path]]) -> None:
+        """Unloads what is not wanted, but a model's versions only once a wanted one is served."""
+        for name in self._servables:
+            versions = wanted.get(name)
+            if name not in self._configs or versions == {}:
+                self._unload(name, set())
+            elif versions and self._serves(name, versions):
+                self._unload(name, versions.keys())
 
     def _unload(self, name: str, wanted: Collection[int]) -> None:
         """Unloads all versions of a model except the `wanted` ones."""

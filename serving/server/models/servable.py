@@ -5,7 +5,6 @@ client that handles this server's errors also handles those of the real one.
 """
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -112,16 +111,13 @@ class Servable:
         Returns:
             The outputs by name; strings are arrays of `bytes` objects.
         """
-        timeout = budget.seconds_left()
-        if timeout is not None and timeout <= 0:
-            raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out before the run began")
-        end = math.inf if timeout is None else time.monotonic() + timeout
+        budget.check_time("before the run began")
         aliases = {signature.inputs[alias].name: alias for alias in inputs}
         feeds = {name: inputs[alias].SerializeToString() for name, alias in aliases.items()}
         fetches = [signature.outputs[alias].name for alias in outputs]
         try:
             with self._metrics.run(self.name, api):
-                found = dict(zip(outputs, self._run(feeds, fetches, end)))
+                found = dict(zip(outputs, self._run(feeds, fetches, budget)))
         except FeedError as error:
             raise malformed_tensor(aliases[error.name]) from error
         except StatusError as error:
@@ -130,9 +126,9 @@ class Servable:
         return found
 
     def _run(
-        self, feeds: Mapping[str, bytes], fetches: Sequence[str], end: float
+        self, feeds: Mapping[str, bytes], fetches: Sequence[str], budget: Budget
     ) -> list[np.ndarray]:
-        """Runs the graph until `end`, a `time.monotonic`; repeats it if another request ended it.
+        """Runs the graph until the time is over; repeats it if another request ended it.
 
         In a graph that merges requests, the last request of a batch ends the run for all of them if
         its own time is over.
@@ -140,8 +136,8 @@ class Servable:
         runs = 0
         while True:
             # In RunOptions, 0 milliseconds means no limit.
-            left = min(end - time.monotonic(), 1e9)
-            limit = 0 if end == math.inf else max(1, math.ceil(left * 1000))
+            left = budget.seconds_left()
+            limit = 0 if left is None else max(1, math.ceil(left * 1000))
             options = RunOptions(timeout_in_ms=limit).SerializeToString()
             runs += 1
             try:
@@ -150,6 +146,7 @@ class Servable:
                 is_cancelled = error.code == StatusCode.CANCELLED.value[0]
                 if self._cancelled or not is_cancelled or runs == _MOST_RUNS:
                     raise
+                budget.check_time("while the model ran")
 
 
 def _check_inputs(signature: SignatureDef, inputs: Mapping[str, TensorProto]) -> None:

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 from grpc_health.v1.health import HealthServicer
 from grpc_health.v1.health_pb2 import HealthCheckResponse
-from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
 from serving.server.calls import grpc_service
 from serving.server.calls.server_resources import Resources
+from serving.server.limits.receiving import MOST_CALLS, Receiving
 from serving.server.options import Options
 from serving.server.transport import listening
 from serving.server.transport.credentials import server_credentials
@@ -18,6 +18,7 @@ from serving.server.transport.credentials import server_credentials
 _SPARE_THREADS = 16
 _MAX_PENDING_REQUESTS = 10_000
 _MOST_CONNECTIONS = 4096
+_POLL_SECONDS = 0.1
 
 
 class GrpcServer:
@@ -36,17 +37,21 @@ class GrpcServer:
         self._options = options
         self._credentials = server_credentials(options)
         self._health = HealthServicer() if options.enable_grpc_healthcheck_service else None
-        # Threads for all requests that run or wait, and more to refuse others and to answer probes.
+        self._receiving = Receiving()
+        # Threads for all requests that run or wait, and more to refuse others and to answer probes,
+        # also while calls that are too many and send no message have not been ended yet.
         num_threads = options.grpc_max_threads + options.max_queued_requests + _SPARE_THREADS
+        num_threads += 4 * MOST_CALLS
+        handlers = [*grpc_service.handlers(resources, self._receiving)]
+        if self._health:
+            handlers.append(grpc_service.health_handler(self._health, self._receiving))
         self._server = grpc.server(
             ThreadPoolExecutor(num_threads),
-            handlers=tuple(grpc_service.handlers(resources)),
+            handlers=handlers,
             # Requests that would wait for a thread are refused before they are read.
             maximum_concurrent_rpcs=2 * num_threads,
             options=list(_channel_options(options).items()),
         )
-        if self._health:
-            add_HealthServicer_to_server(self._health, self._server)
 
     def listen(self) -> None:
         """Opens the port on each of the host's addresses, and the Unix socket.
@@ -62,6 +67,7 @@ class GrpcServer:
     def start(self) -> None:
         """Begins to answer requests."""
         self._server.start()
+        threading.Thread(target=self._end_late_calls, daemon=True).start()
         if self._health:
             for name in ("", *grpc_service.SERVICES):
                 self._health.set(name, HealthCheckResponse.SERVING)
@@ -74,7 +80,13 @@ class GrpcServer:
         """
         if self._health:
             self._health.enter_graceful_shutdown()
+        self._receiving.close()
         return self._server.stop(grace)
+
+    def _end_late_calls(self) -> None:
+        """Ends calls that do not send their message, until the server has stopped."""
+        while self._server.wait_for_termination(_POLL_SECONDS):  # it was not in that time
+            self._receiving.end_late()
 
     def _open(self, address: str) -> int:
         """Opens a port, and returns its number."""

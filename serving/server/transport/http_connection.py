@@ -9,7 +9,7 @@ import email.utils
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -109,16 +109,21 @@ class HttpConnection:
         target = event.target.decode(errors="replace")
         return Head(self._method, target, length, _PORT.sub("", host))
 
-    def receive_body(self) -> bytes:
+    def receive_body(self, hold: Callable[[int], None] = lambda size: None) -> bytes:
         """Returns the body of the request whose head was received.
 
+        Args:
+            hold: is called with the length of each part before it is kept, and may raise an error.
+
         Raises:
-            HttpError: the client does not send all of it; the reply has to be the last.
+            HttpError: the client does not send all of it. After this error, and any of `hold`, the
+                reply has to be the last.
         """
         if self._http.they_are_waiting_for_100_continue:
             self._send(h11.InformationalResponse(status_code=100, headers=[], reason="Continue"))
         body = bytearray()
         while isinstance(event := self._next_event(), h11.Data):
+            hold(len(event.data))
             body += event.data
         return bytes(body)
 

@@ -175,11 +175,13 @@ class RestServer(ThreadingTCPServer):
         if self._stopping:
             refusal = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The server is shutting down")
             return connection.reply(refusal, last=True)
-        with self._request_in_flight():
+        with self._request_in_flight(), self._resources.admission.held() as hold:
             try:
-                body = connection.receive_body()
+                body = connection.receive_body(hold)
             except HttpError as error:
                 return connection.reply(_refusal(error.status, str(error)), last=True)
+            except ServingError as error:
+                return connection.reply(_error(error), last=True)
             reply = self._answer(head, body)
             return connection.reply(reply, last=self._stopping)
 
@@ -203,8 +205,7 @@ class RestServer(ThreadingTCPServer):
             reply = self._calls.answer(head.method, head.target, body)
             return Reply(HTTPStatus.OK, reply, "application/json")
         except ServingError as error:
-            status = _HTTP_STATUS.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
-            return _refusal(status, error.message)
+            return _error(error)
 
     @contextmanager
     def _request_in_flight(self) -> Iterator[None]:
@@ -229,6 +230,12 @@ def _is_local(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _error(error: ServingError) -> Reply:
+    """Returns the reply to a request that a model cannot answer, or that there is no room for."""
+    status = _HTTP_STATUS.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
+    return _refusal(status, error.message)
 
 
 def _refusal(status: int, message: str) -> Reply:

@@ -28,6 +28,11 @@ def test_python(client, monkeypatch, capsys):
     assert capsys.readouterr().out == ANSWER
 
 
+@pytest.mark.parametrize("script", sorted(CLIENTS.glob("*_grpc.py")), ids=lambda path: path.name)
+def test_grpc_clients_take_long_replies(script):
+    assert '("grpc.max_receive_message_length", -1)' in script.read_text()
+
+
 def test_curl(client):
     process = run("sh", CLIENTS / "ask_rest.sh", client.rest_url, "tiny")
     assert process.returncode == 0, process.stderr

@@ -24,6 +24,7 @@ from serving.server.calls.server_resources import Resources
 from serving.server.errors import ServingError
 from serving.server.limits.admission import Admission
 from serving.server.limits.budget import Budget, RequestLimits
+from serving.server.limits.receiving import Receiving
 from serving.server.prometheus_metrics import Metrics
 from tests.serving.server.hostile_requests import COMPRESSED, DOCUMENTS, MESSAGES
 
@@ -176,10 +177,10 @@ def rest(client):
 
 @pytest.fixture(scope="module")
 def methods(client):
-    """gRPC's methods on the served model, in this process: functions of bytes and a context."""
-    service, *_ = grpc_service.handlers(_resources(client))
+    """gRPC's methods on the served model, in this process: functions of messages and a context."""
+    service, *_ = grpc_service.handlers(_resources(client), Receiving())
     paths = {name: f"/{_SERVICE.full_name}/{name}" for name in _METHODS}
-    return {name: service.service(_Details(path)).unary_unary for name, path in paths.items()}
+    return {name: service.service(_Details(path)).stream_unary for name, path in paths.items()}
 
 
 class _Details:
@@ -198,6 +199,9 @@ class _Context:
 
     def time_remaining(self):
         return 20.0
+
+    def add_callback(self, callback):
+        return True
 
     def abort(self, code, message):
         assert len(message.encode()) <= 1024
@@ -254,7 +258,7 @@ def test_grpc_calls(methods, request_):
         if _request_class(name).DESCRIPTOR.name == kind:
             context = _Context()
             try:
-                assert method(body, context).IsInitialized()
+                assert method(iter([body]), context).IsInitialized()
             except _Aborted:
                 too_long = {grpc.StatusCode.RESOURCE_EXHAUSTED} if body in COMPRESSED else set()
                 assert context.code in _FOUR_HUNDREDS | too_long

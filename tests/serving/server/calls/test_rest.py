@@ -92,10 +92,10 @@ def test_predict_takes_escapes(ask, escaped, text):
     assert ask("POST", PREDICT, body)[1]["outputs"]["text"] == [text]
 
 
-def test_predict_takes_invalid_utf8(ask):
-    body = b'{"instances": ["\xff\xfe"], "signature_name": "echo"}'
+def test_bytes_that_are_not_utf8_come_in_base64(ask):
+    document = {"instances": [{"b64": "//4="}], "signature_name": "echo"}
     answer = {"predictions": [{"text": "\udcff\udcfe", "text_bytes": {"b64": "//4="}}]}
-    assert ask("POST", PREDICT, body) == (200, answer)
+    assert ask("POST", PREDICT, document) == (200, answer)
 
 
 @pytest.mark.parametrize("path", ["/v1/models/tiny", "/v1/models/tiny/versions/3"])
@@ -239,11 +239,16 @@ DOCUMENT_ERRORS = [
 ]
 
 LARGE = "JSON Value: [\n    [\n        [\n            [\n"
+NOT_UTF8 = "JSON Parse error: Expected UTF-8"
 DOCUMENT_ERRORS += [
-    # Names must be UTF-8, where values need not.
-    (b'{"instances": [{"\xff": "a"}]}', "Expected all 'instances' to be objects with the keys"),
-    (b'{"inputs": {"\xff": ["a"]}}', "Expected 'inputs' to be an object with the keys {text};"),
-    (b'{"inputs": "a", "signature_name": "\xff"}', "Expected a name in UTF-8, received"),
+    # In another encoding, a text would get an answer as if it were read.
+    (
+        '{"inputs": "Kündigung"}'.encode("cp1252"),
+        f"{NOT_UTF8}, received the byte 0xfc at offset: 13",
+    ),
+    (b'{"inputs": {"\xff": ["a"]}}', NOT_UTF8),
+    (b'{"inputs": "a", "signature_name": "\xff"}', NOT_UTF8),
+    ('{"inputs": "a"}'.encode("utf-16"), f"{NOT_UTF8}, received the byte 0xff at offset: 0"),
     (b'{"inputs": "a", "signature_name": "\\udcff"}', "JSON Parse error: The surrogate pair in"),
     (b'{"inputs": {"\\ud800": "a"}}', "JSON Parse error: The surrogate pair in"),
     (b'{"inputs": "\\ud83d \\ude00"}', "JSON Parse error: The surrogate pair in"),
@@ -257,7 +262,10 @@ DOCUMENT_ERRORS += [
     # The message holds the beginning, and the rest is not formatted.
     (b"[" * 300 + b"]" * 300, LARGE),
     ({"instances": ["a"] * 257}, "Input text: expected at most 256 rows in a request, received"),
-    ({"inputs": ["a"] * 257}, "Input text: expected at most 256 rows in a request, received 257"),
+    (
+        {"inputs": ["a"] * 257},
+        "Input text: expected at most 256 rows in a request, received 257 (--max_request_rows)",
+    ),
 ]
 
 
@@ -360,11 +368,7 @@ EXAMPLE_ERRORS = [
         "Name: <unknown>, Key: text, Index: 0.  Data types don't match",
     ),
     ({"examples": [{"text": 1}]}, "Name: <unknown>, Key: text, Index: 0.  Data types don't match"),
-    (
-        b'{"signature_name": "%s", "examples": [{"\xff": "a"}]}',
-        "Expected a name in UTF-8, received",
-    ),
-    (b'{"signature_name": "%s\xff", "examples": [{"text": "a"}]}', "Expected a name in UTF-8"),
+    (b'{"signature_name": "%s", "examples": [{"\xff": "a"}]}', NOT_UTF8),
     ({"examples": [{"text": [0.5, 10**400]}]}, "Input text: JSON Value: 1000000000000000000000"),
     ({"examples": [{}] * 257}, "Input: expected at most 256 rows in a request, received 257"),
     (

@@ -81,6 +81,43 @@ def test_a_request_whose_time_runs_out_leaves_the_queue(full):
     assert waiting(metrics) == 0
 
 
+def test_a_request_whose_client_leaves_leaves_the_queue(full):
+    admission, metrics, _ = full
+    budget = Budget(seconds=30)
+
+    def wait_for_turn():
+        with admission.admitted(budget):
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        left = pool.submit(wait_for_turn)
+        while waiting(metrics) != 1:
+            assert not left.done()
+        budget.cancel()
+        for refused in left.result, wait_for_turn:  # also one that comes only now
+            with pytest.raises(ServingError, match="client left while waiting for") as caught:
+                refused()
+            assert caught.value.code is StatusCode.CANCELLED
+    assert waiting(metrics) == 0
+
+
+def test_the_bytes_of_all_requests_together():
+    """Small requests do not count, so that large ones cannot keep them out."""
+    admission = Admission(1, 1, Metrics(), max_bytes=2**17)
+    with admission.held() as first, admission.held() as second, admission.held() as third:
+        for hold in first, second:
+            for _ in range(2):
+                hold(2**16)
+        for hold in third, first:
+            with pytest.raises(ServingError, match="131072 bytes, of at most 131072") as caught:
+                hold(2**16 + 1)
+            assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+        with admission.held() as small:
+            small(2**16)
+    with admission.held() as again:
+        again(2**17)
+
+
 @pytest.mark.parametrize("seconds", [None, 1e10, 2.0**63 / 1e9, 2.0**63, float("inf")])
 def test_a_request_without_a_deadline_waits(full, seconds):
     """gRPC gives it one that no thread can wait for."""

@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework.tensor_pb2 import TensorProto
+from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
 from tensorflow_serving.apis.input_pb2 import Input
+from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
 from serving.server.errors import ServingError
+from serving.server.limits import message_fields
 from serving.server.limits.budget import Budget, RequestLimits
+from tests.serving.server.hostile_requests import EMPTY_ENTRIES
 
 BUDGET = Budget(RequestLimits(max_rows=256, max_bytes=2**16))
 
@@ -110,3 +114,76 @@ def test_time():
     with pytest.raises(ServingError, match="Timed out while the reply was written") as caught:
         Budget(seconds=-1).check_time()
     assert caught.value.code.name == "DEADLINE_EXCEEDED"
+    left = Budget(seconds=60)
+    left.cancel()
+    with pytest.raises(ServingError, match="The client left before the run began") as caught:
+        left.check_time("before the run began")
+    assert caught.value.code.name == "CANCELLED"
+
+
+def number_of_fields(message):
+    """The fields that protocol buffers' own parser finds in a message and in those in it."""
+    count = 0
+    for field, value in message.ListFields():
+        if field.message_type and field.message_type.GetOptions().map_entry:
+            nested = field.message_type.fields_by_name["value"].message_type
+            count += 3 * len(value)
+            count += sum(map(number_of_fields, value.values())) if nested else 0
+        elif field.message_type:
+            several = value if field.is_repeated else [value]
+            count += len(several) + sum(map(number_of_fields, several))
+        else:
+            count += 1 if field.is_packed or not field.is_repeated else len(value)
+    return count
+
+
+def predict_request():
+    request = PredictRequest(output_filter=["scores", ""])
+    request.model_spec.version.value = 2**40
+    request.inputs["long" * 100].CopyFrom(tensor(STRING, 3, string_val=[b"a" * 200, b"", b"b"]))
+    request.inputs["x"].CopyFrom(tensor(FLOAT, 1, -1, float_val=[0.5] * 50))
+    request.inputs["y"].CopyFrom(tensor(INT64, tensor_content=b"c" * 300))
+    return request
+
+
+def classification_request():
+    request = ClassificationRequest(input=examples(5, b"x" * 300))
+    request.model_spec.name = "tiny"
+    return request
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        predict_request(),
+        classification_request(),
+        PredictRequest.FromString(EMPTY_ENTRIES[:2]),
+        PredictRequest(output_filter=[""] * 300),
+        tensor(STRING, *[1] * 300),
+    ],
+)
+def test_fields_are_counted_before_a_message_is_parsed(monkeypatch, message):
+    body, number = message.SerializeToString(), number_of_fields(message)
+    for most, is_too_much in ((number, False), (number - 1, True)):
+        monkeypatch.setattr(message_fields, "MOST_FIELDS", most)
+        assert message_fields.has_too_many_fields(body, message.DESCRIPTOR) == is_too_much
+        # The parser refuses what is cut off; until then, fields count.
+        assert message_fields.has_too_many_fields(body[:-1], message.DESCRIPTOR) in (
+            False,
+            is_too_much,
+        )
+
+
+@pytest.mark.parametrize(
+    ("body", "is_too_much"),
+    [
+        (b"\x12\x00" * 2**19, True),
+        (b"\x12\x02\x12\x00" * 2**18, True),  # entries with an empty tensor
+        (b"\x38\x01" * 2**19, True),  # fields that the message does not have
+        (b"\x12\x80\x80\x40" + b"a" * 2**20, False),
+        (b"\xff" * 2**20, False),
+        (b"\x12" + b"\x80" * 2**20, False),
+    ],
+)
+def test_messages_of_many_fields(body, is_too_much):
+    assert message_fields.has_too_many_fields(body, PredictRequest.DESCRIPTOR) == is_too_much

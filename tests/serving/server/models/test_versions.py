@@ -137,6 +137,32 @@ def test_a_base_path_that_is_no_folder(tmp_path, add, name):
     assert served(models) == [1]
 
 
+def test_a_refused_configuration_unloads_nothing(tmp_path, add):
+    add(1)
+    models = serving(tmp_path)
+    (tmp_path / "2").mkdir()
+    (tmp_path / "empty").mkdir()
+    other = config(tmp_path / "gone")
+    other.model_config_list.config[0].name = "other"
+    specific = "model_version_policy { specific { versions: %d } }"
+    for asked, error in [
+        (config(tmp_path, specific % 99), "expected a folder named 99"),
+        (config(tmp_path, specific % 2), "Cannot load version 2 of model tiny"),
+        (config(tmp_path / "gone"), "is not a folder"),
+        (config(tmp_path / "empty"), "named by a number"),
+        (other, "of model other is not a folder"),
+    ]:
+        with pytest.raises(ServingError, match=error):
+            models.configure(asked)
+        models.poll()
+        assert models.find(ModelSpec(name="tiny")).version == 1
+        assert states(models)[1] == "AVAILABLE"
+    add(99)
+    models.configure(config(tmp_path, specific % 99))
+    assert served(models) == [99]
+    assert models.names() == ["tiny"]
+
+
 def test_the_old_version_stays_beside_a_broken_one(tmp_path, add, caplog):
     add(1)
     models = serving(tmp_path)
@@ -246,6 +272,7 @@ def test_reload_over_grpc(tmp_path, add, model_base_path):
         request.config.model_config_list.config[1].base_path = str(tmp_path / "no")
         with pytest.raises(grpc.RpcError, match="Base path .*no of model no is not a folder"):
             service.HandleReloadConfigRequest(request, timeout=60)
+        assert [each.name for each in server.models] == ["more"]
 
 
 def test_the_configuration_file_is_read_again(tmp_path, add, caplog):

@@ -8,6 +8,7 @@ import json
 import re
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -33,6 +34,7 @@ from serving.server.calls.rest_calls import RestCalls
 from serving.server.calls.server_resources import Resources
 from serving.server.config_files import ConfigError, read_metrics_path
 from serving.server.errors import ServingError
+from serving.server.limits import receiving
 from serving.server.limits.admission import Admission
 from serving.server.limits.budget import RequestLimits
 from serving.server.models.model_manager import ModelManager
@@ -92,11 +94,121 @@ def test_health(client, service):
     assert response.status == HealthCheckResponse.SERVING
 
 
-def test_health_of_an_unknown_service(client):
+@pytest.mark.parametrize("compression", list(grpc.Compression))
+def test_health_of_an_unknown_service(client, compression):
+    request = HealthCheckRequest(service="Other" * 100)  # clients compress what becomes shorter
+    with grpc.insecure_channel(client.target) as channel:
+        health = HealthStub(channel)
+        with pytest.raises(grpc.RpcError) as caught:
+            health.Check(request, timeout=30, compression=compression)
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        watched = health.Watch(request, timeout=30, compression=compression)
+        assert next(watched).status == HealthCheckResponse.SERVICE_UNKNOWN
+        watched.cancel()
+
+
+CALLS = [
+    "tensorflow.serving.PredictionService/Predict",
+    "tensorflow.serving.ModelService/GetModelStatus",
+    "grpc.health.v1.Health/Check",
+    "grpc.health.v1.Health/Watch",
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_without_a_message(client, call):
     with grpc.insecure_channel(client.target) as channel:
         with pytest.raises(grpc.RpcError) as caught:
-            HealthStub(channel).Check(HealthCheckRequest(service="Other"), timeout=30)
-    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+            next(channel.stream_stream(f"/{call}")(iter(()), timeout=30))
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert caught.value.details() == "Expected a message, received none"
+
+
+def test_calls_that_send_no_message_keep_nobody_out(model_base_path, monkeypatch):
+    """gRPC waits for it without an end, and each call has a thread."""
+    over = threading.Event()
+
+    def nothing():
+        over.wait(60)
+        yield from ()
+
+    with (
+        Server(
+            *("tiny", str(model_base_path)),
+            port=0,
+            rest_api_port=0,
+            enable_grpc_healthcheck_service=True,
+        ) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as hostile,
+    ):
+        calls = [hostile.stream_stream(f"/{CALLS[i % 4]}")(nothing()) for i in range(240)]
+
+        def number_ended():
+            return sum(call.done() for call in calls)
+
+        assert num_tokens(channel) == [3]
+        wait_until(lambda: number_ended() >= len(calls) - receiving.MOST_CALLS)
+        assert num_tokens(channel) == [3]
+        assert number_ended() < len(calls)  # the others have more time
+        monkeypatch.setattr(server._grpc._receiving, "_seconds", 0.0)
+        wait_until(lambda: number_ended() == len(calls))
+        assert {call.code() for call in calls} == {grpc.StatusCode.CANCELLED}
+        over.set()
+
+
+def test_calls_that_are_cancelled_do_not_run(model_base_path):
+    with (
+        Server("tiny", str(model_base_path), port=0, rest_api_port=0, grpc_max_threads=1) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        predict = PredictionServiceStub(channel).Predict
+        running = predict.future(request_for("slow", rounds=[LONG]))
+        wait_until(lambda: b"running_requests 1.0" in server.metrics.page())
+        left = [predict.future(request_for("slow", rounds=[LONG])) for _ in range(10)]
+        wait_until(lambda: b"queued_requests 10.0" in server.metrics.page())
+        for each in left:
+            each.cancel()
+        line = b':tensorflow:serving:request_count{model_name="tiny",status="CANCELLED"} 10.0'
+        wait_until(lambda: line in server.metrics.page())
+        assert b"queued_requests 0.0" in server.metrics.page()
+        assert not running.done()
+        server.models.cancel()
+        assert running.code() is grpc.StatusCode.CANCELLED
+
+
+def test_bodies_that_are_too_many(model_base_path, free_port):
+    """Clients that hold back the end of long bodies keep out no short ones."""
+    port, size = free_port(), 2**17
+    head = b"POST /v1/models/tiny:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    url = f"http://127.0.0.1:{port}/v1/models/tiny:predict"
+
+    def ask(text):
+        try:
+            body = json.dumps({"instances": [text]}).encode()
+            with urllib.request.urlopen(url, body, timeout=30) as response:
+                return response.status, ""
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)["error"]
+
+    with Server("tiny", str(model_base_path), port=0, rest_api_port=port, max_request_bytes=size):
+        held = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(16)]
+        for each in held:
+            each.sendall(head % size + b" " * (size - 1))
+        wait_until(lambda: ask("a" * 2**16 + "b" * 99)[0] == 429)
+        status, error = ask("a" * 2**16 + "b" * 99)
+        assert (status, error[:18]) == (429, "The server is busy")
+        assert ask("a") == (200, "")
+        for each in held:
+            each.close()
+        wait_until(lambda: ask("a" * 2**16 + "b" * 99)[0] == 200)
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_deadline_ends_the_run(client):
