@@ -268,7 +268,7 @@ class LanguageModelGraph:
         A stop text without a token, such as a line break for `bert`, would never be found.
         """
         ids = self._tokenizer.tokenize(tf.reshape(stop, [-1]))
-        normalized = joined(self._tokenizer.detokenize(ids))
+        normalized = joined_continuations(self._tokenizer.detokenize(ids))
         is_found = (ids.row_lengths() > 0) | (tf.reshape(stop, [-1]) == "")
         return tf.reshape(normalized, tf.shape(stop)), is_found
 
