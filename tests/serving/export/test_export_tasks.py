@@ -15,6 +15,7 @@ from serving.export.__main__ import main
 from serving.export.language_model.output_text import joined
 from serving.server.calls.warmup_requests import read_warmup
 from serving.server.models.servable import Servable, ServingError
+from tests.helpers.eager import eagerly
 
 CONTEXT = 48
 KINDS = ["scorer", "chooser", "lm"]
@@ -146,10 +147,11 @@ def test_an_empty_choice_has_its_own_index(chooser, ask):
     """As in Keras, whether choices come as lists or as an array; at the end, it is absent."""
     rows = [["", "kind", "bad"], ["kind", "", "bad"], ["", "", "bad"], ["kind", "bad", ""]]
     texts = {"context": ["a film"] * 4, "question": ["the staff"] * 4}
-    of_lists = chooser.classify({**texts, "choices": [*rows[:3], rows[3][:2]]})
+    with eagerly():
+        of_lists = chooser.classify({**texts, "choices": [*rows[:3], rows[3][:2]]})
+        of_arrays = chooser.classify({**texts, "choices": np.array(rows)})
     assert len({answer["choice"] for answer in of_lists}) > 1
     found = ask("chooser", "serving_default", **texts, choices=rows)
-    of_arrays = chooser.classify({**texts, "choices": np.array(rows)})
     for row, (answer, of_array) in enumerate(zip(of_lists, of_arrays)):
         count = len(answer["scores"])
         np.testing.assert_allclose(of_array.pop("scores"), answer["scores"], atol=1e-5)
