@@ -194,11 +194,17 @@ def _is_table(path: str) -> bool:
 
 
 def _noted(asked: Iterable[tuple[Row, dict[str, Any]]]) -> Iterator[tuple[Row, dict[str, Any]]]:
-    """Yields rows with their answers, and says after each one whether a text has no token."""
+    """Yields rows with their answers, and says at the end which have a text without a token."""
+    blank = []
     for number, (row, answer) in enumerate(asked, 1):
         yield row, answer
         if answer.get("blank"):
-            note(f"Row {number}: a text has no token, so nothing of it was read.")
+            blank.append(number)
+    if blank:
+        note(
+            f"nothing was read of a text without any token, in {len(blank):,} of {number:,} "
+            f"questions; the first is number {blank[0]}"
+        )
 
 
 def _show_explained(explained: Iterable[tuple[Row, Mapping[str, Any]]]) -> None:
