@@ -5,7 +5,6 @@ import difflib
 import errno
 import glob
 import io
-import itertools
 import json
 import os
 import pathlib
@@ -90,9 +89,11 @@ def move_to_next_number(temporary: str, folder: str | os.PathLike[str]) -> str:
     folder = os.path.abspath(folder)
     _sync_tree(temporary)
     numbers = [int(name) for name in os.listdir(folder) if name.isascii() and name.isdecimal()]
-    for number in itertools.count(1 + max(numbers, default=0)):
+    number = max(numbers, default=0)
+    while True:
+        number += 1
         path = os.path.join(folder, str(number))
-        if os.path.lexists(path):
+        if os.path.lexists(path):  # renaming would replace an empty folder
             continue
         try:
             os.rename(temporary, path)
@@ -102,7 +103,6 @@ def move_to_next_number(temporary: str, folder: str | os.PathLike[str]) -> str:
         else:
             _sync(folder)
             return path
-    raise AssertionError("Numbers do not end.")
 
 
 def leftovers(folder: str | os.PathLike[str]) -> list[str]:

@@ -75,15 +75,17 @@ def _completed(
 
 @contextlib.contextmanager
 def _late_interrupts() -> Iterator[list[int]]:
-    """Lists Ctrl-C and SIGTERM: an interrupt inside the pool's code could leave a lock held."""
+    """Lists signals that ask to end: an interrupt inside the pool's code could leave a lock held."""
     interruptions: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield interruptions  # other threads get no signals
         return
-    before = {
-        number: signal.signal(number, lambda number, _: interruptions.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # One that is ignored, as Ctrl-C in the background, stays so.
+    before = {each: signal.getsignal(each) for each in signals}
+    before = {each: handler for each, handler in before.items() if handler != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, lambda number, _: interruptions.append(number))
     try:
         yield interruptions
     finally:
