@@ -75,7 +75,7 @@ def _completed(
 
 @contextlib.contextmanager
 def _late_interrupts() -> Iterator[list[int]]:
-    """Lists signals that ask to end: an interrupt inside the pool's code could leave a lock held."""
+    """Lists signals to end: an interrupt inside the pool's code could leave a lock held."""
     interruptions: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield interruptions  # other threads get no signals
