@@ -30,6 +30,7 @@ imports what does the work, as above. Keras is imported just before `main` runs,
 print meanwhile is not shown. `tests/test_light_programs.py` checks the imports.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -40,8 +41,10 @@ import os
 import re
 import signal
 import sys
+import threading
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
 import cyclopts
@@ -56,6 +59,9 @@ _GRAPH_ERROR = "Graph execution error:"
 _WHERE = re.compile(r"\s|$|Detected at node |Node: |\d+ root error")
 
 RESUMABLE = "After an interruption, the same command goes on from the last checkpoint."
+
+# Of those that end a process without a word, the ones that others send to end it.
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 _Item = TypeVar("_Item")
 
@@ -250,6 +256,10 @@ def exit_status(
     `run` returns the exit status, or None for 0; `interrupted` returns the message after Ctrl-C;
     `foreseen` are further classes of errors to report in one line.
 
+    SIGTERM and SIGHUP raise KeyboardInterrupt meanwhile, so that temporary files are removed; but
+    not where something else handles them, or they are ignored. A second one ends the process at
+    once.
+
     Returns:
         The exit status: 1 after an error of the input or the machine (`ValueError`, `OSError`,
         `ImportError`, `tf.errors.OpError`), 130 after Ctrl-C, or 128 and the number of the signal
@@ -257,8 +267,9 @@ def exit_status(
         package, and keep their traceback.
     """
     try:
-        status = run() or 0
-        sys.stdout.flush()
+        with _interrupted_by_signals():
+            status = run() or 0
+            sys.stdout.flush()
         return status
     except UsageError:
         raise
@@ -274,6 +285,27 @@ def exit_status(
             raise
         print(f"error: {_first_line(error)}", file=sys.stderr)
         return 1
+
+
+@contextlib.contextmanager
+def _interrupted_by_signals() -> Iterator[None]:
+    """Makes signals that would end the process at once raise KeyboardInterrupt(number)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # other threads get no signals
+        return
+    handled = [each for each in _SIGNALS if signal.getsignal(each) == signal.SIG_DFL]
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt(number)
+
+    for number in handled:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def progress(items: Iterable[_Item], description: str, total: int | None = None) -> Iterable[_Item]:

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TextIO
@@ -17,6 +18,8 @@ from typing import Any, TextIO
 _PREFIX = ".tmp-"
 _MOST_LISTED = 10  # names in a message
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors in which the system names no file
+# What renaming a folder to a path raises where a file is, or a folder that is not empty.
+_IS_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 
 @contextlib.contextmanager
@@ -24,39 +27,93 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
     """Yields a temporary path beside `path`, and renames it to `path` when the block succeeds.
 
     The temporary path has the suffix of `path`, because writers choose the format by it. The block
-    may create a file or a directory there; a directory replaces an existing one as a whole. If the
-    block raises, what it wrote is removed, and `path` stays as it was. The content reaches the disk
-    before its name does, so a power cut never leaves a truncated file.
+    may create a file or a directory there; a directory replaces, as a whole, one that was there
+    when the block began. If the block raises, what it wrote is removed, and `path` stays as it was.
+    The content reaches the disk before its name does, so a power cut never leaves a truncated file.
 
     Raises:
         FileNotFoundError: the block succeeds without writing anything.
+        FileExistsError: a directory has appeared at `path` since the block began.
         OSError: the disk is full, or a directory would replace a file. It names `path`.
     """
     path = os.path.abspath(path)
     parent, name = os.path.split(path)
-    _make_folder(parent)
-    folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
-    temporary = os.path.join(folder, name)
-    try:
+    before = _identity(path)
+    with temporary_path(parent, name, path) as temporary:
         yield temporary
         _sync_tree(temporary)
-        if os.path.isdir(path) and os.path.exists(temporary):
-            # A directory cannot be renamed over one that is not empty, so that is moved first.
-            os.rename(path, os.path.join(folder, "replaced"))
-        os.replace(temporary, path)
+        replaced = f"{temporary}.replaced"
+        try:
+            if os.path.isdir(path) and os.path.exists(temporary):
+                if _identity(path) != before:
+                    reason = "A folder has appeared there meanwhile, and is not replaced"
+                    raise FileExistsError(errno.EEXIST, reason, path)
+                # A directory cannot be renamed over one that is not empty: that is moved first.
+                os.rename(path, replaced)
+            os.replace(temporary, path)
+        except BaseException:  # such as Ctrl-C between the two
+            if os.path.lexists(replaced) and not os.path.lexists(path):
+                os.rename(replaced, path)
+            raise
         _sync(parent)
+
+
+@contextlib.contextmanager
+def temporary_path(
+    folder: str | os.PathLike[str], name: str, blamed: str | os.PathLike[str] | None = None
+) -> Iterator[str]:
+    """Yields a temporary path of this name, in a folder, and removes what the block leaves there.
+
+    Raises:
+        OSError: the disk is full, or writing fails. It names `blamed`, by default the folder.
+    """
+    folder = os.path.abspath(folder)
+    _make_folder(folder)
+    temporary = tempfile.mkdtemp(prefix=_PREFIX, dir=folder)
+    try:
+        yield os.path.join(temporary, name)
     except OSError as error:
-        named = error.filename is not None and os.fspath(error.filename).startswith(folder)
+        named = error.filename is not None and os.fspath(error.filename).startswith(temporary)
         if named or error.errno in _NO_ROOM:
-            raise OSError(error.errno, error.strerror, path) from error
+            raise OSError(error.errno, error.strerror, os.fspath(blamed or folder)) from error
         raise
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def move_to_next_number(temporary: str, folder: str | os.PathLike[str]) -> str:
+    """Renames a folder, in which something is, to the number after the highest in another folder.
+
+    Of several programs that do so at once, each gets a number of its own. Nothing that exists is
+    replaced, and nobody sees the number before all its content. Returns the path.
+    """
+    folder = os.path.abspath(folder)
+    _sync_tree(temporary)
+    numbers = [int(name) for name in os.listdir(folder) if name.isascii() and name.isdecimal()]
+    number = max(numbers, default=0)
+    while True:
+        number += 1
+        path = os.path.join(folder, str(number))
+        if os.path.lexists(path):  # renaming would replace an empty folder
+            continue
+        try:
+            os.rename(temporary, path)
+        except OSError as error:
+            if error.errno not in _IS_TAKEN:
+                raise
+        else:
+            _sync(folder)
+            return path
+
+
+def leftovers(folder: str | os.PathLike[str]) -> list[str]:
+    """Returns the paths of a folder's unfinished files: still being written, or left by a kill."""
+    return sorted(glob.glob(os.path.join(glob.escape(os.fspath(folder)), _PREFIX + "*")))
 
 
 def remove_leftovers(folder: str | os.PathLike[str]) -> None:
     """Removes unfinished files from a folder, which killed processes leave there."""
-    for path in glob.glob(os.path.join(glob.escape(os.fspath(folder)), _PREFIX + "*")):
+    for path in leftovers(folder):
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -200,6 +257,15 @@ class _PathInMemory(io.BytesIO):
 
     def __fspath__(self) -> str:
         return self._path
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Returns what tells a folder from others that have the same path; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
 
 
 def _make_folder(path: str | os.PathLike[str]) -> None:

@@ -171,7 +171,7 @@ def _query(options: _QueryOptions, named_values: Sequence[tuple[str, str]]) -> N
         rows = iter(named) if named else _rows(options, inputs, shared, stack)
         # A request to explain may be as much work as a few long texts.
         batch_size = 1 if signature == EXPLAIN else BATCH_SIZE
-        asked = answers(client, rows, shared, inputs, batch_size)
+        asked = _noted(answers(client, rows, shared, inputs, batch_size))
         if options.json:
             for _, answer in asked:
                 print(json.dumps(answer, ensure_ascii=False))
@@ -201,6 +201,20 @@ def _rows(
 def _is_table(path: str) -> bool:
     """Returns whether a file is read as a table, by its name, or a folder as a data set."""
     return path.lower().removesuffix(".gz").endswith(_TABLES) or pathlib.Path(path).is_dir()
+
+
+def _noted(asked: Iterable[tuple[Row, dict[str, Any]]]) -> Iterator[tuple[Row, dict[str, Any]]]:
+    """Yields rows with their answers, and says at the end which have a text without a token."""
+    blank = []
+    for number, (row, answer) in enumerate(asked, 1):
+        yield row, answer
+        if answer.get("blank"):
+            blank.append(number)
+    if blank:
+        note(
+            f"nothing was read of a text without any token, in {len(blank):,} of {number:,} "
+            f"questions; the first is number {blank[0]}"
+        )
 
 
 def _show_explained(explained: Iterable[tuple[Row, Mapping[str, Any]]]) -> None:

@@ -25,14 +25,14 @@ async function start() {
       return;
     }
     const texts = Object.fromEntries(fields.map((field) => [field.name, field.value]));
-    const { scores, is_sure, num_tokens, truncated } = await score(model, texts, metadata.max_bytes);
+    const { scores, is_sure, num_tokens, truncated, blank } = await score(model, texts, metadata.max_bytes);
     if (number !== asked) return; // the texts have changed meanwhile
     const milliseconds = (performance.now() - started).toFixed(1);
     const sure = is_sure ? (is_sure[0] ? 'sure; ' : 'not sure; ') : '';
     showAnswer(
       metadata.class_names,
       scores,
-      `${sure}${num_tokens[0]} tokens${truncated[0] ? ', truncated' : ''}; ${milliseconds} ms; ` +
+      `${sure}${num_tokens[0]} tokens${truncated[0] ? ', truncated' : ''}${blank?.[0] ? ', no text was read' : ''}; ${milliseconds} ms; ` +
         `the file has ${(bytes.length / 1e6).toFixed(1)} MB`,
     );
   };

@@ -32,8 +32,8 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
     Call arguments:
         x: a tuple of strings, or a dict by field: context and question `[batch]`, and choices
             `[batch, choices]`. If examples differ in their number of choices, these are a ragged
-            tensor or nested lists; in a dense tensor, an empty string is an absent choice. One
-            example has no axis `batch`.
+            tensor or nested lists; in a dense tensor, empty strings after an example's last choice
+            are no choices. One example has no axis `batch`.
         y: the indices of the right choices, passed through.
         sample_weight: passed through.
         pad_to: as in `GPT1TextClassifierPreprocessor`.

@@ -47,11 +47,12 @@ def as_texts(x: Any, errors: str = "replace") -> Any:
 
 
 def as_choices(x: Any) -> Any:
-    """As in `tensor_backend`, to nested lists; in an array, an empty string is a missing choice."""
+    """As in `tensor_backend`, to nested lists; in an array, the last ones may be no choices."""
     choices = as_texts(x)
     if isinstance(x, (list, tuple)) or rank(choices) != 2:
         return choices
-    return [list(filter(None, row)) for row in choices]
+    counts = [max((end for end, text in enumerate(row, 1) if text), default=0) for row in choices]
+    return [row[:count] for row, count in zip(choices, counts)]
 
 
 def for_slicing(texts: dict[str, Any]) -> dict[str, Any]:

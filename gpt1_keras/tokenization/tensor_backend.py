@@ -32,8 +32,8 @@ def as_choices(x: Any) -> tf.RaggedTensor | tf.Tensor:
     """Converts choices to a ragged tensor, string `[batch, None]`; leaves other ranks as they are.
 
     Args:
-        x: nested lists or a ragged tensor; or a dense tensor or array, in which an empty string is
-            a missing choice.
+        x: nested lists or a ragged tensor; or a dense tensor or array, in which empty strings after
+            an example's last choice are no choices.
     """
     if isinstance(x, (list, tuple)):
         try:
@@ -45,11 +45,12 @@ def as_choices(x: Any) -> tf.RaggedTensor | tf.Tensor:
     choices = as_texts(x)
     if choices.shape.rank != 2:
         return choices
-    is_present = choices != ""
+    columns = tf.shape(choices, tf.int64)[1]
+    counts = tf.reduce_max(tf.where(choices != "", tf.range(1, columns + 1), 0), axis=1)
+    counts = tf.maximum(counts, 0)  # without columns, the largest is the smallest int64
+    is_present = tf.sequence_mask(counts, columns)
     return tf.RaggedTensor.from_row_lengths(
-        tf.boolean_mask(choices, is_present),
-        tf.reduce_sum(tf.cast(is_present, tf.int64), axis=1),
-        validate=False,
+        tf.boolean_mask(choices, is_present), counts, validate=False
     )
 
 

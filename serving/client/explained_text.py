@@ -57,8 +57,9 @@ def coloured(row: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[Text
     largest = max((abs(word.share) for word in words), default=0.0)
     for field in row:
         is_list = isinstance(row[field], list)
-        texts = [text for text in row[field] if text] if is_list else [row[field]]
-        for number, text in enumerate(texts):
+        for number, text in enumerate(row[field] if is_list else [row[field]]):
+            if is_list and not text:
+                continue  # an absent choice, or one without a word
             line = Text(f"{field}: " if len(row) > 1 else "")
             choice = number if is_list else _LEFT_OUT
             here = [word for word in words if (word.field, word.choice) == (field, choice)]

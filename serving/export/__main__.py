@@ -8,8 +8,8 @@ writes DIR/1/, DIR/2/, ... for TF Serving: core TensorFlow ops only, no XLA, war
 import dataclasses
 import sys
 
-from gpt1_keras.cli import UsageError, option, program
-from gpt1_keras.files import check_writable
+from gpt1_keras.cli import UsageError, note, option, program
+from gpt1_keras.files import check_writable, leftovers
 from gpt1_keras.labelled_files import columns_option, parse_columns
 from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 from serving.export.export_options import (
@@ -87,6 +87,8 @@ def main(options: _ExportOptions, batching: Batching) -> None:
     from serving.export.exporter import export
 
     check_writable(options.output)
+    for path in leftovers(options.output):
+        note(f"{path} is an export that is being written, or was killed; if it was, remove it.")
     path = export(
         load_task(options.model),
         options.output,

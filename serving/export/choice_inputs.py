@@ -32,7 +32,7 @@ _LENGTHS = "lengths"  # the name of the joined choices' lengths
 class ChoiceInputs(TextInputs):
     """The inputs of multiple choice: like `TextInputs`, but the last field is `[batch, choices]`.
 
-    In a dense tensor, an empty string is not a choice.
+    In a dense tensor, empty strings after an example's last choice are no choices.
     """
 
     def __init__(self, model: Task) -> None:
@@ -94,6 +94,15 @@ class ChoiceInputs(TextInputs):
     def dense_choices(self, texts: Tensors) -> tf.Tensor:
         """Returns the choices of prepared texts, string `[batch, choices]`."""
         return texts[self._field].to_tensor("")
+
+    def blank(self, segments: list[Any]) -> tf.Tensor:
+        """Returns whether an example's choice, or what comes before all of them, has no token."""
+        *prefix, choices = segments
+        # The context and the question are one text, of which either may be missing.
+        has_prefix = tf.add_n([ids.row_lengths() for ids in prefix]) > 0
+        is_blank = tf.cast(choices.values.row_lengths() == 0, tf.int32)
+        count = tf.math.unsorted_segment_sum(is_blank, choices.value_rowids(), choices.nrows())
+        return ~has_prefix | (count > 0)
 
     def pad(self, framed: Any) -> Tensors:
         inputs = super().pad(framed)

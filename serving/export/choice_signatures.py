@@ -19,7 +19,8 @@ def choice_signatures(spec: ExportSpec) -> Signatures:
     Outputs are `label`, string `[batch]`, the best choice; `choice`, int32 `[batch]`, its index;
     and `scores`, float `[batch, choices]`, probabilities, 0 where there is no choice. If the model
     has a threshold, there is also `is_sure`, bool `[batch]`. The signature `tokens` returns no
-    `label`. `explain` explains the log-odds of a choice.
+    `label`. For `blank`, context and question together are one text, and each choice is another.
+    `explain` explains the log-odds of a choice.
     """
     model, inputs = spec.model, ChoiceInputs(spec.model)
 

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpt1_keras.cli import note
-from gpt1_keras.files import atomic_path, write_json
+from gpt1_keras.files import move_to_next_number, temporary_path, write_json
 from gpt1_keras.labelled_files import LABEL, read_rows
 from gpt1_keras.tasks.task import Task
 from serving.export.decoder.int8_support import REQUIREMENT
@@ -122,8 +122,7 @@ def export(
     _check_finite(signatures)
     output = pathlib.Path(output).absolute()
     name = model_name or output.name
-    version = 1 + max(_versions(output), default=0)
-    with atomic_path(output / str(version)) as temporary:
+    with temporary_path(output, "version") as temporary:
         functions = {key: each.saved for key, each in signatures.by_name.items()}
         tf.saved_model.save(weights, temporary, signatures=functions)
         metadata = {
@@ -148,7 +147,7 @@ def export(
         with tf.io.TFRecordWriter(str(folder / WARMUP_FILE)) as writer:
             for request in warmup_requests(signatures, name):
                 writer.write(request.SerializeToString())
-    return str(output / str(version))
+        return move_to_next_number(temporary, output)
 
 
 def _rows(
@@ -184,10 +183,3 @@ def _copy(model: Task, dtype: str | None) -> Task:
     copy = type(model)(**config)
     copy.set_weights(model.get_weights())
     return copy
-
-
-def _versions(output: pathlib.Path) -> list[int]:
-    if not output.is_dir():
-        return []
-    names = [child.name for child in output.iterdir()]
-    return [int(name) for name in names if name.isascii() and name.isdecimal()]

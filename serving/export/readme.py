@@ -22,7 +22,7 @@ A `{task}` of gpt1_keras {gpt1_keras}, exported by TensorFlow {tensorflow}. It t
 - tokenizer: {tokenizer} of {vocabulary_size:,} tokens, inside the graph
 - its fingerprint: {tokenizer_fingerprint}
 - normalisation: {normalization}
-- longest text: {sequence_length} tokens; longer ones are cut, and marked `truncated`
+- longest text: {sequence_length} tokens; longer ones are cut, and marked `truncated`{blank}
 
 ## Signatures
 
@@ -48,6 +48,7 @@ Then ask it:
 
 {changes}
 """
+_BLANK = "\n- texts without a token, of which nothing is read, are marked `blank`"
 # In float32, reading them as they lie is faster for most batches (docs/benchmarks.md, "Serving").
 _BFLOAT16_SETTING = """
 Set `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1` in the server's environment (`-e` for docker). Then oneDNN
@@ -65,11 +66,16 @@ def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> st
         quoted=shlex.quote(name),
         folder=shlex.quote(f"/models/{name}"),
         answers="\n".join([_answers(metadata), *_more_answers(metadata)]),
+        blank=_BLANK if _tells_blank(signatures) else "",
         signatures="\n".join(_signature(*item) for item in signatures.by_name.items()),
         setting=_setting(metadata),
         questions="\n".join(_curl(name, each, signatures.by_name[each]) for each in names),
         changes="\n".join(f"- {change}" for change in _changes(metadata)),
     )
+
+
+def _tells_blank(signatures: Signatures) -> bool:
+    return "blank" in signatures.by_name[DEFAULT_SIGNATURE].compiled.structured_outputs
 
 
 def _curl(model: str, name: str, signature: Signature) -> str:

@@ -46,8 +46,10 @@ def task_signatures(
       no ranges.)
     - `tokens`: takes the model's inputs instead of texts.
 
-    The outputs of answers include `num_tokens`, int32 `[batch]`; those from texts, `truncated`,
-    bool `[batch]`. `classify` and `regress` return only what TF Serving's calls expect.
+    The outputs of answers include `num_tokens`, int32 `[batch]`; those from texts, `truncated` and
+    `blank`, bool `[batch]`: whether anything was cut, and whether a text has no token. (A
+    preprocessor with its own `transform` gives no `blank`.) `classify` and `regress` return only
+    what TF Serving's calls expect.
 
     Args:
         spec: what the export is made of. With `batching`, requests are merged, those of
@@ -153,8 +155,8 @@ class _TaskGraph:
 
         def answer(**texts: Any) -> Tensors:
             inputs = self._tokenize(**texts)
-            truncated = inputs.pop("truncated")
-            return {**from_tokens(**inputs), "truncated": truncated}
+            told = {name: inputs.pop(name) for name in ("truncated", "blank") if name in inputs}
+            return {**from_tokens(**inputs), **told}
 
         return answer
 

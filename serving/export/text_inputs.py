@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving.export.batching import merged
@@ -60,10 +61,17 @@ class TextInputs:
         return outputs
 
     def tokenize(self, **texts: Any) -> Tensors:
-        """Returns the model's inputs; and `truncated`, bool `[batch]`."""
-        tensors = self._preprocessor.as_tensors(texts)
-        framed, truncated = self._preprocessor.transform(list(tensors.values()))
-        return {**self.pad(framed), "truncated": truncated}
+        """Returns the model's inputs; and `truncated` and `blank`, bool `[batch]`.
+
+        A preprocessor with a `transform` of its own does not say what is `blank`.
+        """
+        columns = list(self._preprocessor.as_tensors(texts).values())
+        if getattr(type(self._preprocessor), "transform", None) is not FieldsPreprocessor.transform:
+            framed, truncated = self._preprocessor.transform(columns)
+            return {**self.pad(framed), "truncated": truncated}
+        segments = self._preprocessor.tokenizer.tokenize_each(columns)
+        framed, truncated = self._preprocessor.frame(segments)
+        return {**self.pad(framed), "truncated": truncated, "blank": self.blank(segments)}
 
     def tokenize_with_offsets(self, **texts: Any) -> Tensors:
         """Like `tokenize`, with each token's range of bytes, if the preprocessor has `frame`.
@@ -81,6 +89,14 @@ class TextInputs:
         inputs = self.pad(framed)
         ranges = framed_offsets(self._preprocessor, inputs, segments, *offsets)
         return {**inputs, **ranges, "truncated": truncated}
+
+    def blank(self, segments: list[Any]) -> tf.Tensor:
+        """Returns whether a text of an example has no token, bool `[batch]`.
+
+        Args:
+            segments: the token ids of each field, before they are framed.
+        """
+        return tf.reduce_any(tf.stack([ids.row_lengths() == 0 for ids in segments]), axis=0)
 
     def pad(self, framed: Any) -> Tensors:
         """Returns the model's inputs from what the preprocessor framed."""

@@ -91,9 +91,11 @@ class RowModel:
             texts = row[field]
             if isinstance(texts, list) != (field == self._choices):
                 return f"{field} is {'not ' if field == self._choices else ''}a list"
-            if not texts or not all(map(str.strip, texts if isinstance(texts, list) else [texts])):
-                return f"{field} is blank"
-        return ""
+        blank = [field for field in self.fields if not _has_text(row[field])]
+        if self._choices and not {*self.fields} - {self._choices} <= {*blank}:
+            # The context and the question are one text, of which either may be missing.
+            blank = [field for field in blank if field == self._choices]
+        return f"{blank[0]} is blank" if blank else ""
 
     def _ask(self, rows: Sequence[Mapping[str, Any]]) -> list[RowAnswer]:
         """Answers rows with texts. A batch that is refused is halved, to find out which rows."""
@@ -129,14 +131,22 @@ class RowModel:
         for name in self._of_words:
             counts = outputs["num_words"].tolist()
             columns[name] = [words[:count] for words, count in zip(columns[name], counts)]
+        blank = outputs.get("blank")  # of an export of an earlier version, nobody knows
         answers = []
         for number, truncated in enumerate(outputs["truncated"].tolist()):
             values = {name: columns[name][number] for name in self.columns}
-            if math.isfinite(values["score"]):
+            if blank is not None and blank[number]:
+                answers.append(RowAnswer({}, f"{' or '.join(self.fields)} is blank"))
+            elif math.isfinite(values["score"]):
                 answers.append(RowAnswer(values, truncated=truncated))
             else:  # the text of a language model has no token to predict
                 answers.append(RowAnswer({}, f"its score is {values['score']}"))
         return answers
+
+
+def _has_text(texts: str | list[str]) -> bool:
+    """Returns whether there is a text, or a list of texts, none of which is white space alone."""
+    return bool(texts) and all(map(str.strip, texts if isinstance(texts, list) else [texts]))
 
 
 def open_model(path: str, explain: bool = False) -> RowModel:

@@ -10,6 +10,7 @@ from serving.tflite.device_graph import (
     INT,
     DeviceGraph,
     DeviceSpec,
+    Framed,
     Tensors,
     confidence_of_one,
     fills,
@@ -22,9 +23,9 @@ _HIDDEN = 1e9  # subtracted from the logit of an absent choice
 def choice_graph(spec: DeviceSpec) -> DeviceGraph:
     """Returns the graph of multiple choice, with a fixed number of choices.
 
-    The last field is int32 `[choices, max_bytes]`; a choice without any byte is absent. Answers are
-    `scores`, float `[choices]`, probabilities, 0 for absent choices; and, if the model has a
-    threshold, `is_sure`, int32 `[1]`. The model's inputs are as
+    The last field is int32 `[choices, max_bytes]`; after the last choice with a byte, choices are
+    absent. Answers are `scores`, float `[choices]`, probabilities, 0 for absent choices; and, if
+    the model has a threshold, `is_sure`, int32 `[1]`. The model's inputs are as
     `gpt1_keras.tokenization.padding.pad_choices` returns them, int32 `[1, length]` and `[1,
     choices]`.
 
@@ -45,12 +46,18 @@ def choice_graph(spec: DeviceSpec) -> DeviceGraph:
     backbone = DeviceBackbone(model.backbone, spec.sequence_length)
     head = Dense.of(model.head)
 
-    def frame(texts: Tensors) -> tuple[Tensors, tf.Tensor, tf.Tensor]:
+    def frame(texts: Tensors) -> Framed:
         columns = [*(texts[name] for name, _ in others), *tf.unstack(texts[field])]
-        is_present = tf.reduce_any(tf.stack(columns[-count:]) != 0, axis=1)
-        inputs, num_tokens, truncated = framer.frame_choices(byte_tokenizer(columns), is_present)
+        has_bytes = tf.reduce_any(tf.stack(columns[-count:]) != 0, axis=1)
+        is_present = tf.cumsum(tf.cast(has_bytes, INT), reverse=True) > 0
+        tokens = byte_tokenizer(columns)
+        inputs, num_tokens, truncated = framer.frame_choices(tokens, is_present)
         inputs = {name: tensor[tf.newaxis] for name, tensor in inputs.items()}
-        return inputs, num_tokens, truncated | fills(columns)
+        *_, lengths = tokens
+        # The context and the question are one text, of which either may be missing.
+        is_blank = tf.reduce_any(is_present & (lengths[-count:] == 0))
+        is_blank |= tf.reduce_sum(lengths[:-count]) == 0
+        return inputs, num_tokens, truncated | fills(columns), is_blank
 
     def answer(
         token_ids: tf.Tensor,

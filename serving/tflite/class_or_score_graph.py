@@ -10,6 +10,7 @@ from serving.tflite.device_graph import (
     INT,
     DeviceGraph,
     DeviceSpec,
+    Framed,
     Tensors,
     confidence_of_one,
     fills,
@@ -38,13 +39,15 @@ def class_or_score_graph(spec: DeviceSpec, reads_both_orders: bool = False) -> D
     order = tuple(range(len(spec.max_bytes)))
     orders = [order, order[::-1]] if reads_both_orders else [order]
 
-    def frame(texts: Tensors) -> tuple[Tensors, tf.Tensor, tf.Tensor]:
+    def frame(texts: Tensors) -> Framed:
         columns = [texts[field] for field in spec.max_bytes]
         tokens = byte_tokenizer(columns)
         framed = [framer.frame(tokens, each) for each in orders]
         _, num_tokens, truncated = framed[0]
         ids = tf.stack([each for each, *_ in framed])
-        return {"token_ids": ids}, num_tokens, truncated | fills(columns)
+        *_, lengths = tokens
+        is_blank = tf.reduce_any(lengths == 0)
+        return {"token_ids": ids}, num_tokens, truncated | fills(columns), is_blank
 
     def answer(token_ids: tf.Tensor, num_tokens: tf.Tensor) -> Tensors:
         last = tf.tile(num_tokens[tf.newaxis] - 1, [len(orders), 1])

@@ -14,6 +14,8 @@ INT = tf.int32  # and float32: the types that LiteRT's Kotlin and JavaScript hav
 
 Tensors: TypeAlias = dict[str, tf.Tensor]
 Specs: TypeAlias = Mapping[str, tf.TensorSpec]
+# The model's inputs by name; and, as scalars, `num_tokens`, `truncated` and `blank`.
+Framed: TypeAlias = tuple[Tensors, tf.Tensor, tf.Tensor, tf.Tensor]
 # Functions of named tensors of fixed shapes, and their inputs' specs, by the signature's name.
 Signatures: TypeAlias = Mapping[str, tuple[Callable[..., Tensors], Specs]]
 
@@ -53,7 +55,7 @@ class DeviceGraph:
 def task_graph(
     text_specs: Specs,
     token_specs: Specs,
-    frame: Callable[[Tensors], tuple[Tensors, tf.Tensor, tf.Tensor]],
+    frame: Callable[[Tensors], Framed],
     answer: Callable[..., Tensors],
     modules: Sequence[tf.Module],
 ) -> DeviceGraph:
@@ -62,28 +64,28 @@ def task_graph(
     Its signatures:
 
     - `text`: maps each field, int32 `[max_bytes]`, to the task's answers, `num_tokens`, int32
-      `[1]`, and `truncated`, int32 `[1]`: 1 if a text was cut, or fills its input and so may have
-      been longer.
-    - `tokenize`: maps the same texts to the model's inputs, `num_tokens` and `truncated`.
+      `[1]`; `truncated`, int32 `[1]`: 1 if a text was cut, or fills its input and so may have
+      been longer; and `blank`, int32 `[1]`: 1 if a text has no token.
+    - `tokenize`: maps the same texts to the model's inputs, `num_tokens`, `truncated` and `blank`.
     - `tokens`: maps the model's inputs to the answers.
 
     Args:
         text_specs: the specs of the texts by field.
         token_specs: the specs of the model's inputs by name.
-        frame: from the texts by field to the model's inputs by name; and, as scalars, `num_tokens`
-            and `truncated`.
+        frame: from the texts by field to what the model reads.
         answer: from the model's inputs to the named answers.
         modules: the modules with the weights that `answer` reads.
     """
 
     def tokenize(**texts: tf.Tensor) -> Tensors:
-        inputs, num_tokens, truncated = frame(texts)
-        return {**inputs, "num_tokens": num_tokens[tf.newaxis], "truncated": flag(truncated)}
+        inputs, num_tokens, truncated, is_blank = frame(texts)
+        told = {"truncated": flag(truncated), "blank": flag(is_blank)}
+        return {**inputs, "num_tokens": num_tokens[tf.newaxis], **told}
 
     def answer_texts(**texts: tf.Tensor) -> Tensors:
         outputs = tokenize(**texts)
         answers = answer(**{name: outputs[name] for name in token_specs})
-        return answers | {name: outputs[name] for name in ("num_tokens", "truncated")}
+        return answers | {name: outputs[name] for name in ("num_tokens", "truncated", "blank")}
 
     signatures = {
         TEXT: (answer_texts, text_specs),

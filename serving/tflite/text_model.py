@@ -61,12 +61,13 @@ class TextModel:
             A dict as `gpt1_keras`'s `Task.classify` returns it: `label`, `score` and `scores`, and
             `is_sure` if the model has a threshold; of a score range, `score` alone. A language
             model's are of the ten tokens that are the likeliest to come next. Beside them,
-            `num_tokens`, how many tokens the model has read, and `truncated`, whether it has not
-            read all.
+            `num_tokens`, how many tokens the model has read; `truncated`, whether it has not
+            read all; and `blank`, whether a text has no token, unless the file is of an earlier
+            version or of a language model.
 
         Raises:
             ValueError: there are more or fewer texts than fields, or a text is no string; there are
-                no choices, too many, or empty ones; or a language model's text has no token.
+                no choices, too many, or the last is empty; or a language model's text has no token.
         """
         sizes = self.metadata["max_bytes"]
         if len(texts) != len(sizes):
@@ -82,19 +83,16 @@ class TextModel:
             inputs[last] = np.stack([_to_input(each, sizes[last]) for each in [*choices, *absent]])
         outputs = self._run(**inputs)
         answer = self._answer(outputs, choices)
-        if "is_sure" in outputs:
-            answer["is_sure"] = bool(outputs["is_sure"][0])
-        return answer | {
-            "num_tokens": int(outputs["num_tokens"][0]),
-            "truncated": bool(outputs["truncated"][0]),
-        }
+        answer["num_tokens"] = int(outputs["num_tokens"][0])
+        flags = [name for name in ("is_sure", "truncated", "blank") if name in outputs]
+        return answer | {name: bool(outputs[name][0]) for name in flags}
 
     def _check_choices(self, choices: Any) -> Sequence[str]:
         most = self.metadata["num_choices"]
-        # An empty choice would count as absent, unlike elsewhere.
-        if isinstance(choices, str) or not 1 <= len(choices) <= most or "" in choices:
+        # After the last text, empty choices would count as absent.
+        if isinstance(choices, str) or not 1 <= len(choices) <= most or choices[-1] == "":
             raise ValueError(
-                f"Expected 1 to {most} choices, none of them empty. Received: {choices!r}."
+                f"Expected 1 to {most} choices, the last of them not empty. Received: {choices!r}."
             )
         return choices
 

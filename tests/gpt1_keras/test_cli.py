@@ -4,9 +4,11 @@ import dataclasses
 import inspect
 import io
 import os
+import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import tensorflow as tf
@@ -22,6 +24,7 @@ from gpt1_keras.cli import (
     warn,
 )
 from gpt1_keras.quiet import silent_imports
+from gpt1_keras.files import atomic_path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -302,6 +305,28 @@ def test_ctrl_c(fail, capsys, settings, message):
     assert fail(KeyboardInterrupt(), **settings) == 130
     assert capsys.readouterr().err == f"\n{message}\n"
     assert fail(KeyboardInterrupt(signal.SIGTERM), **settings) == 143
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_that_end_a_program_leave_no_unfinished_files(tmp_path, capsys, number):
+    @program("training.example")
+    def main() -> None:
+        with atomic_path(tmp_path / "output") as path:
+            pathlib.Path(path).write_text("half")
+            assert signal.getsignal(number) != signal.SIG_DFL
+            os.kill(os.getpid(), number)
+            time.sleep(10)
+
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        assert main([]) == 128 + number
+        assert signal.getsignal(number) == signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN)  # as nohup does
+        assert exit_status(lambda: 7 * (signal.getsignal(number) == signal.SIG_IGN)) == 7
+    finally:
+        signal.signal(number, before)
+    assert capsys.readouterr().err == "\nInterrupted.\n"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

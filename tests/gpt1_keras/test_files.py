@@ -7,7 +7,14 @@ import sys
 import pytest
 
 from gpt1_keras import files
-from gpt1_keras.files import atomic_path, check_writable, remove_leftovers
+from gpt1_keras.files import (
+    atomic_path,
+    check_writable,
+    leftovers,
+    move_to_next_number,
+    remove_leftovers,
+    temporary_path,
+)
 from tests.helpers.small_disk import fill, small_disk
 
 
@@ -97,6 +104,62 @@ def test_a_block_that_writes_nothing_leaves_the_old_one(tmp_path, write_old):
             pass
     assert_holds(path, "old")
     assert_alone(path)
+
+
+@pytest.mark.parametrize("write_old", [None, write_file, write_folder])
+@pytest.mark.parametrize("write", [write_file, write_folder])
+def test_a_folder_that_appears_meanwhile_is_not_replaced(tmp_path, write, write_old):
+    path = tmp_path / "path"
+    if write_old:
+        write_old(path, "old")
+    with pytest.raises(FileExistsError, match="appeared there meanwhile.*/path'"):
+        with atomic_path(path) as temporary:
+            write(temporary)
+            if write_old:
+                path.rename(tmp_path / "moved")
+            write_folder(path, "another's")
+    assert_holds(path, "another's")
+    assert {child.name for child in tmp_path.iterdir()} <= {"path", "moved"}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_the_old_folder_comes_back_if_the_new_one_cannot_take_its_place(
+    tmp_path, monkeypatch, error
+):
+    path = tmp_path / "path"
+    write_folder(path, "old")
+
+    def fail(*_):
+        assert not path.exists()  # it was moved away for the new one
+        raise error
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(error):
+        with atomic_path(path) as temporary:
+            write_folder(temporary)
+    assert_holds(path, "old")
+    assert_alone(path)
+
+
+def test_numbers_are_taken_once(tmp_path, monkeypatch):
+    """By several programs at once, whose numbers come between; nothing that exists is replaced."""
+    others = iter(["3", "4"])
+
+    def rename(source, target, rename=os.rename):
+        if name := next(others, None):
+            write_folder(tmp_path / name, "another's")
+        rename(source, target)
+
+    for name in ("1", "02", "5.old"):
+        write_folder(tmp_path / name, "another's")
+    monkeypatch.setattr(os, "rename", rename)
+    with temporary_path(tmp_path, "new") as temporary:
+        write_folder(temporary)
+        assert move_to_next_number(temporary, tmp_path) == str(tmp_path / "5")
+    assert_holds(tmp_path / "5", "new")
+    for name in ("1", "02", "3", "4", "5.old"):
+        assert_holds(tmp_path / name, "another's")
+    assert not leftovers(tmp_path)
 
 
 def test_a_path_in_the_working_directory(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from serving import generate
 from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
 from serving.export.language_model.generation_options import GenerationOptions
-from serving.export.language_model.text_stream import TextStream
+from serving.export.language_model.text_stream import TextStream, find_end
 from tests.helpers.eager import eagerly
 
 PROMPTS = ["a good film, and", "the"]
@@ -99,6 +99,7 @@ def test_the_defaults_are_the_signatures(run, signature):
         {"temperature": 2.0, "top_k": 0, "top_p": 0.95, "seed": 3},
         {"temperature": 2.0, "top_k": 7, "seed": -2, "stop": ["a"]},
         {"temperature": 2.0, "top_k": 0, "seed": 4, "stop": ["no such words", "THE", "."]},
+        {"temperature": 2.0, "top_k": 0, "seed": 3, "stop": ["a text that never comes", "a"]},
         {"length": 1},
     ],
 )
@@ -130,6 +131,26 @@ def test_a_text_comes_in_pieces_that_nothing_changes_later(lm, signature):
         pieces = list(stream.pieces(b"it didn't"))
         assert "".join(pieces) == signature("it didn't", **options)
         assert seed % 2 or len(pieces) > 2
+
+
+def test_only_what_may_become_a_stop_text_is_held_back():
+    """A continuation that comes in pieces ends where Python's `find` says, with any stop texts."""
+    random = np.random.default_rng(0)
+
+    def letters(most):
+        return "".join(random.choice([*"ab "], random.integers(1, most)))
+
+    for _ in range(2000):
+        whole, stops = letters(16), [letters(8) for _ in range(random.integers(4))]
+        found = [whole.find(stop) for stop in stops if stop in whole]
+        for length in range(1, len(whole) + 1):
+            text = whole[:length]
+            end, is_stopped = find_end(text, stops, length == len(whole))
+            assert end == length or any(stop.startswith(text[end:][: len(stop)]) for stop in stops)
+            assert end <= min(found, default=length)
+            if is_stopped:
+                break
+        assert end == min(found, default=len(whole)) and is_stopped == bool(found)
 
 
 @pytest.mark.usefixtures("loaded")

@@ -57,7 +57,8 @@ class Odd(tf.Module):
     def sure(self, text):
         scores = tf.repeat([[0.9, 0.1]], tf.size(text), axis=0)
         is_sure = tf.strings.length(text) > 2
-        return {"label": tf.fill(tf.shape(text), "x"), "scores": scores, "is_sure": is_sure}
+        label = tf.fill(tf.shape(text), "x")
+        return {"label": label, "scores": scores, "is_sure": is_sure, "blank": text == "\r"}
 
 
 CONFIG = """
@@ -268,6 +269,12 @@ def test_numbers_in_tables_and_options_that_may_be_left_out(ask, tmp_path):
     file.write_text("prompt,count\nab,two\n")
     error = f"error: {file}, line 2: expected numbers, received 'two'\n"
     assert ask("odd", *arguments)[::2] == (1, error)
+
+
+def test_whether_a_text_was_read(ask):
+    _, out, err = ask("odd", "--signature=sure", "a", "\r", "b", "\r")
+    assert out.count("\n") == 5
+    assert "without any token, in 2 of 4 questions; the first is number 2\n" in err
 
 
 def test_whether_the_model_is_sure(ask):

@@ -88,7 +88,7 @@ def test_a_registered_task_is_exported(embedder, registered, run_cpp, tmp_path):
     assert np.ptp(expected, axis=0).max() > 0.01  # texts differ
     found = run_cpp(path, "serving_default", text=TEXTS)
     np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
-    assert set(found) == {"embedding", "num_tokens", "truncated"}
+    assert set(found) == {"embedding", "num_tokens", "truncated", "blank"}
     found = run_cpp(path, "embed", text=TEXTS)
     np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
     assert list(found) == ["embedding"]

@@ -38,12 +38,14 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
     context.set_forkserver_preload(["training.corpus.preload"])
     others = set(multiprocessing.active_children())
     with (
-        _late_interrupts() as interrupted,
+        _late_interrupts() as interruptions,
         concurrent.futures.ProcessPoolExecutor(processes, context, _set_up_worker) as pool,
     ):
         futures = [pool.submit(function, unit) for unit in units]
         try:
-            for future in progress(_completed(futures, interrupted), "Writing shards", len(units)):
+            for future in progress(
+                _completed(futures, interruptions), "Writing shards", len(units)
+            ):
                 future.result()
         except BaseException as error:
             # A unit may take minutes: do not wait for it after an error or Ctrl-C.
@@ -58,31 +60,37 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
 
 
 def _completed(
-    futures: list[concurrent.futures.Future], interrupted: threading.Event
+    futures: list[concurrent.futures.Future], interruptions: list[int]
 ) -> Iterator[concurrent.futures.Future]:
-    """Yields futures as they complete; raises KeyboardInterrupt soon after the event is set."""
+    """Yields futures as they complete; raises KeyboardInterrupt soon after a signal has come."""
     pending = set(futures)
     while pending:
         done, pending = concurrent.futures.wait(
             pending, _POLL_SECONDS, concurrent.futures.FIRST_COMPLETED
         )
         yield from done
-        if interrupted.is_set():
-            raise KeyboardInterrupt
+        if interruptions:
+            raise KeyboardInterrupt(interruptions[0])
 
 
 @contextlib.contextmanager
-def _late_interrupts() -> Iterator[threading.Event]:
-    """Makes Ctrl-C set an event: an interrupt inside the pool's code could leave a lock held."""
-    interrupted = threading.Event()
+def _late_interrupts() -> Iterator[list[int]]:
+    """Lists signals to end: an interrupt inside the pool's code could leave a lock held."""
+    interruptions: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield interrupted  # other threads get no signals
+        yield interruptions  # other threads get no signals
         return
-    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # One that is ignored, as Ctrl-C in the background, stays so.
+    before = {each: signal.getsignal(each) for each in signals}
+    before = {each: handler for each, handler in before.items() if handler != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, lambda number, _: interruptions.append(number))
     try:
-        yield interrupted
+        yield interruptions
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _set_up_worker() -> None:

@@ -92,7 +92,7 @@ class Explainer:
                 "`explained`."
             )
         self._explanation, self._preprocessor = explanation, preprocessor
-        self._pad, self._predict_outputs = inputs.pad, predict_outputs
+        self._pad, self._blank, self._predict_outputs = inputs.pad, inputs.blank, predict_outputs
         self._outputs, self._explained = answers.outputs, answers.explained
         self._finder = WordFinder(preprocessor.tokenizer)
         self._field_names = tf.constant(preprocessor.fields)
@@ -151,6 +151,7 @@ class Explainer:
             **self._outputs(answers),
             "num_tokens": num_tokens,
             "truncated": truncated,
+            "blank": self._blank(segments),
             "words": dense(tf.gather(words.texts, read)),
             "word_fields": dense(tf.gather(self._field_names, tf.gather(words.fields, read))),
             "word_starts": dense(tf.gather(words.starts, read)),

@@ -55,7 +55,8 @@ def language_model_signatures(spec: ExportSpec) -> Signatures:
       padding.
 
     All signatures also return `truncated`, bool `[batch]`, and all but `tokenize` return
-    `num_tokens`, int32 `[batch]`.
+    `num_tokens`, int32 `[batch]`. `score` returns `blank`, bool `[batch]`: whether a text has no
+    token.
 
     Args:
         spec: what the export is made of: a `GPT1CausalLM` with a preprocessor. With `batching`,
@@ -217,6 +218,7 @@ class LanguageModelGraph:
             "score": mean,
             "num_tokens": num_tokens,
             "truncated": ids.row_lengths() > self.sequence_length,
+            "blank": num_tokens == 0,
         }
 
     def _generate(
@@ -268,7 +270,7 @@ class LanguageModelGraph:
         A stop text without a token, such as a line break for `bert`, would never be found.
         """
         ids = self._tokenizer.tokenize(tf.reshape(stop, [-1]))
-        normalized = joined(self._tokenizer.detokenize(ids))
+        normalized = joined_continuations(self._tokenizer.detokenize(ids))
         is_found = (ids.row_lengths() > 0) | (tf.reshape(stop, [-1]) == "")
         return tf.reshape(normalized, tf.shape(stop)), is_found
 

@@ -37,7 +37,7 @@ def joined_continuations(texts: tf.Tensor) -> tf.Tensor:
 
 
 def before_stops(texts: tf.Tensor, stops: tf.Tensor) -> tf.Tensor:
-    """Cuts each text before the first of its stop texts.
+    """Cuts each text before the earliest place where one of its stop texts occurs.
 
     Args:
         texts: string `[batch]`.
@@ -49,13 +49,15 @@ def before_stops(texts: tf.Tensor, stops: tf.Tensor) -> tf.Tensor:
 
     def cut(inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         text, row = inputs
-        return tf.foldl(
-            # An empty separator would be white space.
-            lambda text, stop: tf.cond(
-                tf.equal(stop, ""), lambda: text, lambda: tf.strings.split(text, stop)[0]
-            ),
-            row,
-            text,
-        )
+
+        def earlier(end: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
+            before = tf.cond(
+                tf.equal(stop, ""),  # an empty separator would be white space
+                lambda: text,
+                lambda: tf.strings.split(text, stop)[0],
+            )
+            return tf.minimum(end, tf.strings.length(before))
+
+        return tf.strings.substr(text, 0, tf.foldl(earlier, row, tf.strings.length(text)))
 
     return tf.map_fn(cut, (texts, stops), fn_output_signature=tf.string)

@@ -72,21 +72,18 @@ class TextStream:
             prompt: UTF-8, a text that `check_prompts` accepts.
         """
         ids = self._tokenizer([prompt])[0].numpy().tolist()
-        longest_stop = max(map(len, self._stops), default=1)
         added: list[int] = []
         shown = ""
         for token in self._tokens(ids):
             added.append(token)
             is_last = len(added) == self._options.length
             text, start = self._settled(ids, added, is_last)
-            found = [at for stop in self._stops if (at := text.find(stop, start)) >= 0]
-            # What follows may complete a stop text.
-            end = len(text) if is_last else max(len(text) + 1 - longest_stop, min(start, len(text)))
-            now = text[: min([end, *found])].rstrip()
+            end, is_stopped = find_end(text[start:], self._stops, is_last)
+            now = text[: start + end].rstrip()
             if len(now) > len(shown):
                 yield now[len(shown) :]
                 shown = now
-            if found:
+            if is_stopped:
                 return
 
     def _tokens(self, ids: Sequence[int]) -> Iterator[int]:
@@ -145,6 +142,27 @@ class TextStream:
         if not stop or not has_tokens[0]:
             raise ValueError(f"A stop text needs at least one token. Received: {stop!r}.")
         return _written(normalized[0])
+
+
+def find_end(text: str, stops: Sequence[str], is_last: bool) -> tuple[int, bool]:
+    """Finds the part of a continuation that stands, whatever follows.
+
+    Args:
+        text: the continuation as far as it is known.
+        stops: texts before the earliest of which the continuation ends.
+        is_last: whether nothing follows.
+
+    Returns:
+        `(end, is_stopped)`: the index after that part, and whether the continuation ends there.
+    """
+    end = min([at for stop in stops if (at := text.find(stop)) >= 0], default=len(text))
+    if not is_last:
+        longest = max(map(len, stops), default=0)
+        for start in range(max(len(text) + 1 - longest, 0), end):
+            # What follows may complete a stop text that begins here.
+            if any(stop.startswith(text[start:]) for stop in stops):
+                return start, False
+    return end, end < len(text)
 
 
 def _written(text: tf.Tensor) -> str:

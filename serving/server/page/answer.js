@@ -6,21 +6,23 @@ const MAX_NAMED_WORDS = 5;
 const EXPLAINING = ["words", "word_fields", "word_starts", "word_ends", "word_shares", "num_words"];
 const OF_CHOICES = "word_choices"; // the index of each word's choice; -1 in other fields
 
-// Returns the parts of the answer's first line: the answer itself, its score, and "unsure".
+// Returns the parts of the answer's first line: the answer itself, its score, "unsure", and whether
+// a text has no token.
 // `names` are the names of the classes or choices that the scores belong to.
-function headlineOf({ label, choice, scores, continuation, score, is_sure: isSure }, names) {
+function headlineOf({ label, choice, scores, continuation, score, is_sure: isSure, blank }, names) {
   const chosen = label ?? names[choice];
   const answer = [chosen, continuation, score].find((each) => each !== undefined) ?? "Answered";
   const notes = [];
   if (chosen !== undefined && areNumbers(scores)) notes.push(Math.max(...scores).toFixed(3));
   if (isSure === false) notes.push("unsure");
+  if (blank) notes.push("no text was read");
   return [String(answer), ...notes.flatMap((note) => [" ", element("span", { class: "note" }, note)])];
 }
 
 // Returns the elements for the other outputs. `texts` are the texts of the question, by field.
 function partsOf(outputs, names, texts, whole) {
   const parts = [];
-  const shown = new Set(["label", "continuation", "score", "is_sure"]);
+  const shown = new Set(["label", "continuation", "score", "is_sure", "blank"]);
   if (areNumbers(outputs.scores)) {
     parts.push(bars(outputs.scores, names));
     shown.add("scores");

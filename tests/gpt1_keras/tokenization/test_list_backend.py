@@ -34,6 +34,17 @@ def test_encode(original_tokenizer, list_codec):
         assert list_codec.encode(texts) == original_tokenizer(texts).to_list()
 
 
+def test_choices_in_an_array():
+    """Empty strings after an example's last choice are no choices; before it, they are."""
+    rows = [["a", "", "b"], ["", "a", ""], ["", "", ""], ["a", "b", ""]]
+    expected = [["a", "", "b"], ["", "a"], [], ["a", "b"]]
+    for size in (3, 0):
+        given = np.array(rows)[:, :size]
+        assert list_backend.as_choices(given) == [row[:size] for row in expected]
+        of_tensor = tensor_backend.as_choices(given).to_list()
+        assert of_tensor == [[each.encode() for each in row[:size]] for row in expected]
+
+
 def test_marks_stay_in_order():
     normalize = normalizers.BertNormalizer(lowercase=True).normalize_str
     assert normalize(MARKS[0]) == normalize(MARKS[1])

@@ -37,11 +37,11 @@ def test_the_colours_of_a_pair():
 
 
 def test_the_colours_of_choices():
-    """Absent choices are not counted."""
+    """An empty one has its own index, and no line."""
     answer = WORDS | {
         "words": ["sun", "rain", "sun"],
         "word_fields": ["context", "choices", "choices"],
-        "word_choices": [-1, 0, 1],
+        "word_choices": [-1, 0, 2],
         "word_starts": [0, 0, 0],
         "word_ends": [3, 4, 3],
         "word_shares": [0.0, -1.0, 1.0],

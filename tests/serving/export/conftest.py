@@ -76,6 +76,7 @@ class Exported:
         segments = [model.preprocessor.tokenizer(texts).to_list() for texts in x]
         lengths = [len(x) + 1 + sum(map(len, rows)) for rows in zip(*segments)]
         self.num_tokens = [min(length, SEQUENCE_LENGTH) for length in lengths]
+        self.blank = [not all(rows) for rows in zip(*segments)]
         self.truncated = [length > SEQUENCE_LENGTH for length in lengths]
 
     def spread_scores(self, x):

@@ -72,8 +72,9 @@ def test_signatures(exported, servable):
         "num_tokens": "DT_INT32 [-1]",
     }
     truncated = {"truncated": "DT_BOOL [-1]"}
+    blank = {"blank": "DT_BOOL [-1]"}
     expected = {
-        "serving_default": (texts, answers | truncated),
+        "serving_default": (texts, answers | truncated | blank),
         "tokens": (ids, answers),
         "tokenize": (texts, ids | dict.fromkeys(["starts", "ends"], ids["token_ids"]) | truncated),
         "classify": (
@@ -114,7 +115,8 @@ def test_serving_default(exported, run_cpp):
     assert len(set(exported.labels)) > 1
     assert found["num_tokens"] == exported.num_tokens
     assert found["truncated"] == exported.truncated
-    assert set(exported.truncated) == {True, False}
+    assert found["blank"] == exported.blank
+    assert set(exported.truncated) == set(exported.blank) == {True, False}
 
 
 def test_classify(exported, servable):
@@ -187,7 +189,15 @@ def test_an_empty_batch(exported, servable):
     texts = {field: tf.constant([], tf.string) for field in exported.fields}
     found = servable.predict("serving_default", tensor_protos(**texts))
     shapes = {name: array.shape for name, array in found.items()}
-    assert shapes == {"label": (0,), "scores": (0, 3), "num_tokens": (0,), "truncated": (0,)}
+    others = dict.fromkeys(("label", "num_tokens", "truncated", "blank"), (0,))
+    assert shapes == {"scores": (0, 3), **others}
+
+
+@pytest.mark.parametrize("exported", ["single"], indirect=True)
+def test_texts_of_which_nothing_is_read(exported, servable):
+    texts = ["", " ", "\t\r\n", "\u3000\u2028", "\x00\x01\x7f", "\ufeff\u200b", b"\xff\xfe", "."]
+    found = servable.predict("serving_default", tensor_protos(text=np.array(texts, object)))
+    assert found["blank"].tolist() == [True] * 7 + [False]
 
 
 def test_tokens_that_the_model_does_not_have(servable):

@@ -15,6 +15,7 @@ from serving.export.__main__ import main
 from serving.export.language_model.output_text import joined
 from serving.server.calls.warmup_requests import read_warmup
 from serving.server.models.servable import Servable, ServingError
+from tests.helpers.eager import eagerly
 
 CONTEXT = 48
 KINDS = ["scorer", "chooser", "lm"]
@@ -48,7 +49,8 @@ def test_scores(scorer, path_of, ask):
     found = ask("scorer", "serving_default", **PAIRS)
     np.testing.assert_allclose(found["score"], expected, atol=1e-5)
     assert found["truncated"] == [False, False, True, False]
-    assert set(found) == {"score", "num_tokens", "truncated"}
+    assert found["blank"] == [False, True, False, False]
+    assert set(found) == {"score", "num_tokens", "truncated", "blank"}
     found = ask("scorer", "regress", inputs=[example(**row) for row in rows_of(PAIRS)])
     np.testing.assert_allclose(found["outputs"], expected, atol=1e-5)
     tokens = without_offsets(ask("scorer", "tokenize", **PAIRS))
@@ -117,7 +119,7 @@ STORIES = {
 
 @pytest.mark.slow
 def test_choices(chooser, ask):
-    # In a tensor, an empty string is no choice.
+    # In a tensor, empty strings at the end are no choices.
     texts = {name: tf.constant(column) for name, column in STORIES.items()}
     logits = chooser.predict(texts, verbose=0)
     expected = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
@@ -139,6 +141,40 @@ def test_choices(chooser, ask):
     tokens = without_offsets(ask("chooser", "tokenize", **STORIES))
     found = ask("chooser", "tokens", **tokens)
     np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
+
+
+def test_an_empty_choice_has_its_own_index(chooser, ask):
+    """As in Keras, whether choices come as lists or as an array; at the end, it is absent."""
+    rows = [["", "kind", "bad"], ["kind", "", "bad"], ["", "", "bad"], ["kind", "bad", ""]]
+    texts = {"context": ["a film"] * 4, "question": ["the staff"] * 4}
+    with eagerly():
+        of_lists = chooser.classify({**texts, "choices": [*rows[:3], rows[3][:2]]})
+        of_arrays = chooser.classify({**texts, "choices": np.array(rows)})
+    assert len({answer["choice"] for answer in of_lists}) > 1
+    found = ask("chooser", "serving_default", **texts, choices=rows)
+    for row, (answer, of_array) in enumerate(zip(of_lists, of_arrays)):
+        count = len(answer["scores"])
+        np.testing.assert_allclose(of_array.pop("scores"), answer["scores"], atol=1e-5)
+        np.testing.assert_allclose(found["scores"][row][:count], answer["scores"], atol=1e-5)
+        assert found["scores"][row][count:] == [0.0] * (3 - count)
+        for name in ("choice", "label"):
+            assert found[name][row] == of_array[name] == answer[name]
+    assert found["blank"] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("context", "question", "choices", "is_blank"),
+    [
+        ("a film", "", ["kind", "bad"], False),
+        ("", "the staff", ["kind", "bad"], False),
+        ("", "\x01", ["kind", "bad"], True),
+        ("a film", "the staff", ["kind", " ", ""], True),
+        ("a film", "the staff", ["kind", "bad", ""], False),
+    ],
+)
+def test_context_and_question_are_one_text(ask, context, question, choices, is_blank):
+    texts = {"context": [context], "question": [question], "choices": [choices]}
+    assert ask("chooser", "serving_default", **texts)["blank"] == [is_blank]
 
 
 @pytest.fixture(scope="module")
@@ -313,6 +349,7 @@ def test_language_model(lm, path_of, ask, run_cpp):
         )
         assert found["score"][row] == pytest.approx(np.mean(logs) if logs else -np.inf, abs=1e-4)
     assert found["truncated"] == [False, False, False, False, True]
+    assert found["blank"] == [False, False, False, True, False]
 
     lm.compile(sampler="greedy")
     more = {"top_p": [1.0], "stop": [[""]]}

@@ -68,6 +68,20 @@ def test_the_readme_s_commands_take_any_name(tmp_path, model, quick_save, monkey
     assert docker[4:-1] == ["-v", f"BASE_PATH:/models/{name}", "-e", f"MODEL_NAME={name}"]
     assert server[3:5] == ["--model_name", name]
     assert "\nClasses: a\\|b\\n# c, \\<x>.\n" in text
+def test_two_exports_at_once(tmp_path, model, quick_save, monkeypatch):
+    """Each has a number of its own: it is taken when the export is whole."""
+    others = []
+
+    def save(module, path, signatures, save=tf.saved_model.save):
+        save(module, path, signatures)
+        monkeypatch.setattr(tf.saved_model, "save", save)
+        others.append(export(model, tmp_path))
+
+    monkeypatch.setattr(tf.saved_model, "save", save)
+    assert export(model, tmp_path) == str(tmp_path / "2")
+    assert others == [str(tmp_path / "1")]
+    for number in "12":
+        assert (tmp_path / number / "saved_model.pb").is_file()
 
 
 def test_warmup_calls_the_model_by_a_given_name(tmp_path, model, quick_save, monkeypatch):
@@ -154,8 +168,11 @@ def run_command(monkeypatch, capsys):
 def test_the_command(tmp_path, model, run_command):
     model.save_to_preset(tmp_path / "preset")
     output = tmp_path / "exports" / "sentiment"
-    status, stdout, _ = run_command(tmp_path / "preset", output)
+    killed = output / ".tmp-of_a_kill"
+    killed.mkdir(parents=True)
+    status, stdout, stderr = run_command(tmp_path / "preset", output)
     assert (status, stdout) == (0, f"{output / '1'}\n")
+    assert stderr.startswith(f"note: {killed} is an export that is being written, or was killed")
     servable = Servable("sentiment", 1, output / "1")
     found = servable.predict(
         "serving_default", {"text": tf.make_tensor_proto(["a good film", "dull"])}

@@ -206,16 +206,17 @@ def test_choices(tmp_path):
     path = tmp_path / "new.csv"
     path.write_text(
         "context,question,choice1,choice2,choice3\nThe sun.,What?,It rained.,Fine.,Snow.\n"
-        "Rain.,Why?,Yes.,No.,\nRain.,Why?,,,\n"
+        "Rain.,,Yes.,No.,\nRain.,Why?,,,\n"
     )
     predict(str(SAVED / "chooser"), path, tmp_path / "answers.csv")
     found = pd.read_csv(tmp_path / "answers.csv")
     assert list(found)[:5] == ["context", "question", "choice1", "choice2", "choice3"]
     texts = (
         ["The sun.", "Rain."],
-        ["What?", "Why?"],
+        ["What?", ""],  # context and question are one text
         [["It rained.", "Fine.", "Snow."], ["Yes.", "No."]],
     )
+    assert not found.iloc[:2, 5:].isna().any().any()
     for (_, row), answer in zip(found.iloc[:2].iterrows(), chooser.classify(texts)):
         assert row["label"] == answer["label"]
         assert row["choice"] == answer["choice"]
@@ -284,6 +285,7 @@ def test_beam_answers_the_same(exported, expected, tmp_path):
             [],
             "None of 2 rows has an answer. .* line 2: text is b",
         ),
+        ("text\n\x01\n\u200b\n", "a.csv", [], "None of 2 rows has an answer. .*: text is b"),
         ("text,score,predicted_score\na,1,1\n", "a.csv", [], "has answers already"),
         ("text,b\na,1\nb\nc\n", "a.csv", [], "lines 3, 4: has another number of columns"),
     ],

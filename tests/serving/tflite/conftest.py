@@ -132,10 +132,12 @@ def assert_answers(as_input):
                 found = tokens["token_ids"][order]
                 assert found[: len(of_order)].tolist() == of_order
                 assert not np.any(found[len(of_order) :] != preprocessor.tokenizer.pad_token_id)
+            is_blank = not all(map(len, preprocessor.tokenizer(row)))
             fills = any(len(text) == max_bytes for text in row)
             for outputs in (tokens, answers):
                 assert outputs["num_tokens"].tolist() == [len(of_order)]
                 assert outputs["truncated"].tolist() == [int(cut[number] or fills)]
+                assert outputs["blank"].tolist() == [int(is_blank)]
             of_tokens = score_tokens(token_ids=tokens["token_ids"], num_tokens=tokens["num_tokens"])
             if answer == "scores" and model.calibration.sure_threshold is not None:
                 # By the file's own scores: 8 and 4 bits may move one over the threshold.

@@ -45,7 +45,7 @@ def test_metadata(single, tiny_tokenizer):
         "sure_threshold": 0.6,
         "num_choices": None,
         "fields": ["text"],
-        "outputs": ["is_sure", "num_tokens", "scores", "truncated"],
+        "outputs": ["blank", "is_sure", "num_tokens", "scores", "truncated"],
         "max_bytes": {"text": MAX_BYTES},
         "sequence_length": SEQUENCE_LENGTH,
         "tokenizer": "GPT1Tokenizer",

@@ -31,6 +31,7 @@ def test_a_classifier_answers_as_in_python(single):
         )
     assert answer_of("good bad " * 20)["truncated"] and not answer_of("good")["truncated"]
     assert answer_of("good")["num_tokens"] == 3
+    assert [answer_of(text)["blank"] for text in ("good", "", "\x01")] == [False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def texts_without(texts, row, word):
 
     field = field.decode()
     if choice and choice[0] >= 0:
-        changed[field] = [each for each in changed[field] if each]
+        changed[field] = list(changed[field])
         changed[field][choice[0]] = cut(changed[field][choice[0]])
     else:
         changed[field] = cut(changed[field])
@@ -205,8 +205,6 @@ def test_leaving_words_out_is_asking_without_them(model_and_texts, monkeypatch):
     asked = [(row, word) for row in range(len(before)) for word in words_of(found, row)]
     without = [texts_without(texts, *each) for each in asked]
     columns = {name: [each[name] for each in without] for name in texts}
-    if "choices" in texts:
-        columns["choices"] = [each + [""] * (3 - len(each)) for each in columns["choices"]]
     rows, answer = np.array([row for row, _ in asked]), before.argmax(axis=-1)
     expected = explained_of(model, before, answer)[rows]
     expected -= explained_of(model, outputs_of(model, columns), answer[rows])
@@ -221,6 +219,7 @@ def test_a_truncated_text_and_one_without_words(make_classifier):
     model = make_classifier("single")
     found = explain(model, Explanation(LEAVE_ONE_OUT), text=REVIEWS)
     assert found["truncated"].tolist() == [False, False, False, True]
+    assert found["blank"].tolist() == [False, True, False, False]
     assert found["num_words"][1] == 0 and 0 < found["num_words"][3] < 60
     logits = outputs_of(model, {"text": REVIEWS})
     answer = logits.argmax(axis=-1)

@@ -51,6 +51,7 @@ class PageModel(tf.Module):
             "word_shares": share,
             "num_words": tf.cast(words.row_lengths(), tf.int32),
             "is_sure": tf.fill(tf.shape(text), False),
+            "blank": text == "",
         }
 
     @tf.function(input_signature=list(MIXED.values()))

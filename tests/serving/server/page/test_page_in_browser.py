@@ -119,6 +119,12 @@ def test_an_answer_with_its_scores_and_words(open_page):
     assert page.locator("main img, main script, main b, main i").count() == 0
 
 
+def test_an_answer_of_which_nothing_was_read(open_page):
+    page = open_page()
+    ask(page, "")
+    expect(headline(page)).to_contain_text("unsure no text was read")
+
+
 def test_choices_are_explained_one_by_one(open_page):
     page = open_page()
     page.get_by_label("Signature").select_option("pick")
