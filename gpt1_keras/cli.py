@@ -121,7 +121,7 @@ class Program:
             None if nothing is saved there. The program then says so.
         interrupted: the message after Ctrl-C, if the program is not resumable.
         takes_more: whether the function gets, as its last argument, the list of all arguments that
-            are not options of this program.
+            are not options of this program, for `beam_arguments`.
         needs_keras: whether to import Keras, in silence, before the function runs.
         underscores: whether options are named like TensorFlow Serving's flags, `--data_dir`.
         foreseen: further classes of errors to report in one line.
@@ -194,11 +194,13 @@ class Program:
         )
         app.default(work)
         app["--help"].show = False  # it would come first, as a command
-        given = sys.argv[1:] if arguments is None else arguments
+        given = list(sys.argv[1:] if arguments is None else arguments)
         more: list[str] = []
         try:
             if self.takes_more:
-                command, bound, more, _ = app.parse_known_args(given)
+                end = given.index("--") if "--" in given else len(given)
+                command, bound, more, _ = app.parse_known_args(given[:end])
+                more += given[end:]
             else:
                 command, bound, _ = app.parse_args(given)
         except cyclopts.CycloptsError as error:
@@ -213,16 +215,50 @@ class Program:
         bound.apply_defaults()
         return bound.arguments, more
 
-    def unknown(self, arguments: Sequence[str]) -> UsageError:
-        """Returns an error about arguments that are not options of this program."""
-        near = self._nearest(arguments[0])
+    def unknown(self, arguments: Sequence[str], others: Iterable[str] = ()) -> UsageError:
+        """Returns an error about arguments that are not options of this program, or `others`."""
+        near = self._nearest(arguments[0], others)
         suggestion = f" Did you mean {near}?" if near else ""
         return UsageError(f"Unknown option: {' '.join(arguments)}.{suggestion}")
 
-    def _nearest(self, argument: str) -> str | None:
+    def beam_arguments(self, more: Sequence[str], runner: str | None) -> list[str]:
+        """Returns Apache Beam's arguments among those that are not options of this program.
+
+        Those after `--` are not looked at, as a runner's job server may know more than Beam.
+
+        Args:
+            runner: the name of Beam's runner; None for none, which takes no arguments.
+
+        Raises:
+            UsageError: an argument is an option neither of this program nor of Beam.
+            ImportError: Beam is not installed.
+        """
+        end = more.index("--") if "--" in more else len(more)
+        given, unseen = list(more[:end]), list(more[end + 1 :])
+        if runner is None:
+            if given or unseen:
+                raise self.unknown(given or unseen)
+            return []
+        try:
+            from apache_beam.options.pipeline_options import PipelineOptions
+        except ImportError:
+            raise ImportError(
+                'A runner needs Apache Beam: pip install "gpt1-keras[beam]".'
+            ) from None
+        unknown: list[str] = []
+        known = PipelineOptions([]).get_all_options(
+            add_extra_args_fn=lambda parser: unknown.extend(parser.parse_known_args(given)[1])
+        )
+        if unknown:
+            error = self.unknown(unknown, (f"--{name}" for name in known))
+            raise UsageError(f"{error} What a runner's job server alone knows comes after --.")
+        return given + unseen
+
+    def _nearest(self, argument: str, others: Iterable[str] = ()) -> str | None:
         """Returns the option that was probably meant by an argument; None if it is an option."""
         fields = [field for cls in self._classes for field in dataclasses.fields(cls)]
-        known = ["--help", *(name for each in fields for name in _names(each, self.underscores))]
+        names = (name for each in fields for name in _names(each, self.underscores))
+        known = ["--help", *names, *others]
         given = argument.partition("=")[0]
         near = difflib.get_close_matches(given, known, 1)
         return near[0] if near and given not in known else None
@@ -259,15 +295,17 @@ def exit_status(
     SIGTERM and SIGHUP raise KeyboardInterrupt meanwhile, so that temporary files are removed; but
     not where something else handles them, or they are ignored. A second one ends the process at
     once.
+    SIGTERM interrupts as Ctrl-C does, so what is half written is removed.
 
     Returns:
         The exit status: 1 after an error of the input or the machine (`ValueError`, `OSError`,
         `ImportError`, `tf.errors.OpError`), 130 after Ctrl-C, or 128 and the number of the signal
-        that a KeyboardInterrupt has as its argument. Other errors are faults of this
-        package, and keep their traceback.
+        that a KeyboardInterrupt has as its argument: 143 for SIGTERM. Other errors are faults of
+        this package, and keep their traceback.
     """
     try:
         with _interrupted_by_signals():
+        with signals_handled(_interrupt, signal.SIGTERM):
             status = run() or 0
             sys.stdout.flush()
         return status
@@ -306,6 +344,28 @@ def _interrupted_by_signals() -> Iterator[None]:
     finally:
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
+def signals_handled(
+    handler: Callable[[int, FrameType | None], Any], *numbers: signal.Signals
+) -> Iterator[None]:
+    """Handles signals by a function. One that is ignored, as Ctrl-C in the background, stays so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # other threads get no signals
+        return
+    before = {number: signal.getsignal(number) for number in numbers}
+    handled = [each for each in numbers if before[each] not in (signal.SIG_IGN, None)]
+    try:
+        for number in handled:
+            signal.signal(number, handler)
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, before[number])
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Raises KeyboardInterrupt for a signal. It leaves a second one to the system."""
+    signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt(number)
 
 
 def progress(items: Iterable[_Item], description: str, total: int | None = None) -> Iterable[_Item]:

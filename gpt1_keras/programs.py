@@ -7,9 +7,10 @@ import ast
 import difflib
 import importlib.util
 import os
+import pathlib
 import runpy
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpt1_keras.cli import Program, exit_status
 from gpt1_keras.version import __version__
@@ -56,7 +57,8 @@ def run(command: str, package: str = "") -> None:
     those of a package, by default all.
 
     Raises:
-        SystemExit: the program has ended, or there is none of that name.
+        SystemExit: the program has ended, or there is none of that name, or a file of the user's
+            hides it.
     """
     chosen = {
         heading: {name: module for name, module in group.items() if module.startswith(package)}
@@ -64,6 +66,7 @@ def run(command: str, package: str = "") -> None:
     }
     groups = {heading: group for heading, group in chosen.items() if group}
     programs = {name: module for group in groups.values() for name, module in group.items()}
+    _check_packages(command, {module.partition(".")[0] for module in programs.values()})
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
         sys.exit(exit_status(lambda: print("\n".join(_list(command, groups)))))
@@ -86,6 +89,21 @@ def main() -> None:
     # As this command, the processes that it starts import nothing from the folder at hand.
     os.environ["PYTHONSAFEPATH"] = "1"
     run("gpt1")
+
+
+def _check_packages(command: str, packages: Iterable[str]) -> None:
+    """Raises SystemExit if Python would import something else under the name of a package."""
+    ours = pathlib.Path(__file__).resolve().parents[1]
+    for package in sorted(packages):
+        spec = importlib.util.find_spec(package)
+        found = None if spec is None or spec.origin is None else pathlib.Path(spec.origin).resolve()
+        if found is not None and found != ours / package / "__init__.py":
+            print(
+                f"{command}: error: {found} hides the package {package}, of which the programs "
+                f"are, as PYTHONPATH names its folder. Leave that out: PYTHONPATH= {command} ...",
+                file=sys.stderr,
+            )
+            sys.exit(2)
 
 
 def _list(command: str, groups: Mapping[str, Mapping[str, str]]) -> Iterator[str]:

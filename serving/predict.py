@@ -7,8 +7,9 @@
 
 An export runs in TensorFlow's C++ runtime, as in production; a preset runs the graph that it would
 be exported with. The file is read and written in bounded memory, and written whole or not at all.
-With --runner, options that are not listed go to Apache Beam. Its workers must reach the model, the
-input and the output's folder under the same paths as this machine.
+With --runner, options of Apache Beam go to it; those that a runner's job server alone knows come
+after `--`. Its workers must reach the model, the input and the output's folder under the same paths
+as this machine.
 """
 
 import dataclasses
@@ -45,18 +46,17 @@ class _PredictOptions:
     )
     runner: str | None = option(
         "the Apache Beam runner that does the work: FnApiRunner (this machine), FlinkRunner, "
-        "SparkRunner, ...; options that are not listed here go to Beam (default: without Beam)",
+        "SparkRunner, ...; options of Beam's go to it, and all after -- (default: without Beam)",
         None,
     )
 
 
 @program("serving.predict", interrupted="Interrupted; nothing was written.", takes_more=True)
-def main(options: _PredictOptions, beam_flags: list[str]) -> None:
+def main(options: _PredictOptions, more: list[str]) -> None:
     """Answer every row of a table by an export or a preset: its columns, and the label, its score
     and those of all classes.
     """
-    if beam_flags and options.runner is None:
-        raise main.unknown(beam_flags)
+    beam_flags = main.beam_arguments(more, options.runner)
     from serving.prediction.answers_file import Layout, check_output, prefix_for
     from serving.prediction.input_files import InputFiles, find_files
     from serving.prediction.row_model import open_model

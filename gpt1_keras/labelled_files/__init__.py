@@ -7,8 +7,10 @@ from gpt1_keras.labelled_files.rows import (
     BadRows,
     Row,
     as_label,
+    is_blank,
     shortened,
     shown_names,
+    with_texts,
 )
 from gpt1_keras.labelled_files.table import Table, open_table, read_rows
 
@@ -20,9 +22,11 @@ __all__ = [
     "Table",
     "as_label",
     "columns_option",
+    "is_blank",
     "open_table",
     "parse_columns",
     "read_rows",
     "shortened",
     "shown_names",
+    "with_texts",
 ]

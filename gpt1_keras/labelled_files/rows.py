@@ -4,7 +4,7 @@ import dataclasses
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 LABEL = "label"
@@ -14,6 +14,11 @@ _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
 _SHOWN = 80  # characters of a damaged value
 _MOST_NAMES = 20  # in a message
 _MOST_BAD_ROWS = 10  # that a message names
+_MAY_BE_BLANK = ("question", CHOICES)  # an optional text, and texts of which some may be absent
+_VISIBLE = re.compile("[!-~]")
+# Of spaces, of control, format and private characters, and of marks without a letter.
+_UNREADABLE = ("Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Mn")
+_REPLACEMENT = "\ufffd"  # what was no character
 
 
 class Row(dict[str, str | list[str]]):
@@ -95,6 +100,55 @@ def as_label(text: str) -> str:
     text = " ".join(text.split())
     whole = _WHOLE.fullmatch(text)
     return whole[1] if whole else text
+
+
+def is_blank(text: str) -> bool:
+    """Returns whether a text has nothing to read, and so gives no token.
+
+    It is empty, or all of it is spaces, control characters, accents without a letter, or characters
+    that are private or stand for damaged ones.
+    """
+    if _VISIBLE.search(text):  # as most have
+        return False
+    characters = unicodedata.normalize("NFD", text)
+    return all(
+        unicodedata.category(each) in _UNREADABLE or each == _REPLACEMENT for each in characters
+    )
+
+
+def with_texts(
+    rows: Sequence[Row],
+    fields: Iterable[str],
+    path: str | os.PathLike[str],
+    tell: Callable[[str], None] = lambda notice: None,
+) -> list[Row]:
+    """Returns the rows that have something to read, and tells how many are left out.
+
+    A row is left out if one of its texts is blank; a question and choices may be.
+
+    Args:
+        fields: the names of the texts that a model reads.
+        path: of the rows' file.
+        tell: is called with a notice.
+
+    Raises:
+        ValueError: no row is left.
+    """
+    names = [name for name in fields if name not in _MAY_BE_BLANK]
+    found: list[Row] = []
+    blank: list[Row] = []
+    for row in rows:
+        texts = (row[name] for name in names)
+        # A list in the place of a text is refused elsewhere.
+        is_left_out = any(isinstance(text, str) and is_blank(text) for text in texts)
+        (blank if is_left_out else found).append(row)
+    if blank and not found:
+        raise ValueError(f"{path}: all {len(rows):,} rows have a blank {' or '.join(names)}.")
+    if blank:
+        what = "row with a blank text is" if len(blank) == 1 else "rows with a blank text are"
+        where = f"line {blank[0].line}" if len(blank) == 1 else f"the first in line {blank[0].line}"
+        tell(f"{path}: {len(blank):,} {what} left out, {where}.")
+    return found
 
 
 def shortened(text: str) -> str:

@@ -327,6 +327,59 @@ def test_signals_that_end_a_program_leave_no_unfinished_files(tmp_path, capsys, 
         signal.signal(number, before)
     assert capsys.readouterr().err == "\nInterrupted.\n"
     assert not list(tmp_path.iterdir())
+def test_sigterm_is_as_ctrl_c(tmp_path, capsys):
+    """What is half written is removed; a second one would end the process at once."""
+
+    @program("training.example", needs_keras=False)
+    def main() -> None:
+        with atomic_path(tmp_path / "file") as temporary:
+            pathlib.Path(temporary).touch()
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise AssertionError("This is not reached.")
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        assert main([]) == 143
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr().err == "\nInterrupted.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "received"),
+    [
+        (["--direct_num_workers", "2"], ["--direct_num_workers", "2"]),
+        (
+            ["--experiments=a", "--", "--of_a_server", "3"],
+            ["--experiments=a", "--of_a_server", "3"],
+        ),
+        (["--direct_num_worker=2"], "--direct_num_worker=2. Did you mean --direct_num_workers?"),
+        (["--sede", "3"], "--sede 3. Did you mean --seed? What a runner's job server alone knows"),
+        (["b"], "Unknown option: b."),
+    ],
+)
+def test_arguments_of_beam(given, received, capsys):
+    pytest.importorskip("apache_beam")
+    found = []
+
+    def call(runner):
+        @program("training.example", takes_more=True, needs_keras=False)
+        def main(options: Options, more: list[str]) -> None:
+            found.extend(main.beam_arguments(more, runner))
+
+        return main(["--data-dir", "a", *given])
+
+    if isinstance(received, list):
+        assert call("FnApiRunner") == 0 and found == received
+    else:
+        with pytest.raises(SystemExit):
+            call("FnApiRunner")
+        assert received in capsys.readouterr().err
+    with pytest.raises(SystemExit):  # without a runner, none is Beam's
+        call(None)
+    assert f"Unknown option: {given[0]}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,16 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-# What pip writes for the console script, with this tree in place of what is installed.
-SCRIPT = f"""
+# What pip writes for the console script.
+SCRIPT = """
 import sys
-sys.path.insert(1, {str(ROOT)!r})
 from gpt1_keras.programs import main
 if __name__ == "__main__":
     sys.exit(main())
@@ -26,12 +26,18 @@ def gpt1(tmp_path_factory):
     folder = tmp_path_factory.mktemp("at_hand")
     for name in ("training", "serving", "keras"):
         (folder / f"{name}.py").write_text("raise SystemExit('the wrong module')")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
-    def gpt1(*arguments):
+    def gpt1(*arguments, path=()):
+        # This tree stands for what is installed.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*path, str(ROOT)])}
         command = [sys.executable, script, *map(str, arguments)]
         return subprocess.run(
-            command, capture_output=True, text=True, cwd=folder, timeout=300, env=environment
+            command,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            timeout=300,
+            env=environment,
         )
 
     return gpt1
@@ -72,6 +78,13 @@ def test_mistakes(gpt1, arguments, status, message):
     done = gpt1(*arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert message in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["finetune", "--help"]])
+def test_a_folder_on_the_path_whose_modules_hide_ours(gpt1, arguments):
+    done = gpt1(*arguments, path=["."])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"gpt1: error: \S+/serving.py hides .* PYTHONPATH= gpt1 ...\n", done.stderr)
 
 
 @pytest.mark.slow

@@ -467,6 +467,43 @@ def test_other_weights_of_the_same_name_are_refused(preset, tmp_path, capsys):
     assert [facts["preset_fingerprint"] for facts in afresh] == [None, None]
 
 
+def test_a_run_on_other_data_is_refused(tmp_path, monkeypatch):
+    """After an interruption, and when it is finished."""
+    lines = [f"{'good' if i % 2 else 'bad'} film {i},{'ny'[i % 2]}" for i in range(20)]
+    path, run = tmp_path / "a.csv", tmp_path / "run"
+    options = FinetuneOptions(train=str(path), **SMALL | {"num_merges": 20})
+
+    def finetune_on(lines):
+        path.write_text("\n".join(["text,label", *lines]))
+        return finetune(options, run)
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpt1_keras.GPT1TextClassifier, "fit", interrupted)
+    with eagerly(), pytest.raises(KeyboardInterrupt):
+        finetune_on(lines)
+    recorded = json.loads((run / "options.json").read_text())
+    assert recorded["data_fingerprint"]["validation"]["examples"] == 4
+    for result in (None, {**recorded, "score": 1.0}):
+        if result:
+            (run / "result.json").write_text(json.dumps(result))
+        for changed, message in (
+            (lines * 2, "had 16 training examples, and there are 32; .* had 4 validation ex"),
+            (lines[:10], "had 16 training examples, and there are 8"),
+            ([line.translate({110: "y", 121: "n"}) for line in lines], "the labels of its 16 t"),
+            ([line.replace(",n", ",nein") for line in lines], "the labels of its 16 training ex"),
+            ([line.replace("film 3", "Film 3") for line in lines], "the texts of its 16 training"),
+            (lines[::-1], "the texts and the labels of its 16 training examples have changed"),
+        ):
+            with pytest.raises(ValueError, match=f"run on other data: .*{message}"):
+                finetune_on(changed)
+    assert finetune_on(lines) == result
+    del recorded["data_fingerprint"]  # as earlier versions wrote it
+    (run / "options.json").write_text(json.dumps(recorded))
+    assert finetune_on(lines * 2) == result
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("learning_rate", v) for v in (float("nan"), float("inf"), 0.0, -1.0)]

@@ -7,6 +7,7 @@ import os
 import pathlib
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -320,6 +321,13 @@ def test_a_full_disk(corpus, unfinished_run):
         pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE)["history"][-1]["step"]
         == 6
     )
+
+
+def test_sigterm_before_there_is_anything_to_save(corpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Corpus, "verify", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    arguments = ["--corpus", corpus, "--config", "gpt1_micro", "--steps", 2, "--output", "run"]
+    assert main([str(argument) for argument in arguments]) == 143
+    assert "Interrupted before anything was saved" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("where", ["file", "read-only folder", "full disk"])

@@ -5,8 +5,9 @@
 Where the input has no split for validation, a twentieth of its documents is held back for it, or of
 the lines of a single document: `training.pretrain` validates on them.
 
-With `--runner`, options that are not listed go to Apache Beam. Its workers must reach the input and
-the output's parent folder under the same paths as this machine.
+With `--runner`, options of Apache Beam go to it; those that a runner's job server alone knows come
+after `--`. Its workers must reach the input and the output's parent folder under the same
+paths as this machine.
 """
 
 import dataclasses
@@ -26,18 +27,15 @@ class _BuildOptions:
     processes: int = option("processes of this machine that share the work", os.cpu_count() or 1)
     runner: str | None = option(
         "the Apache Beam runner that does the work: FnApiRunner (this machine), FlinkRunner, "
-        "SparkRunner, ...; options that are not listed here go to Beam (default: without Beam)",
+        "SparkRunner, ...; options of Beam's go to it, and all after -- (default: without Beam)",
         None,
     )
 
 
 @program("training.corpus", interrupted="Interrupted; there is no corpus.", takes_more=True)
-def main(
-    options: CorpusOptions, build: _BuildOptions, data: DataOptions, beam_flags: list[str]
-) -> None:
+def main(options: CorpusOptions, build: _BuildOptions, data: DataOptions, more: list[str]) -> None:
     """Turn text into a corpus of token ids for pre-training."""
-    if beam_flags and build.runner is None:
-        raise main.unknown(beam_flags)
+    beam_flags = main.beam_arguments(more, build.runner)
     from training.corpus.build import make_corpus
 
     make_corpus(options, **vars(build), data=data, beam_flags=beam_flags)

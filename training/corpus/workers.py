@@ -1,7 +1,6 @@
 """Runs a function over units of work, in processes of this machine or with Apache Beam."""
 
 import concurrent.futures
-import contextlib
 import multiprocessing
 import os
 import re
@@ -12,11 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.cli import progress
+from gpt1_keras.cli import progress, signals_handled
 from training.corpus.document_units import Unit
 from training.corpus.shards import ShardError
 
-_POLL_SECONDS = 0.2  # between two checks for Ctrl-C
+_POLL_SECONDS = 0.2  # between two checks for signals
 
 _Write = Callable[[Unit], dict[str, Any]]
 
@@ -37,8 +36,10 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["training.corpus.preload"])
     others = set(multiprocessing.active_children())
+    signals: list[int] = []  # that wait: an exception in the pool's code could leave a lock held
     with (
         _late_interrupts() as interruptions,
+        signals_handled(lambda number, _: signals.append(number), signal.SIGINT, signal.SIGTERM),
         concurrent.futures.ProcessPoolExecutor(processes, context, _set_up_worker) as pool,
     ):
         futures = [pool.submit(function, unit) for unit in units]
@@ -46,6 +47,7 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
             for future in progress(
                 _completed(futures, interruptions), "Writing shards", len(units)
             ):
+            for future in progress(_completed(futures, signals), "Writing shards", len(units)):
                 future.result()
         except BaseException as error:
             # A unit may take minutes: do not wait for it after an error or Ctrl-C.
@@ -63,11 +65,16 @@ def _completed(
     futures: list[concurrent.futures.Future], interruptions: list[int]
 ) -> Iterator[concurrent.futures.Future]:
     """Yields futures as they complete; raises KeyboardInterrupt soon after a signal has come."""
+    futures: list[concurrent.futures.Future], signals: list[int]
+) -> Iterator[concurrent.futures.Future]:
+    """Yields futures as they complete; raises KeyboardInterrupt soon after a signal."""
     pending = set(futures)
     while pending:
         done, pending = concurrent.futures.wait(
             pending, _POLL_SECONDS, concurrent.futures.FIRST_COMPLETED
         )
+        if signals:
+            raise KeyboardInterrupt(signals[0])
         yield from done
         if interruptions:
             raise KeyboardInterrupt(interruptions[0])

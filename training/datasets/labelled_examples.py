@@ -2,9 +2,10 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +19,8 @@ from training.datasets.paper_datasets import MULTIPLE_CHOICE, TfdsDataset
 from training.datasets.tfds_builders import prepared_builder, read_split
 from training.datasets.tfds_readers import READERS
 from training.datasets.user_files import Dataset, UserFiles
+
+_DIGEST_BYTES = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +72,26 @@ class LabelledExamples:
         weights = compute_class_weight("balanced", classes=classes, y=self.labels)
         names = [self.class_names[number] for number in classes]
         return dict(zip(names, weights.tolist()))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Returns what tells these examples from others, as JSON holds it.
+
+        It has the number of `examples`, and hashes of their `texts` and `labels`, in order.
+        """
+        texts = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+        for field, column in self.texts.items():
+            texts.update(b"%d %s\n" % (len(column), field.encode()))
+            for value in column:
+                listed = value if isinstance(value, np.ndarray) else [value]
+                texts.update(b"%d:" % len(listed))
+                for text in listed:
+                    texts.update(b"%d:%s" % (len(text), text))  # so that no two lists are alike
+        labels = json.dumps([self.class_names, self.labels.tolist()]).encode()
+        return {
+            "examples": len(self),
+            "texts": texts.hexdigest(),
+            "labels": hashlib.blake2b(labels, digest_size=_DIGEST_BYTES).hexdigest(),
+        }
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes a .jsonl file that `training.datasets.user_files` reads as these examples."""

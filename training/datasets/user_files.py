@@ -24,6 +24,7 @@ from gpt1_keras.labelled_files import (
     read_rows,
     shortened,
     shown_names,
+    with_texts,
 )
 from gpt1_keras.tasks.task import Task
 from training.datasets.paper_datasets import (
@@ -78,6 +79,7 @@ class UserFiles:
         path = self.paths["train" if is_shared else role]
         tell = _keep_quiet if is_shared else note  # as the train file has been told of
         rows = read_rows(path, self.columns, [(*self.fields, LABEL)], tell)
+        rows = with_texts(rows, self.fields, path, tell)
         _check_rows(path, rows, self.fields)
         labels = self._labels(path, rows)
         if is_shared or role == "train" and "validation" not in self.paths:
@@ -157,8 +159,8 @@ def find_user_files(
         share, seed: as for `training.datasets.validation_share.held_back`.
     """
     table = open_table(train, columns, [(*names, LABEL) for names in _KINDS])
-    rows = list(table)
     fields = table.fields[:-1]
+    rows = with_texts(list(table), fields, train)
     kind = _KINDS[fields]
     _check_rows(train, rows, fields)
     labels = [str(row[LABEL]) for row in rows]

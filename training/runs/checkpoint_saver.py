@@ -3,7 +3,6 @@
 import contextlib
 import math
 import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
@@ -11,6 +10,7 @@ from typing import Any
 
 import keras
 
+from gpt1_keras.cli import signals_handled
 from training.runs.checkpoints import Checkpoints
 
 _SECONDS_PER_CHECKPOINT = 120.0
@@ -21,8 +21,8 @@ LOSS_STATE = "loss_state"  # of a checkpoint's note: that of the mean loss so fa
 class CheckpointSaver(keras.callbacks.Callback):
     """Saves a checkpoint between two updates of a `fit`: every two minutes, and upon a signal.
 
-    The run itself saves after the last update of a `fit`, calls `saved`, and gives the same object
-    to all `fit`s.
+    The run itself saves after the last update of a `fit`, still in the block of `during_fit`, calls
+    `saved`, and gives the same object to all `fit`s.
 
     Updates are counted in batches: in float16, the optimizer does not count those whose gradients
     overflow.
@@ -46,26 +46,21 @@ class CheckpointSaver(keras.callbacks.Callback):
 
     @contextlib.contextmanager
     def during_fit(self, step: int, loss_state: Sequence[float] | None = None) -> Iterator[None]:
-        """Makes SIGINT and SIGTERM wait for the end of an update; a second one ends at once.
+        """Makes SIGINT and SIGTERM wait for the end of an update, or of the block if none is left.
+
+        A second one ends at once.
 
         Args:
             step: updates before this `fit`.
             loss_state: what the note of the checkpoint has, of which this `fit` is the rest.
+
+        Raises:
+            KeyboardInterrupt: a signal has asked to end.
         """
         self._first, self._loss_state = step, loss_state
-        if threading.current_thread() is not threading.main_thread():
-            yield  # other threads get no signals
-            return
-        before = {number: signal.getsignal(number) for number in _SIGNALS}
-        # One that is ignored, as Ctrl-C in the background, stays so; None is not Python's.
-        handled = [each for each in _SIGNALS if before[each] not in (signal.SIG_IGN, None)]
-        try:
-            for number in handled:
-                signal.signal(number, self._take)
+        with signals_handled(self._take, *_SIGNALS):
             yield
-        finally:
-            for number in handled:
-                signal.signal(number, before[number])
+        self._end_if_asked()
 
     def saved(self) -> None:
         """Takes note that the run has saved a checkpoint.
@@ -74,8 +69,7 @@ class CheckpointSaver(keras.callbacks.Callback):
             KeyboardInterrupt: a signal has asked to end.
         """
         self._saved = time.monotonic()
-        if self._signal is not None:
-            raise KeyboardInterrupt(self._signal)
+        self._end_if_asked()
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         if self._loss_state is not None:
@@ -98,6 +92,10 @@ class CheckpointSaver(keras.callbacks.Callback):
             if not self._is_quiet:
                 print(f"step {step}: loss {loss:.4f} so far, saved", flush=True)
         self.saved()
+
+    def _end_if_asked(self) -> None:
+        if self._signal is not None:
+            raise KeyboardInterrupt(self._signal)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         """Takes the first signal. It leaves the second to the system, which waits for nothing."""

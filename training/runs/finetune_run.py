@@ -17,7 +17,7 @@ from gpt1_keras.optimization.optimizer import finetuning_optimizer
 from gpt1_keras.presets.card import licence_of
 from gpt1_keras.tasks.task import Task
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
-from training.datasets.labelled_examples import LabelledExamples, load_examples
+from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.length_batches import batch_order, count_tokens, make_batches
 from training.datasets.user_files import Dataset
 from training.evaluation import temperature_scaling
@@ -38,7 +38,12 @@ from training.runs.finetune_options import FinetuneOptions
 from training.runs.recipe_options import as_recorded, with_recipe
 from training.runs.run_card import write_run_card
 from training.runs.run_folder import TRIALS, Run, facts_of, preset_folders
-from training.runs.training_data import find_dataset_of, load_training_examples
+from training.runs.training_data import (
+    find_dataset_of,
+    fingerprints,
+    load_training_examples,
+    load_validation_examples,
+)
 
 
 def finetune(
@@ -50,6 +55,7 @@ def finetune(
 
     Raises:
         KeyboardInterrupt: SIGINT or SIGTERM; the state has been saved.
+        ValueError: `output` holds a run with other options or on other data; or see `Run`.
     """
     if pathlib.Path(output, TRIALS).is_dir():
         raise ValueError(
@@ -57,13 +63,17 @@ def finetune(
         )
     options = as_recorded(options, output)
     run = Run(output, facts_of(options), keep=1)
-    if run.result:
-        return run.result
-    run.prepare(*preset_folders(options.preset, options.tokenizer))
-    licence = None if options.preset is None else licence_of(options.preset)
+    if run.result is None:
+        run.prepare(*preset_folders(options.preset, options.tokenizer))
+    elif options.task is not None:
+        return run.result  # published data sets do not change, and are long to read
     dataset = find_dataset_of(options)
     train = load_training_examples(options, dataset, data)
-    validation = load_examples(dataset, "validation", data).labelled()
+    validation = load_validation_examples(dataset, data)
+    run.keep_data(fingerprints(train, validation))
+    if run.result is not None:
+        return run.result
+    licence = None if options.preset is None else licence_of(options.preset)
     _check_examples(options, dataset, train, validation)
     options = with_recipe(options, len(train))
     assert options.epochs is not None and options.learning_rate is not None
@@ -104,10 +114,10 @@ def finetune(
                     callbacks=[keras.callbacks.TensorBoard(run.folder / "logs"), saver],
                     verbose=1 if sys.stdout.isatty() else 2,
                 )
-            step = (epoch + 1) * steps
-            if np.isfinite(fitted.history["loss"][-1]):  # else its predictions will say so
-                run.checkpoints.save(model, step)
-            saver.saved()
+                step = (epoch + 1) * steps
+                if np.isfinite(fitted.history["loss"][-1]):  # else its predictions will say so
+                    run.checkpoints.save(model, step)
+                saver.saved()
         outputs = predict_outputs(model, validation, validation_order)
         scores = score(validation, answers_of(outputs), dataset.metrics)
         _finish_epoch(run, model, scores, outputs, validation, time.monotonic() - started)

@@ -5,7 +5,9 @@ import dataclasses
 import importlib.util
 import math
 import os
+import signal
 import sys
+import threading
 import time
 from typing import Any
 
@@ -66,6 +68,9 @@ def pretrain(
     checkpoint_schedule = checkpoint_schedule or CheckpointSchedule()
     verbose = int(sys.stdout.isatty())
     distribution, is_chief = find_strategy(strategy)
+    if not is_chief and threading.current_thread() is threading.main_thread():
+        # It has nothing to save, and may wait for others where no handler of Python's is called.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
     options = _with_warmup(options, output, resume_from)
     data = Corpus(corpus)
     data.verify()
@@ -153,19 +158,19 @@ def pretrain(
                 shuffle=False,
                 callbacks=callbacks,
             )
-        seconds = time.monotonic() - started
-        step, note = step + steps, {}
-        _check_finite({"loss": losses.history["loss"][0]}, step)
-        entry = {
-            "step": step,
-            "loss": losses.history["loss"][0],
-            "seconds": round(seconds, 2),
-            "tokens_per_second": round(steps * tokens / seconds),
-            "share_of_peak": round(steps * flops / seconds / peak, 4),
-        }
-        if is_chief:
-            run.checkpoints.save(model, step, {_ENTRY: entry})
-            saver.saved()
+            seconds = time.monotonic() - started
+            step, note = step + steps, {}
+            _check_finite({"loss": losses.history["loss"][0]}, step)
+            entry = {
+                "step": step,
+                "loss": losses.history["loss"][0],
+                "seconds": round(seconds, 2),
+                "tokens_per_second": round(steps * tokens / seconds),
+                "share_of_peak": round(steps * flops / seconds / peak, 4),
+            }
+            if is_chief:
+                run.checkpoints.save(model, step, {_ENTRY: entry})
+                saver.saved()
         finish(entry)
     facts = {"parameters": model.count_params(), "train_tokens": data.split("train").tokens}
     scores = validation.scores()

@@ -24,6 +24,7 @@ from training.runs.finetune_options import FinetuneOptions
 from training.runs.pretrain_options import PretrainOptions
 
 TRIALS = "trials"  # the folder of a search's runs
+DATA = "data_fingerprint"  # among a run's options: of its examples, by what they are for
 
 _OPTIONS = "options.json"
 _WEIGHTS = (".h5", ".safetensors", ".bin")  # of Keras and of `transformers`
@@ -76,6 +77,24 @@ class Run:
     def choose(self, options: dict[str, Any]) -> None:
         """Replaces options by those that were chosen for the data. Call it before `start`."""
         self.options.update(options)  # in place, as the checkpoints keep them too
+
+    def keep_data(self, data: dict[str, dict[str, Any]]) -> None:
+        """Keeps the fingerprints of the run's examples among its options. Call it before `start`.
+
+        Args:
+            data: from `"training"` and `"validation"` to `LabelledExamples.fingerprint`.
+
+        Raises:
+            ValueError: the folder holds a run on other examples. (Those of earlier versions do not
+                say on which.)
+        """
+        changed = changed_data(recorded_options(self.folder).get(DATA, {}), data)
+        if changed:
+            raise ValueError(
+                f"{self.folder} holds a run on other data: {changed}. Choose another --output to "
+                "train anew, or give the same data."
+            )
+        self.choose({DATA: data})
 
     def start(self) -> None:
         """Writes the options. Call it when all that they name has been found.
@@ -163,6 +182,24 @@ def preset_folders(*presets: str | None) -> list[str]:
     """Returns the presets that are a user's folders; the others ship or are downloaded."""
     named = [preset for preset in presets if preset is not None]
     return [preset for preset in named if preset not in PRETRAINED and not is_handle(preset)]
+
+
+def changed_data(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> str:
+    """Says what changed in examples since a run kept their fingerprints; empty if nothing did."""
+    changes = []
+    for name in before.keys() & now.keys():
+        old, new = before[name], now[name]
+        changed = [part for part in ("texts", "labels") if old[part] != new[part]]
+        if old["examples"] != new["examples"]:
+            changes.append(
+                f"it had {old['examples']:,} {name} examples, and there are {new['examples']:,}"
+            )
+        elif changed:
+            changes.append(
+                f"the {' and the '.join(changed)} of its {new['examples']:,} {name} examples have "
+                "changed"
+            )
+    return "; ".join(sorted(changes))
 
 
 def changed_options(

@@ -24,7 +24,12 @@ from training.runs.memory import memory_freed
 from training.runs.recipe_options import as_recorded, with_recipe
 from training.runs.run_folder import TRIALS, Run, facts_of, preset_folders
 from training.runs.search_report import write_report
-from training.runs.training_data import find_dataset_of, load_training_examples
+from training.runs.training_data import (
+    find_dataset_of,
+    fingerprints,
+    load_training_examples,
+    load_validation_examples,
+)
 
 _RATE_FACTOR = 8.0  # the search goes from the given rate divided by this to the rate times this
 _LEAST_LAYER_DECAY = 0.5
@@ -53,10 +58,13 @@ def search(
         seeds: how many for each trial, from `options.seed` on; their median score counts.
     """
     options = as_recorded(options, output)
-    if options.epochs is None or options.learning_rate is None:
-        train = load_training_examples(options, find_dataset_of(options), data)
+    if options.train is not None or options.epochs is None or options.learning_rate is None:
+        dataset = find_dataset_of(options)
+        train = load_training_examples(options, dataset, data)
         options = with_recipe(options, len(train))
     run = Run(output, {**facts_of(options), "seeds": seeds})
+    if options.train is not None:  # published data sets do not change
+        run.keep_data(fingerprints(train, load_validation_examples(dataset, data)))
     run.prepare(*preset_folders(options.preset, options.tokenizer))
     space = _Space(options)
     for number in range(len(run.history), trials):

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+from typing import Any
 
 from gpt1_keras.cli import warn
 from gpt1_keras.files import read_json
@@ -14,6 +15,9 @@ from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.paper_datasets import find_dataset
 from training.datasets.user_files import Dataset, find_user_files
 from training.runs.finetune_options import VALIDATION_SHARE, FinetuneOptions
+from training.runs.run_folder import DATA, changed_data
+
+_TRAINING = "training"  # examples, among a run's fingerprints
 
 
 def find_dataset_of(options: FinetuneOptions) -> Dataset:
@@ -42,6 +46,16 @@ def load_training_examples(
     return train
 
 
+def load_validation_examples(dataset: Dataset, data: DataOptions) -> LabelledExamples:
+    """Loads the labelled examples that a run chooses its best epoch on."""
+    return load_examples(dataset, "validation", data).labelled()
+
+
+def fingerprints(train: LabelledExamples, validation: LabelledExamples) -> dict[str, Any]:
+    """Returns what `Run.keep_data` takes."""
+    return {_TRAINING: train.fingerprint(), "validation": validation.fingerprint()}
+
+
 def training_examples_of(
     preset: str | os.PathLike[str], data: DataOptions
 ) -> LabelledExamples | None:
@@ -58,7 +72,11 @@ def training_examples_of(
         result = read_json(path)
         names = {field.name for field in dataclasses.fields(FinetuneOptions)} & result.keys()
         options = FinetuneOptions(**{name: result[name] for name in names})
-        return load_training_examples(options, find_dataset_of(options), data)
+        train = load_training_examples(options, find_dataset_of(options), data)
+        changed = changed_data(result.get(DATA, {}), {_TRAINING: train.fingerprint()})
+        if changed:
+            raise ValueError(f"{options.task or options.train} has changed: {changed}.")
+        return train
     except (OSError, ValueError, TypeError) as error:
         warn(f"No baselines, as what the model has learned from was not found: {error}")
         return None

@@ -1,10 +1,12 @@
 """Users' own files of labelled texts, in three formats."""
 
 import pathlib
+import unicodedata
 
 import pytest
 
 from gpt1_keras.labelled_files import CHOICES, LABEL, open_table, read_rows
+from gpt1_keras.labelled_files import CHOICES, LABEL, is_blank, read_rows
 
 
 @pytest.fixture
@@ -160,3 +162,14 @@ def test_labels_that_differ_stay_apart(write):
     labels = ["yes", "Yes", "1", "01", "1.5", "1.05", "v1.0", "n\u200do"]
     path = write("a.csv", "text,label\n" + "".join(f"a,{label}\n" for label in labels))
     assert [row[LABEL] for row in read_rows(path)] == labels
+
+
+def test_blank_texts_are_those_without_a_token(tiny_tokenizer):
+    """Every character that the tokenizer drops, and a few that it keeps because it is older."""
+    characters = [chr(code) for code in (*range(0x3100), *range(0xF800, 0x10000))]
+    counts = tiny_tokenizer(characters).row_lengths().numpy()
+    dropped = {each for each, count in zip(characters, counts) if not count}
+    blank = set(filter(is_blank, characters))
+    assert dropped - blank == {"\u1734"}  # a mark that Unicode has reclassified since
+    assert {unicodedata.category(each) for each in blank - dropped} <= {"Mn", "Cf"}
+    assert is_blank("") and is_blank("\ue000 \u0301") and not is_blank("\u0301e")

@@ -8,7 +8,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from training.datasets.data_options import DataOptions
-from training.datasets.labelled_examples import load_examples
+from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.paper_datasets import DATASETS, TfdsDataset, find_dataset
 from training.evaluation.dataset_metrics import METRICS
 from training.evaluation.fine_tuned_models import MODELS
@@ -154,6 +154,31 @@ def test_samples_are_the_same_for_the_same_seed(tfds_dir):
     assert np.array_equal(examples.sample(50, 0).indices, examples.sample(50, 0).indices)
     assert not np.array_equal(examples.sample(50, 0).indices, examples.sample(50, 1).indices)
     assert len(examples.sample(10**6, 0)) == len(examples)
+
+
+def test_fingerprints_tell_examples_apart():
+    def fingerprint(texts, labels=(0, 1), class_names=("n", "y"), field="text"):
+        column = np.empty(len(texts), object)
+        column[:] = [np.array(each, object) if isinstance(each, list) else each for each in texts]
+        labels = np.array(labels, np.int32)
+        return LabelledExamples({field: column}, labels, labels, class_names).fingerprint()
+
+    one = fingerprint([b"a", b"bc"])
+    assert one == fingerprint([b"a", b"bc"]) and one["examples"] == 2
+    texts = [
+        one,
+        *(fingerprint(each) for each in ([b"bc", b"a"], [b"ab", b"c"], [[b"a"], [b"b", b"c"]])),
+        *(fingerprint(each) for each in ([[b"a", b"b"], [b"c"]], [[b"a", b"bc"], []])),
+        fingerprint([b"a", b"bc"], field="premise"),
+    ]
+    assert len({each["texts"] for each in texts}) == len(texts)
+    assert len({each["labels"] for each in texts}) == 1
+    labels = [
+        one,
+        fingerprint([b"a", b"bc"], (1, 0)),
+        fingerprint([b"a", b"bc"], (0, 1), ("y", "n")),
+    ]
+    assert len({each["labels"] for each in labels}) == 3
 
 
 def test_missing_data_set_says_how_to_get_it(tmp_path):

@@ -28,12 +28,12 @@ def examples(path):
 
 
 def test_classes_of_texts(write):
-    path = write("a.csv", 'text,label\n"Good, isn\'t it?",yes\n"two\nlines",no\n,yes\n')
+    path = write("a.csv", 'text,label\n"Good, isn\'t it?",yes\n"two\nlines",no\n')
     found = examples(path)
     assert find_user_files(path, path).kind == CLASSIFICATION
     assert found.class_names == ["no", "yes"]
-    assert list(found.texts["text"]) == [b"Good, isn't it?", b"two\nlines", b""]
-    assert found.labels.tolist() == [1, 0, 1]
+    assert list(found.texts["text"]) == [b"Good, isn't it?", b"two\nlines"]
+    assert found.labels.tolist() == [1, 0]
 
 
 def test_pairs_with_and_without_an_order(write):
@@ -105,6 +105,27 @@ def test_a_missing_label_is_told_with_its_line(write, missing):
     path = write("a.csv", f"text,label\na,yes\nb,{missing}\nc,no\n")
     with pytest.raises(ValueError, match="line 3: the label is"):
         find_user_files(path, path)
+
+
+def test_rows_with_a_blank_text_are_left_out(write, capsys):
+    """Whatever their labels; they are told of once, with the first one's line."""
+    texts = ["a", "", " \t", "\x01\u200b", "\ufffd", "\u4f60", "b"]
+    rows = [{"text": text, "label": "nan" if text == " \t" else "no"} for text in texts]
+    path = write("a.jsonl", [*rows, {"text": "c", "label": "yes"}])
+    found = examples(path)
+    assert [text.decode() for text in found.texts["text"]] == ["a", "\u4f60", "b", "c"]
+    notice = f"{path}: 4 rows with a blank text are left out, the first in line 2.\n"
+    assert capsys.readouterr().err == f"note: {notice}"
+
+    pairs = [{"premise": "a", "hypothesis": each, "label": 1} for each in ("b", "", "c")]
+    assert len(examples(write("pairs.jsonl", pairs))) == 2
+    assert "1 row with a blank text is left out, line 2." in capsys.readouterr().err
+    context = [
+        {"context": each, "question": "", "choices": ["a", ""], "label": 1} for each in " ab"
+    ]
+    assert len(examples(write("choices.jsonl", context))) == 2  # a question and a choice may be
+    with pytest.raises(ValueError, match="all 1 rows have a blank text"):
+        find_user_files(write("blank.csv", "text,label\n ,no\n"), None)
 
 
 def test_labels_that_look_alike_are_one_class(write):

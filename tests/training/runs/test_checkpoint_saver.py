@@ -85,12 +85,28 @@ def test_a_signal_waits_for_the_update(number, saver, saved, capsys):
 
 
 def test_a_signal_during_the_last_update(saver, saved):
-    with saver.during_fit(10):
+    with pytest.raises(KeyboardInterrupt), saver.during_fit(10):
         os.kill(os.getpid(), signal.SIGTERM)
         saver.on_train_batch_end(99, LOGS)
-    with pytest.raises(KeyboardInterrupt):
+        saved.append("by the run")
         saver.saved()
-    assert saved == []
+    assert saved == ["by the run"]
+
+
+@pytest.mark.usefixtures("python_handles_signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("when", ["before", "amid", "after"])
+def test_a_signal_while_the_run_saves(when, number, saver, saved):
+    """After the last update: the checkpoint is written to its end, and the signal is not lost."""
+    with pytest.raises(KeyboardInterrupt) as raised, saver.during_fit(10):
+        for moment in ("before", "amid", "after"):
+            if moment == when:
+                os.kill(os.getpid(), number)
+            if moment == "amid":
+                saved.append("by the run")
+        if when != "after":
+            saver.saved()
+    assert saved == ["by the run"] and raised.value.args == (number,)
 
 
 def test_a_model_that_has_diverged_is_not_saved(saver, saved):

@@ -1,5 +1,6 @@
 """A search: what it tries, what it keeps, and that it resumes after an interruption."""
 
+import dataclasses
 import json
 import shutil
 
@@ -117,6 +118,20 @@ def test_where_every_trial_diverges(tmp_path):
 def test_other_options(whole):
     with pytest.raises(ValueError, match="other options: seeds was 3, not 2"):
         search_with(made_up, OPTIONS, whole[0], 14, 2)
+
+
+def test_other_data(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "write_report", lambda *_: None)
+    path = tmp_path / "a.csv"
+    options = dataclasses.replace(OPTIONS, task=None, train=str(path))
+    rows = [f"{'good' if i % 2 else 'bad'} film {i},{'ny'[i % 2]}\n" for i in range(20)]
+    path.write_text("text,label\n" + "".join(rows))
+    found = search_with(made_up, options, tmp_path / "run", 2, 1)
+    assert search_with(None, options, tmp_path / "run", 2, 1) == found
+    path.write_text("text,label\n" + "".join(rows * 2))
+    for trials in (2, 3):
+        with pytest.raises(ValueError, match="other data: it had 16 training examples"):
+            search_with(None, options, tmp_path / "run", trials, 1)
 
 
 def test_an_lstm_has_no_layer_wise_decay(tmp_path, monkeypatch):
