@@ -25,6 +25,7 @@ _COLUMNAR: dict[str, Callable[[pathlib.Path], Records]] = {
     ".parquet": ParquetRecords,
     ".xlsx": SpreadsheetRecords,
 }
+_MOST_DEPTH = 100  # Python's parser of JSON takes almost a thousand, and its writer fewer
 _SCALARS = (int, float, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
 
 
@@ -121,15 +122,17 @@ class Table:
             if isinstance(cell, str) and cell.isascii():  # as most are: nothing to check
                 values[key] = cell
                 continue
+            name = self.sources.get(key, key)
+            if _is_deeper(cell, _MOST_DEPTH):
+                return BadRow(f"{name!r} holds lists or objects deeper than {_MOST_DEPTH} levels")
             value = cell if isinstance(cell, str) else _text(cell)
             if value is None and not is_strict:
-                value = "" if cell is None else json.dumps(cell, default=str)
+                value = "" if cell is None else _as_json(cell)
             if value is None:
                 if cell is None and (is_choice(key) or self._nulls_are_blank):
                     value = ""
                 else:
-                    name = self.sources.get(key, key)
-                    received = shortened(json.dumps(cell, default=str))
+                    received = shortened(_as_json(cell))
                     return BadRow(
                         f"{name!r} must be a text or a number, or a list of them. Received: "
                         f"{received}"
@@ -138,7 +141,7 @@ class Table:
                 try:
                     text.encode()
                 except UnicodeEncodeError:
-                    return BadRow(f"{key!r} holds half of a surrogate pair, which is no text")
+                    return BadRow(f"{name!r} holds half of a surrogate pair, which is no text")
             values[key] = value
         if self._choices:
             texts = [str(values.pop(name)) for name in self._choices]
@@ -234,6 +237,19 @@ def _no_examples(path: pathlib.Path) -> ValueError:
 
 def _is_blank(cell: Any) -> bool:
     return isinstance(cell, str) and not cell.strip()
+
+
+def _is_deeper(cell: Any, levels: int) -> bool:
+    """Returns whether lists and objects in a value are more than some levels deep."""
+    if isinstance(cell, dict):
+        cell = list(cell.values())
+    if not isinstance(cell, (list, tuple)):
+        return False
+    return levels == 0 or any(_is_deeper(each, levels - 1) for each in cell)
+
+
+def _as_json(cell: Any) -> str:
+    return json.dumps(cell, default=str, ensure_ascii=False)
 
 
 def _text(cell: Any) -> str | list[str] | None:
