@@ -239,6 +239,18 @@ def _is_blank(cell: Any) -> bool:
     return isinstance(cell, str) and not cell.strip()
 
 
+def _text(cell: Any) -> str | list[str] | None:
+    """Returns a value, or a list of values, as text; None for others, such as null."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, list):
+        texts = [None if isinstance(each, list) else _text(each) for each in cell]
+        return [str(text) for text in texts] if None not in texts else None
+    if isinstance(cell, _SCALARS) and not (isinstance(cell, float) and not math.isfinite(cell)):
+        return str(cell)
+    return None
+
+
 def _is_deeper(cell: Any, levels: int) -> bool:
     """Returns whether lists and objects in a value are more than some levels deep."""
     if isinstance(cell, dict):
@@ -250,15 +262,3 @@ def _is_deeper(cell: Any, levels: int) -> bool:
 
 def _as_json(cell: Any) -> str:
     return json.dumps(cell, default=str, ensure_ascii=False)
-
-
-def _text(cell: Any) -> str | list[str] | None:
-    """Returns a value, or a list of values, as text; None for others, such as null."""
-    if isinstance(cell, str):
-        return cell
-    if isinstance(cell, list):
-        texts = [None if isinstance(each, list) else _text(each) for each in cell]
-        return [str(text) for text in texts] if None not in texts else None
-    if isinstance(cell, _SCALARS) and not (isinstance(cell, float) and not math.isfinite(cell)):
-        return str(cell)
-    return None
