@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from gpt1_keras.cli import note
 from gpt1_keras.files import atomic_path, write_json
-from gpt1_keras.labelled_files import LABEL, read_rows
+from gpt1_keras.labelled_files import LABEL, read_rows, use_decimal_points
 from gpt1_keras.tasks.task import Task
 from serving.export.decoder.int8_support import REQUIREMENT
 from serving.export.export_metadata import fields_of, metadata_of
@@ -109,7 +109,8 @@ def export(
     fields = fields_of(model)
     labelled = [*fields, LABEL] if hasattr(model.preprocessor, "fields") else fields
     calibration = _rows(calibration, columns, fields)
-    validation = _rows(validation, columns, labelled)  # a language model's have no label
+    names = getattr(model, "class_names", None)
+    validation = _rows(validation, columns, labelled, names)  # a language model's have no label
     comparison = Validation(model, validation, **size) if validation else None
     changed = _copy(model, dtype) if dtype or int8 or int8_storage else model
     blocks, calibrated = None, None
@@ -152,11 +153,17 @@ def export(
 
 
 def _rows(
-    examples: Examples | None, columns: Mapping[str, str] | None, wanted: Sequence[str]
+    examples: Examples | None,
+    columns: Mapping[str, str] | None,
+    wanted: Sequence[str],
+    class_names: Sequence[str] | None = None,
 ) -> Sequence[Mapping[str, Any]] | None:
     """Returns examples, which a file may hold."""
     if isinstance(examples, (str, os.PathLike)):
-        return read_rows(examples, columns, [wanted], note)
+        rows = read_rows(examples, columns, [wanted], note)
+        if LABEL in wanted:
+            use_decimal_points(rows, examples, class_names, note)
+        return rows
     return examples
 
 
