@@ -221,20 +221,25 @@ def _rows_of_piece(
 def _class_names(schema: "pyarrow.Schema") -> dict[str, list[str]]:
     """Returns the names of classes that `datasets` keeps beside the columns of their indices.
 
-    Raises LookupError, TypeError, AttributeError or ValueError if they are not as it writes them.
+    Raises TypeError if they are not as it writes them.
     """
     from pyarrow import types
 
-    stored = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    stored = (schema.metadata or {}).get(b"huggingface", b"{}")
     found = {}
-    for name, feature in stored.get("info", {}).get("features", {}).items():
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
-            names = feature["names"]
-            if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
-                received = shortened(repr(names))
-                raise TypeError(f"the classes of {name!r} must be texts. Received: {received}")
-            if name in schema.names and types.is_integer(schema.field(name).type):
-                found[name] = names
+    try:
+        for name, feature in json.loads(stored).get("info", {}).get("features", {}).items():
+            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
+                names = list(feature["names"])
+                if not all(isinstance(each, str) for each in names):
+                    raise TypeError
+                if name in schema.names and types.is_integer(schema.field(name).type):
+                    found[name] = names
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise TypeError(
+            "its metadata is not as Hugging Face's datasets write it. Received: "
+            f"{shortened(stored.decode(errors='replace'))}"
+        ) from None
     return found
 
 
@@ -250,8 +255,8 @@ def _errors_in_words(path: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except (
-        *(OSError, LookupError, TypeError, AttributeError, RecursionError),
-        *(pyarrow.ArrowException, UnicodeError, json.JSONDecodeError),
+        *(OSError, pyarrow.ArrowException, UnicodeError),
+        *(LookupError, TypeError, AttributeError, RecursionError),
     ) as error:
         if getattr(error, "errno", None) is not None:  # of the system, not of pyarrow
             raise

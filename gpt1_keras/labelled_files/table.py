@@ -127,12 +127,12 @@ class Table:
                 return BadRow(f"{name!r} holds lists or objects deeper than {_MOST_DEPTH} levels")
             value = cell if isinstance(cell, str) else _text(cell)
             if value is None and not is_strict:
-                value = "" if cell is None else _as_json(cell)
+                value = "" if cell is None else json.dumps(cell, default=str, ensure_ascii=False)
             if value is None:
                 if cell is None and (is_choice(key) or self._nulls_are_blank):
                     value = ""
                 else:
-                    received = shortened(_as_json(cell))
+                    received = shortened(json.dumps(cell, default=str))
                     return BadRow(
                         f"{name!r} must be a text or a number, or a list of them. Received: "
                         f"{received}"
@@ -258,7 +258,3 @@ def _is_deeper(cell: Any, levels: int) -> bool:
     if not isinstance(cell, (list, tuple)):
         return False
     return levels == 0 or any(_is_deeper(each, levels - 1) for each in cell)
-
-
-def _as_json(cell: Any) -> str:
-    return json.dumps(cell, default=str, ensure_ascii=False)
