@@ -230,8 +230,8 @@ def _class_names(schema: "pyarrow.Schema") -> dict[str, list[str]]:
     try:
         for name, feature in json.loads(stored).get("info", {}).get("features", {}).items():
             if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
-                names = list(feature["names"])
-                if not all(isinstance(each, str) for each in names):
+                names = feature["names"]
+                if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
                     raise TypeError
                 if name in schema.names and types.is_integer(schema.field(name).type):
                     found[name] = names
