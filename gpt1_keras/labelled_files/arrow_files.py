@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 _ROWS_OF_PIECE, _BYTES_OF_PIECE = 256, 2**24  # in memory at once
+_MOST_ROWS = 2**16  # of a batch, from which pieces are taken
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
 _OTHER_ENCODINGS = ("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY")  # have no dictionaries
 # What pyarrow raises for a value, such as a date after the year 9999 or in an unknown time zone.
@@ -40,10 +41,11 @@ class ParquetRecords:
 
         metadata = read_metadata(self._path)
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        if sum(group.total_byte_size for group in groups) > most_bytes(self._path):
+        size = sum(group.total_byte_size for group in groups)
+        if size > most_bytes(self._path):
             raise too_large(self._path)
-        # A text that many rows share stays one until its rows are counted.
-        shared, rows = [], _ROWS_OF_PIECE
+        # A text that many rows share stays one until its rows are counted. It is in every batch.
+        shared, rows = [], max(_ROWS_OF_PIECE, _BYTES_OF_PIECE * metadata.num_rows // max(1, size))
         for number in range(len(metadata.schema)):
             column = metadata.schema.column(number)
             chunks = [group.column(number) for group in groups]
@@ -57,7 +59,7 @@ class ParquetRecords:
             rows = min(rows, max(1, _BYTES_OF_PIECE // max(1, longest)))
         with ParquetFile(self._path, read_dictionary=shared) as file:
             for number in range(len(groups)):  # each has its own dictionaries
-                yield from file.iter_batches(rows, row_groups=[number])
+                yield from file.iter_batches(min(rows, _MOST_ROWS), row_groups=[number])
 
 
 class DatasetRecords:
@@ -196,9 +198,13 @@ def _text_size(array: "pyarrow.Array") -> int:
 def _rows_of_piece(
     batch: "pyarrow.RecordBatch", line: int, class_names: dict[str, list[str]]
 ) -> Iterator[tuple[int, list[Any] | BadRow]]:
+    from pyarrow import types
+
     columns = []
     bad: dict[int, BadRow] = {}
     for name, column in zip(batch.schema.names, batch.columns):
+        if types.is_dictionary(column.type):
+            column = column.dictionary_decode()  # which is faster than value by value
         try:
             values = column.to_pylist()
         except _UNREADABLE:
