@@ -67,8 +67,7 @@ def main(options: _PredictOptions, more: list[str]) -> None:
     if any(path.exists() and output.exists() and path.samefile(output) for path in paths):
         raise ValueError(f"The output must be another file than the input. Received: {output}.")
     model = open_model(options.model, options.explain)
-    files = InputFiles(paths, parse_columns(options.columns), model.fields)
-    survey = files.survey()
+    survey = InputFiles(paths, parse_columns(options.columns), model.fields).survey()
     for notice in survey.notices:
         print(notice)
     prefix = prefix_for(survey.columns, model.columns)
@@ -79,12 +78,13 @@ def main(options: _PredictOptions, more: list[str]) -> None:
     if options.runner is None:
         from serving.prediction.one_machine import predict
 
-        outcome = predict(model, files, layout, output, survey.rows)
+        outcome = predict(model, survey.files, layout, output, survey.rows)
     else:
         from serving.prediction.beam_pipeline import predict_in_beam
 
         outcome = predict_in_beam(
-            *(options.model, options.explain, files, layout, output, options.runner, beam_flags)
+            *(options.model, options.explain, survey.files, layout, output),
+            *(options.runner, beam_flags),
         )
     seconds = time.monotonic() - started
     for warning in outcome.warnings():

@@ -1,6 +1,7 @@
 """The reader of users' own tables of texts: CSV, TSV, JSON Lines, Parquet, Arrow and Excel."""
 
 from gpt1_keras.labelled_files.columns import columns_option, parse_columns
+from gpt1_keras.labelled_files.numbers import tell_of_numbers_as_classes, use_decimal_points
 from gpt1_keras.labelled_files.rows import (
     CHOICES,
     LABEL,
@@ -29,4 +30,6 @@ __all__ = [
     "shortened",
     "shown_names",
     "with_texts",
+    "tell_of_numbers_as_classes",
+    "use_decimal_points",
 ]

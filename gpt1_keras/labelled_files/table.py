@@ -26,6 +26,7 @@ _COLUMNAR: dict[str, Callable[[pathlib.Path], Records]] = {
     ".parquet": ParquetRecords,
     ".xlsx": SpreadsheetRecords,
 }
+_MOST_DEPTH = 100  # Python's parser of JSON takes almost a thousand, and its writer fewer
 _SCALARS = (int, float, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
 
 
@@ -131,14 +132,16 @@ class Table:
             if isinstance(cell, str) and cell.isascii():  # as most are: nothing to check
                 values[key] = cell
                 continue
+            name = self.sources.get(key, key)
+            if _is_deeper(cell, _MOST_DEPTH):
+                return BadRow(f"{name!r} holds lists or objects deeper than {_MOST_DEPTH} levels")
             value = cell if isinstance(cell, str) else _text(cell)
             if value is None and not is_strict:
-                value = "" if cell is None else json.dumps(cell, default=str)
+                value = "" if cell is None else json.dumps(cell, default=str, ensure_ascii=False)
             if value is None:
                 if cell is None and (is_choice(key) or self._nulls_are_blank):
                     value = ""
                 else:
-                    name = self.sources.get(key, key)
                     received = shortened(json.dumps(cell, default=str))
                     return BadRow(
                         f"{name!r} must be a text or a number, or a list of them. Received: "
@@ -148,7 +151,7 @@ class Table:
                 try:
                     text.encode()
                 except UnicodeEncodeError:
-                    return BadRow(f"{key!r} holds half of a surrogate pair, which is no text")
+                    return BadRow(f"{name!r} holds half of a surrogate pair, which is no text")
             values[key] = value
         if self._choices:
             texts = [str(values.pop(name)) for name in self._choices]
@@ -260,3 +263,12 @@ def _text(cell: Any) -> str | list[str] | None:
     if isinstance(cell, _SCALARS) and not (isinstance(cell, float) and not math.isfinite(cell)):
         return str(cell)
     return None
+
+
+def _is_deeper(cell: Any, levels: int) -> bool:
+    """Returns whether lists and objects in a value are more than some levels deep."""
+    if isinstance(cell, dict):
+        cell = list(cell.values())
+    if not isinstance(cell, (list, tuple)):
+        return False
+    return levels == 0 or any(_is_deeper(each, levels - 1) for each in cell)

@@ -102,7 +102,7 @@ def find_text(path: pathlib.Path) -> TextFile:
 
 def _utf_8_or_windows(path: pathlib.Path) -> TextFile:
     good = bad = first = 0  # characters beyond ASCII; bytes that are none; the line of the first
-    letters = 0  # of ASCII, in the lines of those bytes
+    letters = nulls = 0  # of ASCII, in the lines of those bytes
     with TextFile(path, _UTF_8, []).open("surrogateescape") as file:
         for number, line in enumerate(file, 1):
             if not line.isascii():
@@ -112,11 +112,13 @@ def _utf_8_or_windows(path: pathlib.Path) -> TextFile:
                 if escaped:
                     first = first or number
                     letters += sum(each.isascii() and each.isalpha() for each in line)
+                    nulls += line.count("\x00")
     if not bad:
         return TextFile(path, _UTF_8, [])
     if good >= bad:
         raise ValueError(f"{path} is not UTF-8: line {first} is damaged.")
-    if bad > letters:  # as in Greek, Cyrillic, Chinese or Japanese, and in no Western language
+    # As in Greek, Cyrillic, Chinese or Japanese, or in what is no text, and in no Western language.
+    if bad > letters or nulls:
         raise ValueError(
             f"{path} is not UTF-8, and line {first} does not look like Windows-1252. Save it as "
             "UTF-8."

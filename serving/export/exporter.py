@@ -14,6 +14,8 @@ from gpt1_keras.files import move_to_next_number, temporary_path, write_json
 from gpt1_keras.labelled_files import LABEL, read_rows
 from gpt1_keras.files import atomic_path, write_json
 from gpt1_keras.labelled_files import LABEL, read_rows, with_texts
+from gpt1_keras.files import atomic_path, write_json
+from gpt1_keras.labelled_files import LABEL, read_rows, use_decimal_points
 from gpt1_keras.tasks.task import Task
 from serving.export.decoder.int8_support import REQUIREMENT
 from serving.export.export_metadata import fields_of, metadata_of
@@ -112,6 +114,9 @@ def export(
     labelled = [*fields, LABEL] if hasattr(model.preprocessor, "fields") else fields
     calibration = _rows(calibration, columns, fields, fields)
     validation = _rows(validation, columns, labelled, fields)  # a language model's have no label
+    calibration = _rows(calibration, columns, fields)
+    names = getattr(model, "class_names", None)
+    validation = _rows(validation, columns, labelled, names)  # a language model's have no label
     comparison = Validation(model, validation, **size) if validation else None
     changed = _copy(model, dtype) if dtype or int8 or int8_storage else model
     blocks, calibrated = None, None
@@ -161,6 +166,14 @@ def _rows(
     """Returns examples, which a file may hold."""
     if isinstance(examples, (str, os.PathLike)):
         return with_texts(read_rows(examples, columns, [wanted], note), fields, examples, note)
+    class_names: Sequence[str] | None = None,
+) -> Sequence[Mapping[str, Any]] | None:
+    """Returns examples, which a file may hold."""
+    if isinstance(examples, (str, os.PathLike)):
+        rows = read_rows(examples, columns, [wanted], note)
+        if LABEL in wanted:
+            use_decimal_points(rows, examples, class_names, note)
+        return rows
     return examples
 
 

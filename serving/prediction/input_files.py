@@ -2,6 +2,7 @@
 
 import dataclasses
 import glob
+import hashlib
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -25,40 +26,32 @@ def find_files(pattern: str) -> list[pathlib.Path]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Survey:
-    """What files hold.
-
-    Attributes:
-        columns: the names of their columns.
-        kinds: for each column, the classes of its values.
-        rows: how many they have together.
-        notices: how they were read, where that is not as expected.
-    """
-
-    columns: Sequence[str]
-    kinds: Sequence[set[type]]
-    rows: int
-    notices: Sequence[str]
-
-
-@dataclasses.dataclass(frozen=True)
 class InputFiles:
     """Files of rows to answer.
 
     Args:
         columns: from names to the files' columns; see `open_table`.
+        digests: of the files' contents, as `Survey.files` has them; by default, a file may change.
     """
 
     paths: Sequence[pathlib.Path]
     columns: Mapping[str, str]
     fields: Sequence[str]
+    digests: Sequence[str] = ()
 
     def lines(self, path: pathlib.Path) -> Iterator[Line]:
-        """Yields the rows of one of the files."""
-        for row, cells in self._open(path).with_cells():
+        """Yields the rows of one of the files.
+
+        Raises:
+            ValueError: it has changed since it was surveyed.
+        """
+        table = self._open(path)
+        if self.digests and _digest(path) != self.digests[self.paths.index(path)]:
+            raise ValueError(f"{path} has changed since its rows were checked. Start again.")
+        for row, cells in table.with_cells():
             yield Line(cells, {field: row[field] for field in self.fields}, row.line)
 
-    def survey(self) -> Survey:
+    def survey(self) -> "Survey":
         """Reads all files once.
 
         Raises:
@@ -68,6 +61,7 @@ class InputFiles:
         names: list[str] = []
         kinds: list[set[type | None]] = []
         notices: list[str] = []
+        digests: list[str] = []
         count = 0
         for path in self.paths:
             table = self._open(path)
@@ -79,14 +73,44 @@ class InputFiles:
                     f"{path} has the columns {table.file_columns}; expected those of "
                     f"{self.paths[0]}, {names}."
                 )
+            digests.append(_digest(path))
             for _, cells in table.with_cells():
                 count += 1
                 for kind, cell in zip(kinds, cells):
                     kind.add(kind_of(cell))
             notices += table.notices
-        return Survey(
-            names, [{each for each in kind if each is not None} for kind in kinds], count, notices
-        )
+        found = [{each for each in kind if each is not None} for kind in kinds]
+        files = dataclasses.replace(self, digests=digests)
+        return Survey(files, names, found, count, notices)
 
     def _open(self, path: pathlib.Path) -> Table:
         return open_table(path, self.columns, [self.fields], nulls_are_blank=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Survey:
+    """What files hold.
+
+    Attributes:
+        files: the same, which refuse to be read once their contents have changed.
+        columns: the names of their columns.
+        kinds: for each column, the classes of its values.
+        rows: how many they have together.
+        notices: how they were read, where that is not as expected.
+    """
+
+    files: InputFiles
+    columns: Sequence[str]
+    kinds: Sequence[set[type]]
+    rows: int
+    notices: Sequence[str]
+
+
+def _digest(path: pathlib.Path) -> str:
+    """Returns a hash of a file, or of all files in a folder."""
+    found = hashlib.sha256()
+    for part in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if part.is_file():
+            with open(part, "rb") as file:
+                found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()

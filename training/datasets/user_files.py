@@ -25,6 +25,8 @@ from gpt1_keras.labelled_files import (
     shortened,
     shown_names,
     with_texts,
+    tell_of_numbers_as_classes,
+    use_decimal_points,
 )
 from gpt1_keras.tasks.task import Task
 from training.datasets.paper_datasets import (
@@ -81,6 +83,9 @@ class UserFiles:
         rows = read_rows(path, self.columns, [(*self.fields, LABEL)], tell)
         rows = with_texts(rows, self.fields, path, tell)
         _check_rows(path, rows, self.fields)
+        use_decimal_points(rows, path, self.class_names, tell)
+        if role == "train" and self.class_names is not None:
+            tell_of_numbers_as_classes(self.class_names, path, tell)
         labels = self._labels(path, rows)
         if is_shared or role == "train" and "validation" not in self.paths:
             chosen = self._is_held_back(rows, labels, tell) == is_shared
@@ -152,10 +157,13 @@ def find_user_files(
     columns: Mapping[str, str] | None = None,
     share: float = 0.2,
     seed: int = 0,
+    score_range: tuple[int, int] | None = None,
 ) -> UserFiles:
     """Finds out from the train file's columns and labels what kind of data set the files are.
 
     Args:
+        score_range: the least and the greatest score, if labels are scores; by default, they are if
+            all are numbers and some have a fraction.
         share, seed: as for `training.datasets.validation_share.held_back`.
     """
     table = open_table(train, columns, [(*names, LABEL) for names in _KINDS])
@@ -163,9 +171,10 @@ def find_user_files(
     rows = with_texts(list(table), fields, train)
     kind = _KINDS[fields]
     _check_rows(train, rows, fields)
+    use_decimal_points(rows, train)
     labels = [str(row[LABEL]) for row in rows]
     numbers = [number for number in map(_number, labels) if number is not None]
-    is_score = any(number % 1 for number in numbers)
+    is_score = any(number % 1 for number in numbers) and score_range is None
     if is_score and len(numbers) < len(labels) and kind != MULTIPLE_CHOICE:
         bad = BadRows(train)
         for row in rows:
@@ -177,17 +186,19 @@ def find_user_files(
                 )
         bad.refuse()
     metrics: tuple[str, ...] = ("accuracy",)
-    score_range = class_names = None
+    class_names = None
     if kind == MULTIPLE_CHOICE:
-        pass
-    elif is_score:
+        if score_range is not None:
+            raise ValueError(f"{train} has choices; score_range is for scores. Leave it out.")
+    elif is_score or score_range is not None:
         metrics = _SCORE_METRICS
-        score_range = (math.floor(min(numbers)), math.ceil(max(numbers)))
-        if score_range[1] - score_range[0] > _MOST_SCORES:
+        low, high = score_range or (math.floor(min(numbers)), math.ceil(max(numbers)))
+        if high - low > _MOST_SCORES:
             raise ValueError(
-                f"{train} has scores from {score_range[0]} to {score_range[1]}, and the model has "
-                f"an output for each integer of their range. Scale them to at most {_MOST_SCORES}."
+                f"{train} has scores from {low} to {high}, and the model has an output for each "
+                f"integer of their range. Scale them to at most {_MOST_SCORES}."
             )
+        score_range = low, high
     else:
         class_names = sorted(set(labels))
     paths = {"train": str(train)}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 from gpt1_keras.cli import check_at_least_one, option
 from gpt1_keras.labelled_files import columns_option, parse_columns
@@ -13,6 +14,7 @@ from training.runs.pretrain_options import DTYPES
 
 _START = "what to start from (one of --preset and --config)"  # a group in --help
 VALIDATION_SHARE = 0.2  # of --train, where there is no --validation
+_SCORES = re.compile(r"(-?[0-9]{1,9}),(-?[0-9]{1,9})")
 _PAPER = FineTuningRecipe()
 
 
@@ -40,6 +42,12 @@ class FinetuneOptions:
         f"that share, of each class (default: {VALIDATION_SHARE})", None
     )
     columns: str | None = columns_option()
+    score_range: str | None = option(
+        "with --train: labels are scores, of which these are the least and the greatest (default: "
+        "they are if all are numbers and some have a fraction)",
+        None,
+        metavar="LOW,HIGH",
+    )
     preset: str | None = option(PRESET_HELP, None, name=PRESET_NAMES, group=_START)
     transfer: str = option(
         "with --preset: all; none, for fresh weights; or N, for embeddings and the first N blocks",
@@ -103,6 +111,11 @@ class FinetuneOptions:
             find_dataset(self.task)
         if self.train is None and (self.validation or parse_columns(self.columns)):
             raise ValueError("validation and columns are for --train.")
+        if self.score_range is not None and (self.train is None or self.scores is None):
+            raise ValueError(
+                "score_range is for --train, and must be two whole numbers with a comma between "
+                f"them, the lower one first. Received: {self.score_range}."
+            )
         if self.validation_share is not None:
             if self.train is None or self.validation is not None:
                 raise ValueError("validation_share is of --train, without --validation.")
@@ -140,6 +153,13 @@ class FinetuneOptions:
             raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")
         if self.config is not None:
             configuration(self.config)
+
+    @property
+    def scores(self) -> tuple[int, int] | None:
+        """The least and the greatest score that `score_range` names, if any."""
+        found = _SCORES.fullmatch(self.score_range or "")
+        low, high = map(int, found.groups()) if found else (0, 0)
+        return (low, high) if low < high else None
 
     @property
     def initial_weights(self) -> str | None:

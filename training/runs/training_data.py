@@ -31,6 +31,7 @@ def find_dataset_of(options: FinetuneOptions) -> Dataset:
         parse_columns(options.columns),
         VALIDATION_SHARE if options.validation_share is None else options.validation_share,
         options.seed,
+        options.scores,
     )
 
 

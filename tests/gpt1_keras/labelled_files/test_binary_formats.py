@@ -1,16 +1,19 @@
 """Parquet files, Excel's workbooks, and data sets that Hugging Face's `datasets` saved."""
 
 import datetime
+import os
+import pathlib
 import zipfile
 
 import datasets
+import numpy as np
 import openpyxl
 import pandas as pd
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from gpt1_keras.labelled_files import open_table, read_rows
+from gpt1_keras.labelled_files import open_table, read_rows, spreadsheet, spreadsheet_reader
 
 FRAME = pd.DataFrame(
     {
@@ -55,6 +58,7 @@ def test_a_workbook_as_people_have_it(tmp_path):
     sheet["B8"] = "merged"
     sheet.merge_cells("B8:D8")
     sheet["B9"], sheet["C9"] = "c", True
+    sheet["B10"] = '=IF(A1 < 2, "x", "y")'  # openpyxl stores no value of it
     path = tmp_path / "a.xlsx"
     book.save(path)
     table = open_table(path)
@@ -63,28 +67,86 @@ def test_a_workbook_as_people_have_it(tmp_path):
     told = " ".join(table.notices)
     assert "has 2 sheets, of which 'Januar' is read" in told
     assert "has 1 cells with errors, such as #N/A" in told
+    assert "has 2 cells with formulas whose values are not stored" in told
 
 
-def test_a_cell_far_away_is_refused(tmp_path):
-    """Its rectangle of 2**34 cells would end the process."""
-    book = openpyxl.Workbook()
-    book.active["A1"], book.active["XFD1048576"] = "text", "a"
-    book.save(tmp_path / "a.xlsx")
-    with pytest.raises(ValueError, match="a cell in row 1,048,576 and one in column 16,384"):
+# === Workbooks that would fill the memory ===
+
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
+
+
+def write_workbook(path, cells, strings=(), sheet="worksheets/sheet1", shared="sharedStrings"):
+    """Writes the least workbook whose sheet has these cells, and whose parts have these names."""
+    parts = {
+        "_rels/.rels": f'<Relationships xmlns="{PACKAGE}"><Relationship Id="a" '
+        f'Type="{OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{OFFICE}"><sheets>'
+        '<sheet name="S" sheetId="1" r:id="b"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGE}">'
+        f'<Relationship Id="b" Type="{OFFICE}/worksheet" Target="{sheet}.xml"/><Relationship '
+        f'Id="c" Type="{OFFICE}/sharedStrings" Target="{shared}.xml"/></Relationships>',
+        f"xl/{sheet}.xml": f'<worksheet xmlns="{MAIN}"><sheetData>{cells}</sheetData></worksheet>',
+        f"xl/{shared}.xml": f'<sst xmlns="{MAIN}">'
+        + "".join(f"<si><t>{text}</t></si>" for text in strings)
+        + "</sst>",
+    }
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+
+
+def test_the_least_workbook(tmp_path):
+    """Its parts may have names of any case, and its cells no reference."""
+    path = tmp_path / "a.xlsx"
+    cells = '<row><c t="s"><v>0</v></c></row><row><c t="s"><v>1</v></c></row>'
+    write_workbook(path, cells, ["text", "schön"], "Worksheets/S", "SharedStrings")
+    expected = pd.read_excel(path, engine="calamine")  # openpyxl does not take it
+    assert [row["text"] for row in read_rows(path)] == list(expected["text"]) == ["schön"]
+
+
+@pytest.mark.parametrize("reference", ["XFD1048576", "xfd1048576", "A99999999999", "ZZZZZZ2"])
+def test_a_cell_far_away_is_refused(tmp_path, reference):
+    """The rectangle around all would end the process."""
+    cells = f'<row r="1"><c r="A1"><v>1</v></c><c r="{reference}"><v>1</v></c></row>'
+    write_workbook(tmp_path / "a.xlsx", cells)
+    with pytest.raises(ValueError, match=r"a\.xlsx takes more than [0-9,]+ bytes of memory"):
         read_rows(tmp_path / "a.xlsx")
 
 
-def test_a_workbook_that_expands_beyond_measure(tmp_path):
-    book = openpyxl.Workbook()
-    for _ in range(400):
-        book.active.append(["x" * 32_000])
-    book.save(tmp_path / "a.xlsx")
+@pytest.mark.parametrize("names", [(), ("Worksheets/S", "SharedStrings"), ("a/b", "sharedStrings")])
+def test_a_workbook_that_expands_beyond_measure(tmp_path, names):
+    write_workbook(
+        tmp_path / "a.xlsx",
+        "".join('<row><c t="s"><v>0</v></c></row>' for _ in range(1_000)),
+        ["x" * 30_000],
+        *names,
+    )
     with pytest.raises(ValueError, match="has more than [0-9,]+ bytes of text"):
         read_rows(tmp_path / "a.xlsx")
-    with zipfile.ZipFile(tmp_path / "b.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("xl/workbook.xml", b" " * 20_000_000)
-    with pytest.raises(ValueError, match="has more than [0-9,]+ bytes of text"):
-        read_rows(tmp_path / "b.xlsx")
+
+
+def test_a_workbook_that_takes_too_long(tmp_path, monkeypatch):
+    """The library is replaced by a loop without an end."""
+    source = pathlib.Path(spreadsheet_reader.__file__).read_text()
+    endless = tmp_path / "endless.py"
+    endless.write_text(source.replace("import python_calamine as calamine", "while True: pass"))
+    monkeypatch.setattr(spreadsheet_reader, "__file__", str(endless))
+    monkeypatch.setattr(spreadsheet, "_SECONDS", 1)
+    FRAME.to_excel(tmp_path / "a.xlsx")
+    with pytest.raises(ValueError, match=r"a\.xlsx takes more than 1 seconds"):
+        read_rows(tmp_path / "a.xlsx")
+
+
+def test_workbooks_leave_no_process_and_no_file(tmp_path):
+    """Rows may be read twice at once, and not to the end."""
+    path = tmp_path / "a.xlsx"
+    FRAME.to_excel(path, index=False)
+    table = open_table(path)
+    first, second = iter(table), iter(table)
+    assert next(first) == next(second) and next(first) == next(second)
+    assert [child.name for child in tmp_path.iterdir()] == ["a.xlsx"]
 
 
 @pytest.mark.parametrize("name", ["a.xlsx", "a.parquet"])
@@ -129,6 +191,93 @@ def test_parquet_that_expands_beyond_measure(tmp_path):
         read_rows(path)
 
 
+TEXT = "".join(map(chr, np.random.default_rng(0).integers(32, 127, 1_000_000)))
+REPEATED = pyarrow.DictionaryArray.from_arrays(np.zeros(1_800, np.int32), [TEXT])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        REPEATED,
+        pyarrow.ListArray.from_arrays([0, 600, 1_200, 1_800], REPEATED),
+        pyarrow.StructArray.from_arrays([REPEATED], ["a"]),
+    ],
+    ids=["texts", "lists", "structs"],
+)
+def test_parquet_whose_rows_share_a_long_text(tmp_path, column):
+    """The rows would take 2 GB, and are refused before they are made."""
+    before = pyarrow.default_memory_pool().max_memory()
+    path = tmp_path / "a.parquet"
+    table = pyarrow.table({"text": ["a"] * len(column), "other": column})
+    pyarrow.parquet.write_table(table, path, dictionary_pagesize_limit=2**30)
+    assert path.stat().st_size < 2_000_000
+    with pytest.raises(ValueError, match="has more than [0-9,]+ bytes of text"):
+        read_rows(path, wanted=[("text",)])
+    assert pyarrow.default_memory_pool().max_memory() < max(before + 1, 100_000_000)
+
+
+MAP = pyarrow.map_(pyarrow.string(), pyarrow.int8())
+
+
+def test_parquet_as_programs_write_it(tmp_path):
+    """Several row groups, more texts than a dictionary takes, other encodings, nested types."""
+    texts = [str(n % 7) if n % 3 else TEXT[600 * n :][:3_000] for n in range(1_600)]
+    table = pyarrow.table(
+        {
+            "text": texts,
+            "choices": [[text, "b", None] for text in texts],
+            "pairs": pyarrow.array([[(text, 1)] for text in texts], MAP),
+            "tags": [{"one": text, "two": [{"three": text}]} for text in texts],
+            "view": pyarrow.array(texts, pyarrow.string_view()),
+        }
+    )
+    expected = [list(row.values()) for row in table.to_pylist()]
+    for settings in (
+        {},
+        {"row_group_size": 600},
+        {"data_page_version": "2.0", "compression": "zstd"},
+        {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}},
+    ):
+        pyarrow.parquet.write_table(table, tmp_path / "a.parquet", **settings)
+        found = list(open_table(tmp_path / "a.parquet", wanted=[("text",)]).with_cells())
+        assert [cells for _, cells in found] == expected, settings
+        assert [row.line for row, _ in found] == list(range(1, 1_601))
+
+
+def test_values_that_python_does_not_have(tmp_path):
+    """They are told with their lines, and the others are read."""
+    path = tmp_path / "a.parquet"
+    table = {
+        "text": ["a", "b", "c"],
+        "am": pyarrow.array([0, 2**62, 1], pyarrow.timestamp("us")),  # the year 148,107
+        "bis": pyarrow.array([0, 1, 2**31 - 1], pyarrow.date32()),
+    }
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
+    with pytest.raises(ValueError, match="line 2: 'am' holds no timestamp.* line 3: 'bis' holds n"):
+        read_rows(path)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "{",
+        "[]",
+        "[" * 100_000,
+        '{"info": []}',
+        '{"info": {"features": []}}',
+        '{"info": {"features": {"label": {"_type": "ClassLabel"}}}}',
+        '{"info": {"features": {"label": {"_type": "ClassLabel", "names": 2}}}}',
+        '{"info": {"features": {"label": {"_type": "ClassLabel", "names": [null, ["a"]]}}}}',
+    ],
+)
+def test_metadata_of_strangers(tmp_path, metadata):
+    path = tmp_path / "a.parquet"
+    table = pyarrow.table({"text": ["a", "b"], "label": [0, 1]})
+    pyarrow.parquet.write_table(table.replace_schema_metadata({"huggingface": metadata}), path)
+    with pytest.raises(ValueError, match=r"a\.parquet is damaged"):
+        read_rows(path)
+
+
 @pytest.fixture
 def saved(tmp_path):
     """A data set of Hugging Face's, and a folder where it is saved."""
@@ -167,4 +316,21 @@ def test_folders_that_are_refused(saved, tmp_path):
         read_rows(folder)
     part.unlink()
     with pytest.raises(FileNotFoundError):
+        read_rows(folder)
+    os.mkfifo(part)  # reading it would wait
+    with pytest.raises(ValueError, match="is not a file"):
+        read_rows(folder)
+    (folder / "state.json").write_text('{"_data_files": 2}')
+    with pytest.raises(ValueError, match="saved is damaged"):
+        read_rows(folder)
+
+
+def test_files_of_a_folder_with_other_columns(saved):
+    """They would be read as each other's."""
+    data, folder = saved
+    _, part = sorted(folder.glob("*.arrow"))
+    table = data.data.table.select(["label", "text"])
+    with pyarrow.ipc.new_stream(part, table.schema) as file:
+        file.write_table(table)
+    with pytest.raises(ValueError, match=r"it has the columns \['label', 'text'\]"):
         read_rows(folder)

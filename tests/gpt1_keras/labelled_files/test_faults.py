@@ -101,6 +101,9 @@ def test_rows_know_their_lines(write):
         ("a.csv", "text,label\na,b\n".encode("utf-16-le"), "a.csv is not UTF-8"),
         ("a.csv", "text,label\na,b\n".encode("utf-16-be"), "a.csv is not UTF-8"),
         ("a.csv", "text,label\na,b\n".encode("utf-16")[:-1], "a.csv is damaged, or not UTF-8"),
+        ("a.csv.gz", gzip.compress(b"text,label\na,b\n"), r"a\.csv\.gz is not UTF-8"),  # twice
+        ("a.jsonl", '{"text": ' + "[" * 900 + "]" * 900 + "}", "line 1: 'text' holds lists or obj"),
+        ("a.jsonl", '{"text": ' + '{"a": ' * 200 + "1" + "}" * 201, "line 1: 'text' holds lists"),
     ],
 )  # fmt: skip
 def test_what_would_be_read_wrongly_is_refused(write, name, content, message):

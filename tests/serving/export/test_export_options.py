@@ -339,6 +339,23 @@ def test_examples_that_do_not_fit_the_model(model, tmp_path):
     assert not list((tmp_path / "out").glob("*"))
 
 
+def test_scores_with_decimal_commas(model, tiny_tokenizer, monkeypatch, tmp_path, capsys):
+    scorer = gpt1_keras.GPT1TextSimilarity(
+        model.backbone,
+        score_range=(0, 5),
+        preprocessor=gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer),
+    )
+    (tmp_path / "a.csv").write_text("text1;text2;label\na;b;4,5\na;c;3,0\n")
+
+    def stop(task, rows):
+        raise ValueError(f"labels: {[row['label'] for row in rows]}")
+
+    monkeypatch.setattr("serving.export.exporter.Validation", stop)
+    with pytest.raises(ValueError, match=r"labels: \['4.5', '3'\]"):
+        export(scorer, tmp_path / "out", validation=tmp_path / "a.csv")
+    assert "decimal comma" in capsys.readouterr().err
+
+
 def test_metrics_of_scores_and_choices(model, tiny_tokenizer, monkeypatch, tmp_path):
     scorer = gpt1_keras.GPT1TextSimilarity(
         model.backbone,

@@ -316,6 +316,37 @@ def test_an_export_whose_description_is_another_s(exported, tmp_path, changes, m
     (folder / METADATA_FILE).write_text(json.dumps(metadata | changes))
     with pytest.raises(ValueError, match=message):
         row_model.open_model(str(tmp_path))
+    ("cell", "message"),
+    [
+        ("[" * 900 + "]" * 900, "line 2: 'other' holds lists or objects deeper"),
+        ('{"a": ["\\ud83d"]}', "line 2: 'other' holds half of a surrogate pair"),
+        ('{"\\ud83d": 1}', "line 2: 'other' holds half of a surrogate pair"),
+    ],
+)
+def test_what_could_not_be_written_is_found_first(tmp_path, cell, message):
+    """In a column that the model does not read."""
+    path = tmp_path / "new.jsonl"
+    path.write_text(f'{{"text": "a", "other": [[1]]}}\n{{"text": "b", "other": {cell}}}\n')
+    with pytest.raises(ValueError, match=message):
+        InputFiles([path], {}, ["text"]).survey()
+
+
+def test_an_input_that_changes(preset, tmp_path, capsys, monkeypatch):
+    """Between the reading that checks it and the one that answers it."""
+    source = tmp_path / "new.csv"
+    source.write_text("text,number\na,1\n")
+
+    def survey_and_change(files, survey=InputFiles.survey):
+        found = survey(files)
+        assert [line.cells for line in found.files.lines(source)] == [["a", "1"]]
+        source.write_text("number,text\na,1\n")
+        return found
+
+    monkeypatch.setattr(InputFiles, "survey", survey_and_change)
+    arguments = ["--model", preset, "--input", str(source), "--output", str(tmp_path / "a.csv")]
+    assert main(arguments) == 1
+    assert "new.csv has changed" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
 
 
 def test_models_that_cannot(exported, tmp_path, capsys):

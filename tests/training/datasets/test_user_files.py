@@ -4,11 +4,13 @@ import dataclasses
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY
 from training.datasets.user_files import find_user_files
+from training.runs.finetune_options import FinetuneOptions
 
 
 @pytest.fixture
@@ -142,3 +144,77 @@ def test_an_older_model_s_names(write):
     path = write("a.csv", "text,label\na,1.0\nb,2\n")
     dataset = dataclasses.replace(find_user_files(path, path), class_names=["1.0", "2.0"])
     assert load_examples(dataset, "train").labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["4,5", "3,0", "1,5"],
+        ["4,5", "3", "-1,25"],
+        ["1,200", "0,5", ",5"],  # 1.2, as another comma does not stand before three digits
+        ["0,125", "2,250", "1,000"],
+    ],
+)
+def test_scores_with_decimal_commas(write, capsys, labels):
+    """As pandas reads them, for training and validation alike; a line says so."""
+    path = write("a.csv", "text;label\n" + "".join(f"a;{label}\n" for label in labels))
+    expected = pd.read_csv(path, sep=";", decimal=",")["label"]
+    dataset = find_user_files(path, path)
+    assert dataset.score_range == (np.floor(expected.min()), np.ceil(expected.max()))
+    for role in ("train", "validation"):
+        np.testing.assert_allclose(load_examples(dataset, role).labels, expected)
+        assert "read as numbers with a decimal comma" in capsys.readouterr().err
+
+
+def test_classes_with_commas(write, capsys):
+    """Whole numbers with a decimal comma are classes, as those with a point are."""
+    train = write("a.tsv", "text\tlabel\na\t3,0\nb\t4,0\nc\t3\n")
+    dataset = find_user_files(train, train)
+    assert dataset.class_names == ["3", "4"]
+    assert load_examples(dataset, "train").labels.tolist() == [0, 1, 0]
+    # What a model has as a class stays one, though all labels of this file are such numbers.
+    train = write("a.tsv", "text\tlabel\na\t1,2\nb\tnone\n")
+    dataset = find_user_files(train, write("b.tsv", "text\tlabel\na\t1,2\n"))
+    assert load_examples(dataset, "validation").labels.tolist() == [0]
+    assert dataset.class_names == ["1,2", "none"]
+
+
+@pytest.mark.parametrize(
+    "labels", ["85% 90%", "$4.50 €3", "4/5 3/5", "1.200,5 3,5", "1,200 3,500", "1'200 \u22123,5"]
+)
+def test_what_looks_like_a_number_is_told(write, capsys, labels):
+    """It is a class, as no reader knows what it means, and no score."""
+    labels = labels.split()
+    path = write("a.tsv", "text\tlabel\n" + "".join(f"a\t{label}\n" for label in labels))
+    dataset = find_user_files(path, path)
+    assert dataset.class_names == sorted(labels)
+    load_examples(dataset, "train")
+    assert f"the labels {sorted(labels)}, which are taken as classes" in capsys.readouterr().err
+    dataset = find_user_files(path, path, score_range=(0, 5_000))
+    with pytest.raises(ValueError, match=r"line 2: has the label .* line 3: has the label"):
+        load_examples(dataset, "train")
+
+
+def test_what_is_no_number_is_not_told(write, capsys):
+    labels = ["1", "2.0", "1e5", "10-20", "20+", "one", "v1.5", "2024-01-02"]
+    path = write("a.csv", "text,label\n" + "".join(f"a,{label}\n" for label in labels))
+    load_examples(find_user_files(path, path), "train")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_range_of_scores(write):
+    """Whole numbers are scores where it is given."""
+    path = write("a.csv", "text,label\na,1\nb,4\n")
+    dataset = find_user_files(path, path, score_range=(0, 5))
+    assert (dataset.score_range, dataset.class_names) == ((0, 5), None)
+    assert load_examples(dataset, "train").labels.tolist() == [1.0, 4.0]
+    dataset = find_user_files(path, path, score_range=(2, 5))
+    with pytest.raises(ValueError, match="line 2: has the label '1'; expected a score from 2 to 5"):
+        load_examples(dataset, "train")
+    choices = write("b.csv", "context,choice1,choice2,label\na,b,c,1\n")
+    with pytest.raises(ValueError, match="has choices; score_range"):
+        find_user_files(choices, choices, score_range=(0, 5))
+    for text in ("5,0", "0,5,7", "0.5,2", "a"):
+        with pytest.raises(ValueError, match=f"score_range .* Received: {text}"):
+            FinetuneOptions(train=path, config="gpt1_micro", score_range=text)
+    assert FinetuneOptions(train=path, config="gpt1_micro", score_range="-1,5").scores == (-1, 5)
