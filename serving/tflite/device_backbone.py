@@ -8,6 +8,7 @@ selecting is slow, and are floats, as XNNPACK computes only with floats.
 
 from typing import TypeAlias
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python.xla import dynamic_update_slice
 
@@ -43,6 +44,7 @@ class DeviceBackbone(tf.Module):
             to_array(backbone.embedding.positions.embeddings)[:sequence_length]
         )
         self._blocks = [DeviceBlock(block) for block in backbone.blocks]
+        self._untrained = backbone.num_untrained_tokens
         heads = [backbone.num_heads, sequence_length, backbone.hidden_dim // backbone.num_heads]
         self.cache_shape = [len(self._blocks), 2, *heads]
 
@@ -108,9 +110,17 @@ class DeviceBackbone(tf.Module):
         return x, new
 
     def logits(self, states: tf.Tensor) -> tf.Tensor:
-        """Returns the next token's logits, float `[n, vocabulary_size]` (equation 2)."""
+        """Returns the next token's logits, float `[n, vocabulary_size]` (equation 2).
+
+        Of untrained tokens, they are about -1e9.
+        """
         with tf.name_scope(LOGITS):
-            return tf.matmul(states, self._tokens, transpose_b=True)
+            logits = tf.matmul(states, self._tokens, transpose_b=True)
+            if not self._untrained:
+                return logits
+            mask = np.zeros(self.vocabulary_size, np.float32)
+            mask[-self._untrained :] = MASKED_SCORE
+            return logits + mask
 
     def _read(
         self,
