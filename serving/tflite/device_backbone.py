@@ -8,7 +8,6 @@ selecting is slow, and are floats, as XNNPACK computes only with floats.
 
 from typing import TypeAlias
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python.xla import dynamic_update_slice
 
@@ -112,15 +111,16 @@ class DeviceBackbone(tf.Module):
     def logits(self, states: tf.Tensor) -> tf.Tensor:
         """Returns the next token's logits, float `[n, vocabulary_size]` (equation 2).
 
-        Of untrained tokens, they are about -1e9.
+        Of untrained tokens, they are -1e9.
         """
         with tf.name_scope(LOGITS):
             logits = tf.matmul(states, self._tokens, transpose_b=True)
-            if not self._untrained:
-                return logits
-            mask = np.zeros(self.vocabulary_size, np.float32)
-            mask[-self._untrained :] = MASKED_SCORE
-            return logits + mask
+        if not self._untrained:
+            return logits
+        # Not a mask that is added: as the product's bias, it would let the converter multiply the
+        # last gamma into the table, and the file would hold another one.
+        untrained = tf.fill([states.shape[0], self._untrained], MASKED_SCORE)
+        return tf.concat([logits[:, : -self._untrained], untrained], axis=1)
 
     def _read(
         self,
