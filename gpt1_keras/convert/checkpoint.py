@@ -30,6 +30,8 @@ BLOCK_ARRAYS = [
     for array in ("weight", "bias")
 ]
 HEAD_ARRAY = "score.weight"
+# An attribute of backbones, which `save_hugging_face` adds to config.json.
+UNTRAINED = "num_untrained_tokens"
 _TOKENS, _POSITIONS, _TIED = "tokens_embed.weight", "positions_embed.weight", "lm_head.weight"
 _BLOCK_ARRAY = re.compile(r"h\.(\d{1,9})\.(.+)")
 _CAUSAL_MASK = "attn.bias"  # older versions of transformers saved it
@@ -77,6 +79,7 @@ class Config:
             "intermediate_dim": 4 * self._content["n_embd"],
             "max_sequence_length": self.max_sequence_length,
             "dropout": self._content.get("resid_pdrop", 0.1),
+            UNTRAINED: self._content.get(UNTRAINED, 0),
         }
 
     def class_names(self) -> list[str]:

@@ -20,12 +20,13 @@ from gpt1_keras.convert.checkpoint import (
     MERGES,
     MODEL_TYPE,
     TOKENIZER,
+    UNTRAINED,
     VOCABULARY,
     WEIGHTS,
 )
 from gpt1_keras.convert.last_token_preprocessor import LastTokenPreprocessor
 from gpt1_keras.convert.loader import OpenAIGPTLoader
-from gpt1_keras.convert.weights import block_variables
+from gpt1_keras.convert.weights import NUM_SPECIAL_TOKENS, block_variables
 from gpt1_keras.files import atomic_path, read_json, write_json, write_text
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone, check_no_variant
 from gpt1_keras.models.layers import LAYER_NORM_EPSILON
@@ -66,9 +67,10 @@ def save_hugging_face(model: Task, directory: str | os.PathLike[str]) -> None:
     """Writes a model for `transformers`; `model.export_to_transformers` is the same.
 
     A language model becomes an `OpenAIGPTLMHeadModel` with its `OpenAIGPTTokenizer`. A classifier
-    with a `LastTokenPreprocessor` becomes an `OpenAIGPTForSequenceClassification`. Of other tasks,
-    only the backbone is written, as a language model: `transformers` has no class that frames texts
-    as the paper does.
+    with a `LastTokenPreprocessor` becomes an `OpenAIGPTForSequenceClassification`. Both read no
+    special tokens, and are written without those that were never trained, which would take part in
+    transformers' softmax. Of other tasks, only the backbone is written, as a language model:
+    `transformers` has no class that frames texts as the paper does.
 
     Args:
         model: a task of this package, such as `GPT1CausalLM`, with a preprocessor.
@@ -87,9 +89,12 @@ def save_hugging_face(model: Task, directory: str | os.PathLike[str]) -> None:
             f"Received: preprocessor={model.preprocessor!r}."
         )
     weights, config = _arrays(model.backbone), _config(model.backbone)
-    if isinstance(model, GPT1TextClassifier) and isinstance(
+    is_classifier = isinstance(model, GPT1TextClassifier) and isinstance(
         model.preprocessor, LastTokenPreprocessor
-    ):
+    )
+    if is_classifier or isinstance(model, GPT1CausalLM):
+        _leave_out_untrained(weights, config)
+    if is_classifier:
         weights[HEAD_ARRAY] = _head(model)
         config |= _head_config(model)
     _check_tokenizer(model.preprocessor.tokenizer)
@@ -97,7 +102,7 @@ def save_hugging_face(model: Task, directory: str | os.PathLike[str]) -> None:
         folder = pathlib.Path(temporary)
         folder.mkdir()
         _write_backbone(folder, weights, config)
-        _write_tokenizer(folder, model.preprocessor.tokenizer, config.get("pad_token_id"))
+        _write_tokenizer(folder, model.preprocessor.tokenizer, config)
 
 
 def save_backbone(backbone: GPT1Backbone, directory: str | os.PathLike[str]) -> None:
@@ -141,6 +146,16 @@ def _arrays(backbone: GPT1Backbone) -> dict[str, np.ndarray]:
     }
 
 
+def _leave_out_untrained(weights: dict[str, np.ndarray], config: dict[str, Any]) -> None:
+    """Takes the rows of untrained tokens, and what says so, from the files' content."""
+    untrained = config.pop(UNTRAINED, 0)
+    config["vocab_size"] -= untrained
+    table = weights["transformer.tokens_embed.weight"]
+    weights["transformer.tokens_embed.weight"] = table[: config["vocab_size"]]
+    if untrained == NUM_SPECIAL_TOKENS - 1:  # `<start>` has the row of the checkpoint's padding
+        config["pad_token_id"] = config["vocab_size"] - 1
+
+
 def _check_tokenizer(tokenizer: GPT1Tokenizer) -> None:
     """Raises ValueError if transformers would split text in another way."""
     if tokenizer.normalization != "bert":
@@ -160,19 +175,22 @@ def _write_backbone(
 
 
 def _write_tokenizer(
-    folder: pathlib.Path, tokenizer: GPT1Tokenizer, pad_token_id: int | None = None
+    folder: pathlib.Path, tokenizer: GPT1Tokenizer, config: dict[str, Any] | None = None
 ) -> None:
+    """Writes the tokenizer's files, of a model with that config.json, or of any."""
     tokenizer.save_files(folder / VOCABULARY, folder / MERGES)
-    write_text(folder / TOKENIZER, _fast_tokenizer(folder, tokenizer).to_str(pretty=True))
+    config = {"vocab_size": tokenizer.vocabulary_size(), **(config or {})}
+    fast = _fast_tokenizer(folder, tokenizer, config["vocab_size"])
+    write_text(folder / TOKENIZER, fast.to_str(pretty=True))
     settings = {"tokenizer_class": "OpenAIGPTTokenizer", "unk_token": UNKNOWN}
-    if pad_token_id is not None:
-        settings["pad_token"] = tokenizer.id_to_token(pad_token_id)
+    if "pad_token_id" in config:
+        settings["pad_token"] = tokenizer.id_to_token(config["pad_token_id"])
     write_json(folder / "tokenizer_config.json", settings)
 
 
 def _config(backbone: GPT1Backbone) -> dict[str, Any]:
     """Returns the content of config.json."""
-    return {
+    config = {
         "model_type": MODEL_TYPE,
         "architectures": ["OpenAIGPTLMHeadModel"],
         "vocab_size": backbone.vocabulary_size,
@@ -187,6 +205,8 @@ def _config(backbone: GPT1Backbone) -> dict[str, Any]:
         "layer_norm_epsilon": LAYER_NORM_EPSILON,
         "tie_word_embeddings": True,
     }
+    untrained = backbone.num_untrained_tokens
+    return {**config, UNTRAINED: untrained} if untrained else config
 
 
 def _head(model: GPT1TextClassifier) -> np.ndarray:
@@ -215,8 +235,10 @@ def _head_config(model: GPT1TextClassifier) -> dict[str, Any]:
     return config if pad_token_id is None else {**config, "pad_token_id": pad_token_id}
 
 
-def _fast_tokenizer(folder: pathlib.Path, tokenizer: GPT1Tokenizer) -> Tokenizer:
-    """Makes the same tokenizer for `tokenizers`, special tokens included."""
+def _fast_tokenizer(
+    folder: pathlib.Path, tokenizer: GPT1Tokenizer, vocabulary_size: int
+) -> Tokenizer:
+    """Makes the same tokenizer for `tokenizers`, with the special tokens among its first ids."""
     fast = Tokenizer(
         models.BPE.from_file(
             str(folder / VOCABULARY),
@@ -227,9 +249,9 @@ def _fast_tokenizer(folder: pathlib.Path, tokenizer: GPT1Tokenizer) -> Tokenizer
     )
     fast.normalizer = normalizers.BertNormalizer(lowercase=True)
     fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    fast.add_special_tokens(
-        [tokenizer.start_token, tokenizer.delimiter_token, tokenizer.extract_token]
-    )
+    special = [tokenizer.start_token, tokenizer.delimiter_token, tokenizer.extract_token]
+    ids = tokenizer.special_token_ids
+    fast.add_special_tokens([token for token, id in zip(special, ids) if id < vocabulary_size])
     return fast
 
 

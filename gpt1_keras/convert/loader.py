@@ -34,9 +34,10 @@ from gpt1_keras.upstream import PresetLoader, register_transformers_loader
 class OpenAIGPTLoader(PresetLoader):
     """Loads tasks, backbones, tokenizers and preprocessors, as KerasHub's loaders do.
 
-    It adds the three special tokens, which the vocabulary lacks, with fresh embeddings. It reads
-    the head of an `OpenAIGPTForSequenceClassification` with its class names. `config` is the
-    content of config.json; see `Config` for the errors.
+    It adds the three special tokens, which the vocabulary lacks, with fresh embeddings, and so
+    without a part in the language model. It reads the head of an
+    `OpenAIGPTForSequenceClassification` with its class names. `config` is the content of
+    config.json; see `Config` for the errors.
     """
 
     def __init__(self, preset: str, config: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ def assign_embeddings(
     Args:
         backbone: the backbone.
         tokens: float array `[vocabulary, hidden_dim]`. If it has no rows for the special tokens,
-            they are sampled from N(0, 0.02).
+            they are sampled from N(0, 0.02), and the backbone has these `num_untrained_tokens`.
         positions: float array `[max_sequence_length, hidden_dim]`.
         pad_token_id: a padding token, if any. If it follows the vocabulary's tokens, a special
             token takes its row, as no text holds it.
@@ -59,9 +59,12 @@ def assign_embeddings(
             f"The checkpoint has {len(tokens)} token embeddings, but the tokenizer has {size} "
             f"tokens, {NUM_SPECIAL_TOKENS} special ones among them."
         )
-    random = np.random.default_rng(0)
-    special = random.normal(0.0, INITIALIZER_STDDEV, (size - len(tokens), tokens.shape[1]))
-    assign(backbone.token_embedding.embeddings, np.concatenate([tokens, special]))
+    if untrained := size - len(tokens):
+        random = np.random.default_rng(0)
+        special = random.normal(0.0, INITIALIZER_STDDEV, (untrained, tokens.shape[1]))
+        tokens = np.concatenate([tokens, special])
+        backbone.num_untrained_tokens = untrained
+    assign(backbone.token_embedding.embeddings, tokens)
     assign(backbone.embedding.positions.embeddings, positions)
 
 

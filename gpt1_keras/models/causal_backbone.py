@@ -40,21 +40,47 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
         fine_tuning: what its weights are best fine-tuned with, a dict of some of the attributes of
             `FineTuningRecipe`, such as `{"learning_rate": 2e-4}`; by default what the paper's are.
             Tasks and `training.finetune` go by it, and presets keep it.
+        num_untrained_tokens: how many of the last tokens were never trained as outputs, such as the
+            special tokens that a checkpoint of `transformers` lacks. They take no part in
+            generation, `score` and perplexity; L1 in the fine-tuning of a task trains them, and
+            sets this to 0. Presets keep it.
         **kwargs: as in `keras_hub.models.Backbone`.
 
     Raises:
-        ValueError: `fine_tuning` holds something else.
+        ValueError: `fine_tuning` holds something else, or there are not as many tokens.
     """
 
     optional_inputs = ("padding_mask",)
 
-    def __init__(self, fine_tuning: dict[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        fine_tuning: dict[str, Any] | None = None,
+        num_untrained_tokens: int = 0,
+        **kwargs: Any,
+    ) -> None:
         self.recipe = FineTuningRecipe.of(fine_tuning)
         super().__init__(**kwargs)
+        self.num_untrained_tokens = num_untrained_tokens
         if self.token_embedding.quantization_mode == "int4":
             # Keras 3.15 quantizes a token table to int4 without rounding its inputs, as it does
             # other layers, but would load it with.
             self.token_embedding.inputs_quantizer = None
+
+    @property
+    def num_untrained_tokens(self) -> int:
+        """How many of the last tokens were never trained as outputs."""
+        return self.token_embedding.num_untrained_tokens
+
+    @num_untrained_tokens.setter
+    def num_untrained_tokens(self, number: int) -> None:
+        tokens = self.token_embedding.input_dim
+        is_whole = isinstance(number, numbers.Integral) and not isinstance(number, bool)
+        if not is_whole or not 0 <= number < tokens:
+            raise ValueError(
+                f"num_untrained_tokens must be a whole number from 0 to {tokens - 1}. Received: "
+                f"{number!r}."
+            )
+        self.token_embedding.num_untrained_tokens = int(number)
 
     @classmethod
     @loading_checked_files
@@ -78,8 +104,11 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
         return super().from_preset(preset, load_weights, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
-        own = self.recipe.as_dict()
-        return {**super().get_config(), **({"fine_tuning": own} if own else {})}
+        own = {
+            "fine_tuning": self.recipe.as_dict(),
+            "num_untrained_tokens": self.num_untrained_tokens,
+        }
+        return {**super().get_config(), **{name: value for name, value in own.items() if value}}
 
     def save_to_preset(self, preset_dir: Any, max_shard_size: float = 10) -> None:
         """Like `keras_hub.models.Backbone.save_to_preset`; metadata.json names the tasks.

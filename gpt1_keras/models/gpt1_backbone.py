@@ -8,7 +8,7 @@ from keras import ops
 
 from gpt1_keras.models.attention import BranchAttention, FullAttention, attend_at
 from gpt1_keras.models.causal_backbone import CausalBackbone, check_sizes, token_inputs
-from gpt1_keras.models.layers import Dropout, TokenAndPositionEmbedding
+from gpt1_keras.models.layers import Dropout, ReversibleEmbedding, TokenAndPositionEmbedding
 from gpt1_keras.models.left_padding import MoveBack, MoveToFront
 from gpt1_keras.models.transformer_block import TransformerBlock
 from gpt1_keras.transformers_writers import write_for_transformers
@@ -35,7 +35,8 @@ class GPT1Backbone(CausalBackbone):
         max_sequence_length: length of the context.
         dtype: Keras dtype or policy, such as `"mixed_bfloat16"`. Softmax and layer normalisation
             are always computed in float32.
-        **kwargs: `fine_tuning`, as in `CausalBackbone`, and what all Keras models take.
+        **kwargs: `fine_tuning` and `num_untrained_tokens`, as in `CausalBackbone`, and what all
+            Keras models take.
 
     Raises:
         ValueError: a size is not a whole number of at least 1, `dropout` is not from 0 to 1,
@@ -117,7 +118,7 @@ class GPT1Backbone(CausalBackbone):
         self.dropout = dropout
 
     @property
-    def token_embedding(self) -> keras.layers.ReversibleEmbedding:
+    def token_embedding(self) -> ReversibleEmbedding:
         """The token table, tied to the output."""
         return self.embedding.tokens
 

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from gpt1_keras.models.attention_scores import MASKED_SCORE
 from gpt1_keras.models.custom_gradients.random_mask import random_mask
 from gpt1_keras.types import Shape, Tensor
 
@@ -40,6 +41,50 @@ class AttentionProjections(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
+class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
+    """`keras.layers.ReversibleEmbedding`, without logits for tokens that were never trained.
+
+    An untrained row is near 0, and so is its logit, while those of a trained vocabulary may all be
+    far below: the untrained token would be the likeliest. The class has the name of Keras's, by
+    which weights are found in files.
+
+    Args:
+        *args, **kwargs: as in `keras.layers.ReversibleEmbedding`.
+        num_untrained_tokens: how many of the last tokens have a logit of -1e9 (-6e4 in float16).
+    """
+
+    def __init__(self, *args: Any, num_untrained_tokens: int = 0, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.num_untrained_tokens = num_untrained_tokens
+
+    def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
+        outputs = super().call(inputs, reverse)
+        return self._without_untrained(outputs) if reverse else outputs
+
+    def quantized_call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
+        outputs = super().quantized_call(inputs, reverse)
+        return self._without_untrained(outputs) if reverse else outputs
+
+    def _without_untrained(self, logits: Tensor) -> Tensor:
+        if not self.num_untrained_tokens:
+            return logits
+        is_trained = ops.arange(self.input_dim) < self.input_dim - self.num_untrained_tokens
+        # Not minus infinity: on JAX and torch, Keras's losses multiply logits by 0.
+        is_half = keras.backend.standardize_dtype(logits.dtype) == "float16"
+        masked = ops.cast(-6e4 if is_half else MASKED_SCORE, logits.dtype)
+        return ops.where(is_trained, logits, masked)
+
+    def quantize(
+        self, mode: str | None = None, type_check: bool = True, config: Any = None
+    ) -> None:
+        # Keras would leave a subclass in float.
+        super().quantize(mode, type_check=False, config=config)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "num_untrained_tokens": self.num_untrained_tokens}
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
 class TokenAndPositionEmbedding(keras.layers.Layer):
     """The sum of token and learned position embeddings: h_0 = U W_e + W_p (equation 2).
 
@@ -61,7 +106,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         self.max_sequence_length = max_sequence_length
         self.hidden_dim = hidden_dim
         self.has_positions = has_positions
-        self.tokens = keras.layers.ReversibleEmbedding(
+        self.tokens = ReversibleEmbedding(
             vocabulary_size,
             hidden_dim,
             embeddings_initializer=initializer(),

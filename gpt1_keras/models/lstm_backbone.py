@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from gpt1_keras.models.causal_backbone import CausalBackbone, check_sizes, token_inputs
-from gpt1_keras.models.layers import Dropout, dense, initializer
+from gpt1_keras.models.layers import Dropout, ReversibleEmbedding, dense, initializer
 from gpt1_keras.models.left_padding import MoveBack, MoveToFront
 from gpt1_keras.types import Shape, Tensor
 
@@ -27,7 +27,8 @@ class LSTMBackbone(CausalBackbone):
         dropout: rate of dropout on embeddings and outputs.
         max_sequence_length: length that tasks truncate sequences to.
         dtype: Keras dtype or policy.
-        **kwargs: `fine_tuning`, as in `CausalBackbone`, and what all Keras models take.
+        **kwargs: `fine_tuning` and `num_untrained_tokens`, as in `CausalBackbone`, and what all
+            Keras models take.
 
     Raises:
         ValueError: a size is not a whole number of at least 1, or `dropout` is not from 0 to 1.
@@ -51,7 +52,7 @@ class LSTMBackbone(CausalBackbone):
             max_sequence_length=max_sequence_length,
         )
         # === Layers ===
-        self.embedding = keras.layers.ReversibleEmbedding(
+        self.embedding = ReversibleEmbedding(
             vocabulary_size,
             hidden_dim,
             embeddings_initializer=initializer(),
@@ -89,7 +90,7 @@ class LSTMBackbone(CausalBackbone):
         return self.output_projection(self.output_dropout(x))
 
     @property
-    def token_embedding(self) -> keras.layers.ReversibleEmbedding:
+    def token_embedding(self) -> ReversibleEmbedding:
         """The token table, tied to the output."""
         return self.embedding
 

@@ -8,12 +8,13 @@ import keras
 from keras import ops
 
 from gpt1_keras.models.custom_gradients.linear_cross_entropy import linear_cross_entropy
+from gpt1_keras.models.layers import ReversibleEmbedding
 from gpt1_keras.types import Tensor
 
 
 def next_token_loss(
     hidden_states: Tensor,
-    token_embedding: keras.layers.ReversibleEmbedding,
+    token_embedding: ReversibleEmbedding,
     targets: Tensor,
     weights: Tensor,
     training: bool,
@@ -21,7 +22,8 @@ def next_token_loss(
     """Returns the weighted sum of the cross-entropies of next tokens, float32 scalar, in nats.
 
     Hidden states are float `[batch, length, hidden_dim]`; targets, the token after each position,
-    are int and weights float32 `[batch, length]`; `training` says whether a gradient is needed.
+    are int and weights float32 `[batch, length]`; `training` says whether a gradient is needed. The
+    softmax leaves out the token table's untrained tokens.
     """
     return linear_cross_entropy(
         ops.reshape(hidden_states, (-1, hidden_states.shape[-1])),
@@ -29,6 +31,7 @@ def next_token_loss(
         ops.cast(ops.reshape(targets, (-1,)), "int32"),
         ops.reshape(weights, (-1,)),
         training,
+        token_embedding.num_untrained_tokens,
     )
 
 
@@ -74,6 +77,9 @@ def branch_weights(branches: Tensor, branch_mask: Tensor) -> Tensor:
 class AuxiliaryLanguageModeling(keras.layers.Layer):
     """Adds lambda L1 to the loss while training, and passes the hidden states on (section 3.2).
 
+    Its softmax is over all tokens, special tokens included, as in the released code. So it trains
+    them, and the token table then has no untrained tokens.
+
     Args:
         token_embedding: the token table, tied to the output. It belongs to the backbone; this layer
             only uses it. Without one, as in a clone of the model, nothing is added.
@@ -87,7 +93,7 @@ class AuxiliaryLanguageModeling(keras.layers.Layer):
 
     def __init__(
         self,
-        token_embedding: keras.layers.ReversibleEmbedding | None = None,
+        token_embedding: ReversibleEmbedding | None = None,
         weigh: Callable[..., Tensor] = sequence_weights,
         **kwargs: Any,
     ) -> None:
@@ -115,6 +121,7 @@ class AuxiliaryLanguageModeling(keras.layers.Layer):
         training: bool | None = None,
     ) -> Tensor:
         if training and self.coefficient:
+            self.token_embedding.num_untrained_tokens = 0
             loss = next_token_loss(
                 hidden_states[:, :-1],
                 self.token_embedding,

@@ -33,7 +33,8 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
 
     It maps `{"token_ids", "padding_mask"}`, int32 `[batch, length]`, to logits, float `[batch,
     length, vocabulary_size]`. The mask is optional. `fit`, `evaluate` and `generate` take raw
-    strings.
+    strings. Tokens that were never trained, the backbone's `num_untrained_tokens`, have a logit of
+    -1e9, and weigh nothing as targets of L1.
 
     Args:
         backbone: `GPT1Backbone` or `LSTMBackbone`. Only the former can generate.
@@ -113,7 +114,7 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         if self._has_own_loss:
             return super().forward_loss(x, y, sample_weight, training)
         hidden_states = self.backbone(x, training=training)
-        weights = _token_weights(y, sample_weight)
+        weights = self._token_weights(y, sample_weight)
         loss = next_token_loss(
             hidden_states,
             self.backbone.token_embedding,
@@ -129,7 +130,16 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         """Returns the sum of the targets' weights, float32 scalar."""
         if self._has_own_loss:
             return super().loss_count(x, y, sample_weight)
-        return ops.sum(_token_weights(y, sample_weight))
+        return ops.sum(self._token_weights(y, sample_weight))
+
+    def _token_weights(self, y: Tensor, sample_weight: Tensor | None) -> Tensor:
+        """Returns the weight of each target in L1, float32 `[batch, length]`."""
+        weights = ops.ones(ops.shape(y)) if sample_weight is None else sample_weight
+        weights = ops.cast(weights, "float32")
+        untrained = self.backbone.num_untrained_tokens
+        if untrained:
+            weights *= ops.cast(y < self.backbone.vocabulary_size - untrained, "float32")
+        return weights
 
     def get_metrics_result(self) -> dict[str, Tensor]:
         logs = super().get_metrics_result()
@@ -307,10 +317,3 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
             return logits
         logits = ops.cast(logits, "float32")
         return ops.sparse_categorical_crossentropy(target_ids, logits, from_logits=True)
-
-
-def _token_weights(y: Tensor, sample_weight: Tensor | None) -> Tensor:
-    """Returns the weight of each target in the loss, float32 `[batch, length]`."""
-    if sample_weight is None:
-        return ops.ones(ops.shape(y), "float32")
-    return ops.cast(sample_weight, "float32")

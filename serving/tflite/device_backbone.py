@@ -43,6 +43,7 @@ class DeviceBackbone(tf.Module):
             to_array(backbone.embedding.positions.embeddings)[:sequence_length]
         )
         self._blocks = [DeviceBlock(block) for block in backbone.blocks]
+        self._untrained = backbone.num_untrained_tokens
         heads = [backbone.num_heads, sequence_length, backbone.hidden_dim // backbone.num_heads]
         self.cache_shape = [len(self._blocks), 2, *heads]
 
@@ -108,9 +109,18 @@ class DeviceBackbone(tf.Module):
         return x, new
 
     def logits(self, states: tf.Tensor) -> tf.Tensor:
-        """Returns the next token's logits, float `[n, vocabulary_size]` (equation 2)."""
+        """Returns the next token's logits, float `[n, vocabulary_size]` (equation 2).
+
+        Of untrained tokens, they are -1e9.
+        """
         with tf.name_scope(LOGITS):
-            return tf.matmul(states, self._tokens, transpose_b=True)
+            logits = tf.matmul(states, self._tokens, transpose_b=True)
+        if not self._untrained:
+            return logits
+        # Not a mask that is added: as the product's bias, it would let the converter multiply the
+        # last gamma into the table, and the file would hold another one.
+        untrained = tf.fill([states.shape[0], self._untrained], MASKED_SCORE)
+        return tf.concat([logits[:, : -self._untrained], untrained], axis=1)
 
     def _read(
         self,

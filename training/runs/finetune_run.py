@@ -94,6 +94,8 @@ def finetune(
         lm_coefficient=options.lm_coefficient,
     )
     step = run.checkpoints.restore(model)
+    if step and options.lm_coefficient:
+        model.backbone.num_untrained_tokens = 0  # L1 has trained them
     run.start()
     if options.train is not None and options.validation is None:
         validation.write(run.folder / "validation.jsonl")

@@ -18,18 +18,26 @@ _ALIGNMENT = 128  # of a vocabulary on GPUs
 
 
 def linear_cross_entropy(
-    states: Tensor, table: Tensor, targets: Tensor, weights: Tensor, training: bool = False
+    states: Tensor,
+    table: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    training: bool = False,
+    num_untrained_tokens: int = 0,
 ) -> Tensor:
     """Returns the weighted sum of -log softmax(states table^T)[target], float32 scalar, in nats.
 
     Logits are computed chunk by chunk; in training, each chunk's gradient is computed with its
     loss. So at most `MAX_LOGITS` or a 16th of the logits are in memory, and nothing is computed
     twice. States are float `[rows, width]`; the table is `[vocabulary, width]`, of the same dtype;
-    targets are int32 and weights, which get no gradient, float32 `[rows]`.
+    targets are int32 and weights, which get no gradient, float32 `[rows]`. The softmax leaves out
+    the last rows of the table, `num_untrained_tokens`.
     """
     states, targets, weights, chunks = _pad_to_chunks(states, table, targets, weights)
     if not training:
-        return _sum_over_chunks(states, table, targets, weights, chunks, training)[0]
+        return _sum_over_chunks(
+            states, table, targets, weights, chunks, training, num_untrained_tokens
+        )[0]
 
     # Scaled to at most 1: float16 would round the small gradients of a mean to 0.
     largest = ops.max(weights, initial=1e-30)
@@ -37,7 +45,7 @@ def linear_cross_entropy(
     @ops.custom_gradient
     def loss_with_gradient(states: Tensor, table: Tensor) -> tuple[Tensor, Any]:
         loss, states_gradient, table_gradient = _sum_over_chunks(
-            states, table, targets, weights / largest, chunks, training
+            states, table, targets, weights / largest, chunks, training, num_untrained_tokens
         )
 
         def gradient(*args: Tensor, upstream: Tensor = None) -> tuple[Tensor, Tensor]:
@@ -73,6 +81,7 @@ def _sum_over_chunks(
     weights: Tensor,
     chunks: int | Tensor,
     training: bool,
+    num_untrained_tokens: int,
 ) -> list[Tensor]:
     """Returns `(loss, gradient of states, gradient of table)`, the latter two only in training."""
     vocabulary_size, width = table.shape
@@ -89,7 +98,9 @@ def _sum_over_chunks(
         weight = ops.slice(weights, (start,), (rows,))
 
         logits = ops.cast(ops.matmul(state, ops.transpose(table)), "float32")  # (rows, V)
-        losses, logits_gradient = _cross_entropy_and_gradient(logits, target, vocabulary_size)
+        losses, logits_gradient = _cross_entropy_and_gradient(
+            logits, target, vocabulary_size - num_untrained_tokens
+        )
         loss += ops.sum(losses * weight)
         if not training:
             return index + 1, loss
@@ -125,15 +136,15 @@ def _needs_alignment(table: Tensor) -> bool:
 
 @fused
 def _cross_entropy_and_gradient(
-    logits: Tensor, targets: Tensor, vocabulary_size: int
+    logits: Tensor, targets: Tensor, num_tokens: int
 ) -> tuple[Tensor, Tensor]:
     """Returns -log softmax(logits)[target], float32 `[rows]`, and its gradient.
 
-    Logits from `vocabulary_size` on are padding. TensorFlow has a kernel for both, which takes 1.5
+    Logits from `num_tokens` on take no part. TensorFlow has a kernel for both, which takes 1.5
     times as long on a CPU.
     """
-    if vocabulary_size < logits.shape[-1]:
-        is_token = ops.arange(logits.shape[-1]) < vocabulary_size
+    if num_tokens < logits.shape[-1]:
+        is_token = ops.arange(logits.shape[-1]) < num_tokens
         logits = ops.where(is_token, logits, MASKED_SCORE)
     of_targets = ops.take_along_axis(logits, targets[:, None], axis=-1)
     # Without `initial`, Keras refuses a tensor without rows.

@@ -28,6 +28,37 @@ def make_torch_model():
 
 
 @pytest.fixture(scope="session")
+def make_far_below(make_torch_model):
+    """A function that makes such a model, without dropout, whose logits all lie near -30."""
+
+    def make(**config):
+        no_dropout = {"embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0}
+        model = make_torch_model(**(no_dropout | config))
+        with torch.no_grad():
+            table = model.transformer.tokens_embed.weight
+            direction = torch.nn.functional.normalize(torch.ones(table.shape[1]), dim=0)
+            table.sub_(torch.outer(table @ direction, direction))
+            table.copy_(3.0 * (torch.nn.functional.normalize(table, dim=1) - direction))
+            model.transformer.h[-1].ln_2.bias.add_(10.0 * direction)
+            model.transformer.positions_embed.weight.mul_(5.0)  # or a text repeats one token
+        return model
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def loss_of():
+    """A function from a torch model and rows of ids to the mean loss of their next tokens."""
+
+    def loss(model, rows):
+        outputs = [model(torch.tensor([row])).logits[0, :-1] for row in rows]
+        targets = torch.tensor([id for row in rows for id in row[1:]])
+        return torch.nn.functional.cross_entropy(torch.cat(outputs), targets)
+
+    return loss
+
+
+@pytest.fixture(scope="session")
 def outputs_of():
     """A function from a model, ours or torch's, to hidden states and logits of `ids`."""
 

@@ -3,6 +3,7 @@
 import json
 
 import keras
+import keras_hub
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -19,6 +20,7 @@ TEXTS = [
     "",
     "x </w> #1",
 ]
+FILMS = ["a good film, and a lovely one", "a bad film, and a dull one"]
 
 
 def make_lm(tokenizer, **config):
@@ -106,6 +108,127 @@ def test_the_special_rows_of_an_original_checkpoint_are_fresh(checkpoint):
     rows = np.array(lm.backbone.token_embedding.embeddings)[tokenizer.start_token_id :]
     assert rows.shape == (3, 32)
     assert rows.std() == pytest.approx(0.02, rel=0.3)
+
+
+@pytest.fixture
+def far_below(tmp_path, tiny_tokenizer, make_far_below):
+    """A checkpoint without special tokens whose logits lie near -30, and its torch model."""
+    model = make_far_below(vocab_size=tiny_tokenizer.vocabulary_size() - 3)
+    model.save_pretrained(tmp_path / "far")
+    tiny_tokenizer.save_files(tmp_path / "far/vocab.json", tmp_path / "far/merges.txt")
+    return tmp_path / "far", model
+
+
+def test_a_vocabulary_far_below_zero(far_below, tiny_tokenizer, loss_of, outputs_of):
+    """Logits, losses and a step of training: special tokens take no part in any."""
+    folder, model = far_below
+    lm = load_hugging_face(folder)
+    rows = tiny_tokenizer(FILMS).to_list()
+    logits = outputs_of(lm)[1]
+    np.testing.assert_allclose(logits[:, :, :-3], outputs_of(model)[1], atol=2e-5, rtol=0)
+    assert logits[:, :, :-3].max() < -10.0 and np.all(logits[:, :, -3:] == -1e9)
+    ids = np.array([rows[0]])
+    with torch.no_grad():
+        expected = loss_of(model, rows[:1]).item()
+    found = lm.score(ids[:, :-1], scoring_mode="loss", target_ids=ids[:, 1:])
+    assert np.mean(found) == pytest.approx(expected, abs=1e-4)
+    lm.compile(keras.optimizers.SGD(0.05), run_eagerly=True)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    for _ in range(2):
+        loss = loss_of(model, rows)
+        assert lm.evaluate(FILMS, verbose=0)[0] == pytest.approx(loss.item(), abs=1e-4)
+        lm.train_on_batch(FILMS)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    found = np.array(lm.backbone.token_embedding.embeddings)
+    expected = model.transformer.tokens_embed.weight.detach().numpy()
+    np.testing.assert_allclose(found[:-3], expected, atol=1e-5, rtol=0)
+    # A special token is no target either: it weighs nothing.
+    special = np.array([[*rows[0], lm.tokenizer.start_token_id]])
+    lm.preprocessor = None
+    loss, _ = lm.evaluate({"token_ids": special[:, :-1]}, special[:, 1:], verbose=0)
+    assert loss == pytest.approx(loss_of(model, rows[:1]).item(), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "num_beams", "length"),
+    [
+        ("greedy", 1, 7),
+        pytest.param("greedy", 1, 20, marks=pytest.mark.slow),
+        pytest.param(keras_hub.samplers.BeamSampler(num_beams=3), 3, 20, marks=pytest.mark.slow),
+    ],
+)
+def test_texts_of_a_vocabulary_far_below_zero(
+    far_below, tiny_tokenizer, sampler, num_beams, length
+):
+    folder, model = far_below
+    ids = tiny_tokenizer(FILMS[1]).numpy()[:3]
+    with torch.no_grad():
+        expected = model.generate(
+            torch.tensor(ids[None]),
+            attention_mask=torch.ones([1, 3], dtype=int),
+            num_beams=num_beams,
+            do_sample=False,
+            max_length=length,
+            pad_token_id=0,
+        )[0].tolist()
+    assert len(set(expected[3:])) > 1
+    lm = load_hugging_face(folder)
+    lm.compile(sampler=sampler, run_eagerly=True)
+    found = lm.generate(tiny_tokenizer.detokenize(ids), max_length=length)
+    assert found == tiny_tokenizer.detokenize(expected)
+
+
+def test_untrained_tokens_are_written_where_they_are_needed(far_below, tiny_tokenizer, tmp_path):
+    """Not for a language model, as transformers' softmax has no mask."""
+    folder, model = far_below
+    lm = load_hugging_face(folder)
+    save_hugging_face(lm, tmp_path / "lm")
+    copy = OpenAIGPTLMHeadModel.from_pretrained(tmp_path / "lm")
+    np.testing.assert_array_equal(
+        copy.transformer.tokens_embed.weight.detach(),
+        model.transformer.tokens_embed.weight.detach(),
+    )
+    assert len(OpenAIGPTTokenizer.from_pretrained(tmp_path / "lm")) == copy.config.vocab_size
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
+    classifier = gpt1_keras.GPT1TextClassifier(lm.backbone, 2, preprocessor=preprocessor)
+    save_hugging_face(classifier, tmp_path / "classifier")
+    for saved in ("lm", "classifier"):
+        backbone = load_hugging_face(tmp_path / saved).backbone
+        assert backbone.num_untrained_tokens == 3
+        np.testing.assert_array_equal(
+            backbone.token_embedding.embeddings, lm.backbone.token_embedding.embeddings
+        )
+
+
+def test_l1_trains_the_special_tokens(far_below, tmp_path):
+    """As in the released code, its softmax has them; the preset says so."""
+    classifier = gpt1_keras.GPT1TextClassifier.from_preset(str(far_below[0]), num_classes=2)
+    for coefficient, untrained in ((0.0, 3), (0.5, 0)):
+        classifier.compile("sgd", lm_coefficient=coefficient, run_eagerly=True)
+        classifier.test_on_batch(FILMS, np.array([1, 0]))
+        assert classifier.backbone.num_untrained_tokens == 3
+        classifier.train_on_batch(FILMS, np.array([1, 0]))
+        classifier.backbone.save_to_preset(tmp_path / f"{coefficient}")
+        backbone = gpt1_keras.GPT1Backbone.from_preset(str(tmp_path / f"{coefficient}"))
+        assert backbone.num_untrained_tokens == untrained
+        logits = np.array(gpt1_keras.GPT1CausalLM(backbone)({"token_ids": np.array([[1, 2]])}))
+        assert np.all((logits == -1e9).sum(axis=-1) == untrained)
+
+
+def test_a_padding_token_of_its_own(save_with_tokens, tmp_path, outputs_of):
+    """`<start>` has its row, which is trained; the other two are not."""
+    folder = save_with_tokens(["<pad>"])
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"pad_token_id": 74}))
+    lm = load_hugging_face(folder)
+    assert lm.backbone.num_untrained_tokens == 2
+    save_hugging_face(lm, tmp_path / "saved")
+    model = OpenAIGPTLMHeadModel.from_pretrained(tmp_path / "saved").eval()
+    assert (model.config.vocab_size, model.config.pad_token_id) == (75, 74)
+    for copy in (lm, load_hugging_face(tmp_path / "saved")):
+        assert_outputs_equal((outputs_of(copy)[1][:, :, :75],), outputs_of(model)[1:], 2e-5)
 
 
 def test_what_older_versions_saved(checkpoint, outputs_of):

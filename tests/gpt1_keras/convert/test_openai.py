@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 import gpt1_keras
 from gpt1_keras.convert import load_openai, normalization_taken
@@ -62,6 +63,18 @@ def test_the_numbers_are_torchs(checkpoint, outputs_of, tiny_tokenizer):
     expected_states, expected_logits = outputs_of(model)
     np.testing.assert_allclose(states, expected_states, atol=2e-5, rtol=0)
     np.testing.assert_allclose(logits[:, :, :-3], expected_logits, atol=1e-4, rtol=0)
+
+
+def test_a_vocabulary_far_below_zero(tmp_path, tiny_tokenizer, make_far_below, loss_of):
+    """As the released one may be: the special tokens, which it lacks, take no part."""
+    model = make_far_below(vocab_size=tiny_tokenizer.vocabulary_size() - 3, n_layer=2)
+    write_released(tmp_path, tiny_tokenizer, model)
+    lm = load_openai(tmp_path, normalization="bert", num_heads=2)
+    texts = ["a good film, and a lovely one", "the staff were kind"]
+    with torch.no_grad():
+        expected = loss_of(model, tiny_tokenizer(texts).to_list()).item()
+    lm.compile(run_eagerly=True)
+    assert lm.evaluate(texts, verbose=0)[0] == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_number_of_heads(checkpoint):

@@ -76,6 +76,35 @@ def test_config_round_trip(backbone):
     np.testing.assert_array_equal(states(copy, IDS), states(backbone, IDS))
 
 
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+@pytest.mark.parametrize("backbone_cls", [gpt1_keras.GPT1Backbone, gpt1_keras.LSTMBackbone])
+def test_tokens_that_were_never_trained_have_no_logits(backbone_cls):
+    sizes = {"hidden_dim": 8, "dropout": 0.0, "num_untrained_tokens": 2}
+    if backbone_cls is gpt1_keras.GPT1Backbone:
+        sizes |= {"num_layers": 1, "num_heads": 1, "intermediate_dim": 8}
+    backbone = backbone_cls(20, **sizes)
+    copy = backbone_cls.from_config(backbone.get_config())
+    assert copy.num_untrained_tokens == 2
+    copy.num_untrained_tokens = 0
+    lm = gpt1_keras.GPT1CausalLM(copy)
+    inputs = {"token_ids": IDS % 20, "padding_mask": np.ones_like(IDS)}
+    expected = np.array(lm(inputs))
+    copy.num_untrained_tokens = 2
+    logits = np.array(lm(inputs))
+    np.testing.assert_array_equal(logits[:, :, :18], expected[:, :, :18])
+    half = gpt1_keras.GPT1CausalLM(backbone_cls(20, **sizes, dtype="mixed_float16"))
+    clone = keras.models.clone_model(lm)
+    lm.quantize("int8")
+    assert copy.token_embedding.quantization_mode == "int8"
+    for found in (logits, clone(inputs), lm(inputs), half(inputs)):
+        found = keras.ops.convert_to_numpy(keras.ops.cast(found, "float32"))
+        assert np.all(np.isfinite(found)) and np.all(found[:, :, 18:] <= -59_000.0)
+        assert np.abs(found[:, :, :18]).max() < 1.0
+    for wrong in (-1, 20, True, 1.0, "1"):
+        with pytest.raises(ValueError, match="num_untrained_tokens.*from 0 to 19. Received"):
+            backbone_cls(20, **sizes | {"num_untrained_tokens": wrong})
+
+
 def test_preset_round_trip(backbone, tmp_path):
     backbone.save_to_preset(tmp_path)
     copy = gpt1_keras.GPT1Backbone.from_preset(str(tmp_path))

@@ -106,11 +106,8 @@ def exported_classifier(make_classifier, tmp_path_factory):
 @pytest.fixture(scope="session")
 def backbone(tiny_tokenizer):
     keras.utils.set_random_seed(0)
-    return spread(
-        gpt1_keras.GPT1Backbone(
-            tiny_tokenizer.vocabulary_size(), 2, 2, 32, 64, max_sequence_length=CONTEXT
-        )
-    )
+    sizes = {"max_sequence_length": CONTEXT, "num_untrained_tokens": 1}  # `<extract>`
+    return spread(gpt1_keras.GPT1Backbone(tiny_tokenizer.vocabulary_size(), 2, 2, 32, 64, **sizes))
 
 
 @pytest.fixture(scope="session")

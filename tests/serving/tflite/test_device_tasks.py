@@ -9,6 +9,7 @@ import scipy.special
 import gpt1_keras
 from serving.tflite import TextModel, convert, read_metadata
 from serving.tflite import __main__ as command
+from serving.tflite.flatbuffer import unpack
 from serving.tflite.quantize import quantize_weights
 
 MAX_BYTES, SEQUENCE_LENGTH = 200, 40
@@ -146,6 +147,7 @@ def test_absent_choices(chooser, as_input, interpret):
 def test_the_next_tokens(make_task, as_input, interpret, tmp_path):
     """Reading a prompt, then token after token, is the same as reading the whole text."""
     model = make_task(gpt1_keras.GPT1CausalLM, num_layers=2)
+    model.backbone.num_untrained_tokens = 1  # `<extract>`
     path = convert(model, tmp_path / "model.tflite", MAX_BYTES, SEQUENCE_LENGTH)
     read, go_on = interpret(path, "text"), interpret(path, "tokens")
     for prompt in ("the staff", "good bad film " * 3):
@@ -177,6 +179,8 @@ def test_the_next_tokens(make_task, as_input, interpret, tmp_path):
         TextModel(path)("")
     # The token embeddings are there once, for look-ups and for logits.
     content = pathlib.Path(path).read_bytes()
+    buffers = [len(each.data) for each in unpack(content).buffers if each.data is not None]
+    assert buffers.count(model.preprocessor.tokenizer.vocabulary_size() * 32 * 4) == 1
     in_8_bits = quantize_weights(content, "int8")
     assert len(quantize_weights(content, "int4")) < len(in_8_bits) < len(content)
     assert read_metadata(path)["vocabulary"] == model.preprocessor.tokenizer.get_vocabulary()

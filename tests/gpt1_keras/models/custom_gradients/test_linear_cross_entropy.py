@@ -49,8 +49,8 @@ def assert_close(found, expected, tolerance=1e-5):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * scale)
 
 
-def in_training(*arguments):
-    return linear_cross_entropy(*arguments, training=True)
+def in_training(*arguments, **keywords):
+    return linear_cross_entropy(*arguments, training=True, **keywords)
 
 
 @pytest.fixture
@@ -75,6 +75,18 @@ def test_loss_and_gradients(chunks, mode, in_chunks, run):
     arguments = problem()
     found = run(in_training, arguments, 2, mode=mode)
     assert_close(found, reference(*arguments))
+
+
+def test_the_last_rows_of_the_table_take_no_part(mode, in_chunks, run):
+    """As if the table ended before them; they get no gradient."""
+    in_chunks(23, 2)
+    states, table, targets, weights = problem()
+    arguments = (states, table, targets % 30, weights)
+    expected = reference(states, table[:30], targets % 30, weights)
+    without = functools.partial(in_training, num_untrained_tokens=VOCABULARY - 30)
+    loss, states_gradient, table_gradient = run(without, arguments, 2, mode=mode)
+    assert_close([loss, states_gradient, table_gradient[:30]], expected)
+    assert np.all(table_gradient[30:] == 0.0)
 
 
 @pytest.mark.parametrize("chunks", [1, 5])
