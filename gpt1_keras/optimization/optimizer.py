@@ -221,11 +221,11 @@ def warn_of_no_rate(optimizer: keras.optimizers.Optimizer, steps: int) -> None:
     if any(float(schedule(each)) for each in (step, step + 1)[: 1 if steps == 1 else 2]):
         return
     warnings.warn(
-        f"This training changes no weight: its rate is 0 at each step. {type(schedule).__name__} "
-        f"rises from 0 at step 0 and falls to 0 at step {schedule.total_steps}, and these are the "
-        f"{steps if steps > 0 else ''} steps from step {step} on. Train for more epochs, compile "
-        "with a larger `total_steps`, or with a constant rate, as "
-        "gpt1_keras.optimizer.GPT1Adam(6.25e-5).",
+        "This training changes no weight, as its rate is 0 all the time. "
+        f"{type(schedule).__name__} is 0 at step 0, and from step {schedule.total_steps} on. "
+        f"Received: {'data of unknown length' if steps < 0 else f'steps={steps}'}, from step "
+        f"{step} on. Train for more epochs, or compile with a larger `total_steps` or with a "
+        "constant rate, as gpt1_keras.optimizer.GPT1Adam(6.25e-5).",
         stacklevel=3,
     )
 
