@@ -71,6 +71,14 @@ def schedule_of(optimizer: keras.optimizers.Optimizer) -> Any:
     return optimizer._learning_rate
 
 
+def schedule_step(optimizer: keras.optimizers.Optimizer) -> int:
+    """Returns the step at which the optimizer asks its schedule for the rate next.
+
+    With `gradient_accumulation_steps`, it counts batches, and `optimizer.iterations` updates.
+    """
+    return int(optimizer._iterations)
+
+
 def layers_of(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
     """Returns a layer and all layers inside it."""
     return list(layer._flatten_layers())
@@ -175,6 +183,10 @@ class AdamHooks(Adam):
 
     def _clip_gradients(self, grads: list[Tensor]) -> list[Tensor]:
         return self.clip_gradients(grads)
+
+    def decays(self, variable: keras.Variable) -> bool:
+        """Returns whether a variable decays: not if `exclude_from_weight_decay` names it."""
+        return self._use_weight_decay(variable)
 
     def index_of(self, variable: keras.Variable) -> int:
         """Returns the index of a variable among those that the optimizer was built for."""

@@ -13,10 +13,11 @@ from gpt1_keras.models.custom_gradients.execution_order import after
 from gpt1_keras.optimization.schedules import (
     FinetuningSchedule,
     PretrainingSchedule,
+    Schedule,
     WarmupStableDecaySchedule,
 )
 from gpt1_keras.types import Tensor
-from gpt1_keras.upstream import AdamHooks, schedule_of
+from gpt1_keras.upstream import AdamHooks, schedule_of, schedule_step
 
 __all__ = [
     "FinetuningSchedule",
@@ -38,7 +39,8 @@ class GPT1Adam(AdamHooks, keras.optimizers.Adam):
 
     With lr_t = lr sqrt(1 - beta_2^t) / (1 - beta_1^t), an update is
     p -= lr_t (m / (sqrt(v) + epsilon) + weight_decay p). The decay is scaled by the bias-corrected
-    rate, and applies to matrices and embeddings, but not to biases and gammas.
+    rate, and applies to matrices and embeddings, but not to biases and gammas, nor to what
+    `exclude_from_weight_decay` names.
 
     Args:
         learning_rate: a number or a schedule.
@@ -84,7 +86,7 @@ class GPT1Adam(AdamHooks, keras.optimizers.Adam):
     ) -> None:
         if self.layer_decay < 1:
             learning_rate = learning_rate * self._rate_factors[self.index_of(variable)]
-        if self.decoupled_decay and len(variable.shape) > 1:
+        if self.decoupled_decay and len(variable.shape) > 1 and self.decays(variable):
             step = ops.cast(self.iterations + 1, variable.dtype)
             corrected = (
                 ops.cast(learning_rate, variable.dtype)
@@ -205,8 +207,27 @@ def stretch_schedule(optimizer: keras.optimizers.Optimizer, steps: int, epochs: 
             "`gpt1_keras.optimizer.finetuning_optimizer(total_steps=...)`."
         )
     before = schedule.total_steps
-    schedule.total_steps = int(_unwrapped(optimizer).iterations) + steps * epochs
+    schedule.total_steps = schedule_step(_unwrapped(optimizer)) + steps * epochs
     return schedule.total_steps != before
+
+
+def warn_of_no_rate(optimizer: keras.optimizers.Optimizer, steps: int) -> None:
+    """Warns if the rate is 0 in each of the next steps, negative if their number is not known."""
+    optimizer = _unwrapped(optimizer)
+    schedule, step = schedule_of(optimizer), schedule_step(optimizer)
+    if not isinstance(schedule, Schedule) or steps == 0:
+        return
+    # A rate is 0 at step 0, where it warms up from, and from the last step on.
+    if any(float(schedule(each)) for each in (step, step + 1)[: 1 if steps == 1 else 2]):
+        return
+    warnings.warn(
+        "This training changes no weight, as its rate is 0 all the time. "
+        f"{type(schedule).__name__} is 0 at step 0, and from step {schedule.total_steps} on. "
+        f"Received: {'data of unknown length' if steps < 0 else f'steps={steps}'}, from step "
+        f"{step} on. Train for more epochs, or compile with a larger `total_steps` or with a "
+        "constant rate, as gpt1_keras.optimizer.GPT1Adam(6.25e-5).",
+        stacklevel=3,
+    )
 
 
 def check_sets_no_rate(optimizer: keras.optimizers.Optimizer, callbacks: Any) -> None:

@@ -8,7 +8,7 @@ from keras import ops
 from gpt1_keras.types import Tensor
 
 
-class _Schedule(keras.optimizers.schedules.LearningRateSchedule):
+class Schedule(keras.optimizers.schedules.LearningRateSchedule):
     """A schedule over a number of updates, which `fit` may set when it knows the data."""
 
     def __init__(self, peak: float, total_steps: int | None = None) -> None:
@@ -40,7 +40,7 @@ class _Schedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class FinetuningSchedule(_Schedule):
+class FinetuningSchedule(Schedule):
     """Linear warm-up over the first 0.2 % of the updates, and linear decay to 0 over all.
 
     With x = update / total, the rate is peak (x / 0.002 if x < 0.002 else 1) (1 - x).
@@ -66,7 +66,7 @@ class FinetuningSchedule(_Schedule):
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class PretrainingSchedule(_Schedule):
+class PretrainingSchedule(Schedule):
     """Linear warm-up from 0 over the first updates, then a cosine to 0.
 
     Args:
@@ -94,7 +94,7 @@ class PretrainingSchedule(_Schedule):
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
-class WarmupStableDecaySchedule(_Schedule):
+class WarmupStableDecaySchedule(Schedule):
     """Linear warm-up from 0, a constant rate, and a linear decay to 0 over the last updates.
 
     Known as WSD, or as a constant rate with cooldown (Hu et al. 2024, Haegele et al. 2024). The

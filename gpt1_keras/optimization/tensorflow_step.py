@@ -10,6 +10,7 @@ import keras
 from keras import tree
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.models.custom_gradients.custom_gradient import gradients_held_by_graph
 from gpt1_keras.optimization.losses import map_tensors, stateless_loss
 from gpt1_keras.types import Tensor
 from gpt1_keras.upstream import update_loss_metric
@@ -38,8 +39,7 @@ class TensorFlowStep:
         task = self._task
         data = keras.utils.unpack_x_y_sample_weight(data)
         context = tf.distribute.get_replica_context()
-        all_reduce, total = context.all_reduce, tf.distribute.ReduceOp.SUM
-        count = all_reduce(total, task.loss_count(*data))
+        count = _sum_of_replicas(task.loss_count(*data))
 
         values = [tf.convert_to_tensor(variable) for variable in task.trainable_variables]
         replica = tf.cast(context.replica_id_in_sync_group, "int64")
@@ -64,7 +64,7 @@ class TensorFlowStep:
         for variable, value in zip(task.non_trainable_variables, state):
             variable.assign(value)
 
-        loss, gradients = all_reduce(total, loss), all_reduce(total, gradients)
+        loss, gradients = _sum_of_replicas(loss), _sum_of_replicas(gradients)
         task.optimizer.apply(gradients, task.trainable_variables)
         update_loss_metric(task, loss, count)
         outputs = tree.map_structure(lambda *slices: tf.concat(slices, axis=0), *outputs)
@@ -158,3 +158,10 @@ class TensorFlowStep:
             # Keras takes the mean of the workers over the first axis.
             logs = {name: tf.reshape(value, [1]) for name, value in logs.items()}
         return logs
+
+
+def _sum_of_replicas(tensors: Any) -> Any:
+    """Returns the sums of the replicas' tensors."""
+    context = tf.distribute.get_replica_context()
+    with gradients_held_by_graph():  # the sum has one, which no tape asks for here
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from gpt1_keras.tasks.data import errors_in_words, holds_batches
+from gpt1_keras.tasks.data import blank_examples, errors_in_words, holds_batches
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tokenization.backend import is_single
 
@@ -38,8 +38,11 @@ def classify(task: Any, x: Any, batch_size: int | None) -> Any:
     if pandas is None or not isinstance(x, (pandas.DataFrame, pandas.Series)):
         return answers[0] if is_one else answers
     has_threshold = task.calibration is not None and task.calibration.sure_threshold is not None
-    columns = column_names(task.class_names, task.calibration is not None, has_threshold)
-    return pandas.DataFrame(map(in_columns, answers), index=x.index, columns=columns)
+    columns = column_names(
+        *(task.class_names, task.calibration is not None, has_threshold),
+        is_multi_label=task.task_head.is_multi_label,
+    )
+    return pandas.DataFrame(map(in_columns, answers), index=x.index, columns=[*columns, "blank"])
 
 
 def _check_classifies(task: Any) -> None:
@@ -58,12 +61,29 @@ def _check_classifies(task: Any) -> None:
 
 def _answers(task: Any, texts: Any, outputs: Any) -> list[Answer]:
     """Returns the outputs that `predict` returned for texts, in words."""
+    are_blank = blank_examples(task.preprocessor, texts)
+    return [
+        {**answer, "blank": is_blank}
+        for answer, is_blank in zip(_in_words(task, texts, outputs), are_blank, strict=True)
+    ]
+
+
+def _in_words(task: Any, texts: Any, outputs: Any) -> list[Answer]:
+    """Returns the answers, without `blank`."""
     outputs = ops.convert_to_numpy(outputs)
     if task.calibration is None:
         return [{"score": score} for score in np.reshape(outputs, -1).tolist()]
     probabilities = ops.convert_to_numpy(task.probabilities(outputs))
     best, scores = probabilities.argmax(axis=-1).tolist(), probabilities.tolist()
-    if task.class_names is not None:
+    if task.task_head.is_multi_label:
+        answers = [
+            {
+                "labels": [name for name, score in zip(task.class_names, each) if score > 0.5],
+                "scores": dict(zip(task.class_names, each)),
+            }
+            for each in scores
+        ]
+    elif task.class_names is not None:
         answers = [
             {
                 "label": task.class_names[index],
@@ -100,14 +120,18 @@ def _choices(task: Any, texts: Any) -> Sequence[Sequence[str]]:
 
 
 def column_names(
-    class_names: Sequence[str] | None, are_choices: bool, has_threshold: bool
+    class_names: Sequence[str] | None,
+    are_choices: bool,
+    has_threshold: bool,
+    is_multi_label: bool = False,
 ) -> list[str]:
     """Returns the names of the columns that answers have in a table.
 
     Without class names, answers are choices or scores. `has_threshold`: they have `is_sure`.
     """
     if class_names is not None:
-        names = ["label", "score", *(f"score_{name}" for name in class_names)]
+        names = ["labels"] if is_multi_label else ["label", "score"]
+        names += [f"score_{name}" for name in class_names]
     else:
         names = ["label", "choice", "score", "scores"] if are_choices else ["score"]
     return [*names, "is_sure"] if has_threshold else names

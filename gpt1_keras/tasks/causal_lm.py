@@ -93,8 +93,6 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
             weighted_metrics = None
         self._has_own_loss = loss != "auto"
         self._has_metrics = bool(weighted_metrics or metrics)
-        if not self._has_own_loss:  # Keras requires one, and `forward_loss` computes the same
-            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         if sampler == "auto":  # as `serving.generate` and the signature of exports
             k = min(40, self.backbone.vocabulary_size)
             sampler = keras_hub.samplers.TopKSampler(k=k, temperature=0.8)

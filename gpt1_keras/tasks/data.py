@@ -7,6 +7,8 @@ import dataclasses
 import itertools
 import math
 import re
+import unicodedata
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -21,6 +23,11 @@ _BATCH_SIZE = 32  # Keras's default
 _IN_WORDS = re.compile(
     r"assertion failed: \[(.*Received.*?:)\] \[(.*?)\]$|ValueError: (.*Received.*)$", re.MULTILINE
 )
+
+_VISIBLE = re.compile(b"[!-~]")  # in ASCII: what has a token in any normalization
+# The first letters of the categories of characters that a normalization may leave out: control and
+# other, separators, marks.
+_LEFT_OUT = "CZM"
 
 # Turns users' texts and labels into a form that `tf.data` can slice into examples.
 _ForSlicing = Callable[[Any, Any], tuple[Any, Any]]
@@ -215,6 +222,59 @@ def _any_size(tensor: Any) -> Any:
     if isinstance(tensor, tf.RaggedTensor):
         return tf.RaggedTensorSpec(shape, tensor.dtype)
     return tf.TensorSpec(shape, tensor.dtype)
+
+
+def blank_examples(preprocessor: Any, x: Any) -> list[bool]:
+    """Returns whether a text of each example has no token.
+
+    A context and a question are one text, and each of their choices is another. `preprocessor` is
+    one of ours, and `x` texts that it takes, one example or a batch.
+    """
+    has_fields = hasattr(preprocessor, "as_batch")
+    texts = list(preprocessor.as_batch(x).values()) if has_fields else [preprocessor.for_slicing(x)]
+    *first, last = map(_as_lists, texts)
+    invisible = {text for text in keras.tree.flatten([first, last]) if _is_invisible(text)}
+    if not invisible:
+        return [False] * len(last)
+    # Which of them have no token, only the normalization knows.
+    ids = preprocessor.tokenizer.tokenize(list(invisible))
+    blank = {text for text, each in zip(invisible, ids) if not len(each)}
+    if isinstance(last[0], list):
+        return [
+            all(text in blank for text in row) or not blank.isdisjoint(choices)
+            for *row, choices in zip(*first, last)
+        ]
+    return [not blank.isdisjoint(row) for row in zip(*first, last)]
+
+
+def warn_of_blank_examples(preprocessor: Any, x: Any) -> None:
+    """Warns of examples with a text without a token, if the data are texts, one or a batch."""
+    if not hasattr(preprocessor, "for_slicing") or isinstance(x, Iterator) or holds_batches(x):
+        return
+    are_blank = blank_examples(preprocessor, x)
+    if any(are_blank):
+        warnings.warn(
+            f"Nothing is read of a text without a token. Received one in {sum(are_blank):,} of "
+            f"{len(are_blank):,} examples, first at index {are_blank.index(True)}.",
+            stacklevel=3,
+        )
+
+
+def _as_lists(texts: Any) -> list[Any]:
+    """Returns a batch of texts as a list, of lists where they are choices."""
+    if hasattr(texts, "to_list"):
+        return texts.to_list()
+    return np.asarray(texts).tolist() if hasattr(texts, "shape") else list(texts)
+
+
+def _is_invisible(text: str | bytes) -> bool:
+    """Returns whether a normalization may leave out all characters of a text."""
+    if _VISIBLE.search(text if isinstance(text, bytes) else text.encode(errors="replace")):
+        return False
+    characters = text.decode(errors="replace") if isinstance(text, bytes) else text
+    return all(
+        each == "\ufffd" or unicodedata.category(each)[0] in _LEFT_OUT for each in characters
+    )
 
 
 def without_autotuning(x: Any) -> Any:

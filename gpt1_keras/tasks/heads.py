@@ -31,6 +31,7 @@ class Head:
 
     class_names: list[str] | None = None
     score_range: tuple[int, int] | None = None
+    is_multi_label = False  # whether an example may have several classes, each by itself
     labels_are_classes = True  # whether a sparse loss can take them
     calibration: Calibration | None = None  # for predictions that have probabilities
 
@@ -48,7 +49,7 @@ class Head:
 
     def default_loss(self) -> keras.losses.Loss | None:
         """Returns the loss of training, unless `compile` is given another."""
-        return None
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def default_metrics(self) -> list[keras.metrics.Metric]:
         """Returns the metrics that `fit` reports, unless `compile` is given others."""
@@ -66,6 +67,13 @@ class Head:
 
     def predictions(self, outputs: Tensor) -> Tensor:
         """Turns the model's outputs for a whole data set into what `predict` returns."""
+        return outputs
+
+    def measured(self, outputs: Tensor) -> Tensor:
+        """Turns the model's outputs for a batch into what metrics compare with labels.
+
+        It is what `predict` returns; one number for each example is `[batch, 1]`.
+        """
         return outputs
 
     def logits(self, outputs: Tensor) -> Tensor:

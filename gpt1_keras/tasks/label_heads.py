@@ -107,6 +107,10 @@ class ClassHead(LabelHead):
         if calibration.temperature != 1.0:
             self.check_has_logits()
 
+    @property
+    def is_multi_label(self) -> bool:  # type: ignore[override]
+        return self.activation is keras.activations.sigmoid
+
     def check_has_logits(self) -> None:
         """Raises ValueError unless logits can be computed from the outputs."""
         if self.is_linear or is_softmax(self.activation):
@@ -137,8 +141,7 @@ class ClassHead(LabelHead):
             ValueError: more than one number for an example, such as one-hot labels; or a label is
                 not a class. In a graph, the latter is tf.errors.InvalidArgumentError.
         """
-        is_sigmoid = self.activation is keras.activations.sigmoid
-        loss = "BinaryCrossentropy" if is_sigmoid else "CategoricalCrossentropy"
+        loss = "BinaryCrossentropy" if self.is_multi_label else "CategoricalCrossentropy"
         labels = one_for_each(
             labels,
             "For a number for each class, compile with "
@@ -277,6 +280,9 @@ class ScoreHead(LabelHead):
 
     def predictions(self, outputs: Tensor) -> np.ndarray:
         return ops.convert_to_numpy(self.score_of(outputs))
+
+    def measured(self, outputs: Tensor) -> Tensor:
+        return self.score_of(outputs)[:, None]
 
     def default_loss(self) -> keras.losses.Loss:
         return SoftLabelCrossEntropy(self.score_range)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from keras import ops, tree
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.tensor_backend import check_each
 from gpt1_keras.types import Tensor
 
 _BOOLS = {"true": 1, "false": 0}  # as Python, R and JSON write them, in lower case
+# Keras's losses and metrics that take class numbers beside several outputs. It chooses a sparse one
+# for the second.
+_SPARSE = re.compile("sparse|iou|circle|ctc", re.IGNORECASE)
+_CHOSEN_BY_SHAPE = {"accuracy", "acc", "crossentropy", "ce"}
 _LARGEST = 2**64  # of the whole numbers that a label may be
 
 
@@ -63,6 +69,52 @@ def one_for_each(labels: Any, hint: str) -> Tensor:
         raise ValueError(f"{message} labels of shape {tuple(labels.shape)}. {hint}")
     columns = tf.repeat(tf.shape(labels)[1], tf.shape(labels)[0])
     return once_valid(labels[:, 0], columns == 1, f"{message} numbers of labels:", columns)
+
+
+def beside(labels: Any, outputs: Any) -> Any:
+    """Returns labels, `[batch]`, as `[batch, 1]` where the outputs are.
+
+    Otherwise a loss or metric of a user's own would compare each label with each output.
+    """
+    is_one = _ranks(labels, outputs) == (1, 2) and outputs.shape[-1] == 1
+    return ops.expand_dims(labels, -1) if is_one else labels
+
+
+def check_comparable(measures: Any, labels: Any, outputs: Any) -> None:
+    """Checks that Keras's losses or metrics can compare labels with the outputs.
+
+    Raises:
+        ValueError: labels are one number for each example (or token), outputs are several, and a
+            loss or metric compares them one by one. If the batch has as many examples, it would
+            compare each with each.
+    """
+    label_rank, output_rank = _ranks(labels, outputs)
+    if label_rank != output_rank - 1 or outputs.shape[-1] == 1:
+        return
+    for measure in tree.flatten(measures):
+        name = keras_name(measure)
+        if name and not _SPARSE.search(name):
+            raise ValueError(
+                f"{name} compares labels with outputs one by one, and each label is one number "
+                f"beside {outputs.shape[-1]} outputs. Pass one that takes numbers of classes, such "
+                "as SparseCategoricalAccuracy; or labels with a number for each output, and a loss "
+                "for these. Received shapes: labels "
+                f"{tuple(labels.shape)}, outputs {tuple(outputs.shape)}."
+            )
+
+
+def _ranks(labels: Any, outputs: Any) -> tuple[int, int]:
+    """Returns the ranks of both, 0 for what is no tensor."""
+    return len(getattr(labels, "shape", ())), len(getattr(outputs, "shape", ()))
+
+
+def keras_name(measure: Any) -> str:
+    """Returns the name of a loss or metric of Keras's that compares in one way; else empty."""
+    if isinstance(measure, str):
+        return "" if measure.lower() in _CHOSEN_BY_SHAPE else measure
+    owner = measure if hasattr(measure, "__name__") else type(measure)
+    is_users = owner.__module__.partition(".")[0] != "keras" or owner.__name__.endswith("Wrapper")
+    return "" if is_users else owner.__name__
 
 
 def once_valid(values: Tensor, are_valid: Tensor, message: str, received: Tensor) -> Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import types
+import warnings
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, ClassVar
@@ -24,15 +26,22 @@ from gpt1_keras.optimization.optimizer import (
     finetuning_optimizer,
     open_schedule,
     stretch_schedule,
+    warn_of_no_rate,
 )
 from gpt1_keras.optimization.training_step import training_step
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.tasks.answers import classify
 from gpt1_keras.tasks.calibration import Calibration
-from gpt1_keras.tasks.data import as_batches, check_sequences, errors_in_words, training_batches
+from gpt1_keras.tasks.data import (
+    as_batches,
+    check_sequences,
+    errors_in_words,
+    training_batches,
+    warn_of_blank_examples,
+)
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.heads import ExtractHead, Head, last_token_states
-from gpt1_keras.tasks.labels import as_labels
+from gpt1_keras.tasks.labels import as_labels, beside, check_comparable, keras_name
 from gpt1_keras.tasks.task_presets import load_head, load_task_preset, save_head
 from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.transformers_writers import write_for_transformers
@@ -125,8 +134,16 @@ class Task(FunctionalModel, TaskHooks):
             float of the same shape. After an activation other than softmax, the outputs themselves.
 
         Raises:
-            ValueError: the task's predictions have no probabilities, such as scores.
+            ValueError: the task's predictions have no probabilities, such as scores; or the task is
+                compiled with a binary cross-entropy, and its outputs are logits of classes.
         """
+        is_binary = keras_name(self.loss).lower().startswith("binary")
+        if is_binary and self.class_names is not None and not self.task_head.is_multi_label:
+            raise ValueError(
+                "A binary cross-entropy takes each class by itself, and the softmax of logits does "
+                f"not. Received: loss={keras_name(self.loss)}. For several labels of a text, build "
+                f"the {type(self).__name__} with activation='sigmoid'."
+            )
         return self.task_head.probabilities(outputs)
 
     def attach(
@@ -210,13 +227,17 @@ class Task(FunctionalModel, TaskHooks):
                 of the backbone's `recipe`: the paper's for its weights, higher for small models.
             loss: `"auto"` for the head's default loss, which is L2, cross-entropy.
             metrics: `"auto"` for the head's default metrics: accuracy, if there are classes and the
-                loss takes their numbers.
+                loss takes their numbers. Metrics compare labels with what `predict` returns: with
+                logits unless there is an activation, or with scores. Numbers of one for each
+                example, and their labels, are `[batch, 1]`, so that Keras takes means of examples.
             lm_coefficient: lambda in L3 = L2 + lambda L1, for a task with a head; by default the
                 paper's 0.5. `fit` reports L3 as its loss; validation and `evaluate` report L2.
                 Weights of examples apply to both.
             accumulation_steps: the number of slices that each batch is computed in; see
                 `training_step`.
             **kwargs: see `keras.Model.compile`.
+
+        `.keras` files keep all this, and the optimizer's state; presets do not, as in KerasHub.
 
         Raises:
             ValueError: a sparse loss for labels that are not classes; `lm_coefficient` without a
@@ -240,6 +261,7 @@ class Task(FunctionalModel, TaskHooks):
             metrics = self.task_head.default_metrics() if self._takes_class_numbers else []
         if optimizer == "auto":
             optimizer = finetuning_optimizer(self.backbone.recipe.learning_rate)
+        optimizer = keras.optimizers.get(optimizer)
         self.training_step = training_step(self, accumulation_steps)
         super().compile(
             optimizer=optimizer,
@@ -247,6 +269,40 @@ class Task(FunctionalModel, TaskHooks):
             metrics=metrics,
             **kwargs,
         )
+        given = {"accumulation_steps": accumulation_steps, **kwargs}
+        if self.auxiliary is not None:
+            given["lm_coefficient"] = self.auxiliary.coefficient
+        # Not a dict, in which Keras would track the optimizer and metrics a second time.
+        self._compiled_with = types.SimpleNamespace(
+            optimizer=optimizer, loss=loss, metrics=metrics, **given
+        )
+
+    def get_compile_config(self) -> dict[str, Any]:
+        """Returns the arguments of `compile`, serialized; empty if it was not called."""
+        if not self.compiled:
+            return {}
+        is_built = self.optimizer is not None and self.optimizer.built
+        config = {**vars(self._compiled_with), "optimizer_is_built": is_built}
+        return keras.saving.serialize_keras_object(config)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Calls `compile` with what `get_compile_config` returned.
+
+        It warns where an earlier version returned that, which knew only some of the arguments, and
+        leaves the task as its constructor has compiled it.
+        """
+        is_built = config.get("optimizer_is_built")
+        if is_built is None:
+            warnings.warn(
+                f"An earlier version saved this {type(self).__name__} without the arguments of "
+                "`compile`, so it has the default ones. Call `compile` to train it with others.",
+                stacklevel=2,
+            )
+            return
+        arguments = {name: each for name, each in config.items() if name != "optimizer_is_built"}
+        self.compile(**keras.saving.deserialize_keras_object(arguments))
+        if is_built:  # so that Keras reads its state
+            self.optimizer.build(self.trainable_variables)
 
     def forward_loss(
         self, x: Any, y: Any, sample_weight: Any, training: bool
@@ -257,10 +313,24 @@ class Task(FunctionalModel, TaskHooks):
             weighted = self.auxiliary.weighted(sample_weight)
         with weighted:
             outputs = self(x, training=training)
+            check_comparable(self.loss, y, outputs)
+            y = beside(y, outputs)
             loss = self.compute_loss(x, y, outputs, sample_weight, training=training)
         if keras.backend.backend() == "tensorflow":
             loss *= tf.distribute.get_strategy().num_replicas_in_sync  # which Keras divides by
         return outputs, loss
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Tensor]:
+        """Like `keras.Model.compute_metrics`, of what `predict` returns; see `compile`."""
+        given = vars(self._compiled_with)
+        measures = [given["metrics"], given.get("weighted_metrics")]
+        if any(measures):
+            y_pred = self.task_head.measured(y_pred)
+            check_comparable(measures, y, y_pred)
+            y = beside(y, y_pred)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def loss_count(self, x: Any, y: Any, sample_weight: Any) -> Tensor:
         """Returns how many items `forward_loss` is the mean of, float32 scalar: the examples."""
@@ -294,7 +364,8 @@ class Task(FunctionalModel, TaskHooks):
         """Trains on strings, a `tf.data.Dataset` or a generator of batches, like `keras.Model.fit`.
 
         Strings and arrays are reshuffled each epoch (KerasHub would keep their order); a dataset
-        keeps its order. A generator goes on from epoch to epoch; once it has ended, Keras warns
+        keeps its order. Texts without a token, such as empty ones, are trained on, and a warning
+        tells of them. A generator goes on from epoch to epoch; once it has ended, Keras warns
         that it "ran out of data". A learning-rate schedule without `total_steps` is stretched over
         all updates until the end of this call. A `keras.utils.PyDataset` or
         `tf.distribute.DistributedDataset` must hold ids, and goes to `keras.Model.fit` unchanged.
@@ -326,13 +397,15 @@ class Task(FunctionalModel, TaskHooks):
             validation_split=validation_split,
             shuffle=shuffle,
         )
+        warn_of_blank_examples(self.preprocessor, x)
         steps, initial = kwargs.get("steps_per_epoch"), kwargs.get("initial_epoch", 0)
         if isinstance(epochs, str):
             epochs = initial + self._recipe_epochs(epochs, steps or batches.count)
-        if self.compiled and stretch_schedule(
-            self.optimizer, steps or batches.count, epochs - initial
-        ):
-            self.train_function = None  # its graph holds the earlier total as a constant
+        if self.compiled:
+            updates = steps or batches.count
+            if stretch_schedule(self.optimizer, updates, epochs - initial):
+                self.train_function = None  # its graph holds the earlier total as a constant
+            warn_of_no_rate(self.optimizer, updates * (epochs - initial))
         if steps and batches.count < 0 and not batches.are_of_ids:
             # Without end, or Keras would find no data in the second epoch.
             batches = dataclasses.replace(batches, x=batches.x.repeat())
@@ -358,6 +431,7 @@ class Task(FunctionalModel, TaskHooks):
     ) -> Any:
         """Like `keras.Model.evaluate`, on the kinds of data that `fit` takes."""
         batches = as_batches(self._for_slicing, x, y, sample_weight, batch_size)
+        warn_of_blank_examples(self.preprocessor, x)
         loops: Any = keras_loops(self) if batches.are_of_ids else super()
         with errors_in_words():
             return loops.evaluate(
@@ -395,11 +469,14 @@ class Task(FunctionalModel, TaskHooks):
             - of a classifier: `label`, the name of the most probable class; `score`, its
               probability; and `scores`, the probabilities of all classes by name. (After an
               activation other than softmax, these are the outputs themselves.)
+            - of a classifier with a sigmoid, which may find several labels in a text: `labels`, the
+              names of the classes with a probability above 0.5; and `scores`.
             - of multiple choice: `label`, the text of the most probable choice; `choice`, its
               index; `score`; and `scores`, a list of the probabilities of the choices.
             - of a task with scores or with a single class: `score`.
 
-            With a `sure_threshold`, there is `is_sure` too, whether `score` reaches it. For a
+            With a `sure_threshold`, there is `is_sure` too, whether the largest score reaches it;
+            and in all, `blank`, whether a text has no token, so that nothing of it was read. For a
             Series or DataFrame, all this as a DataFrame with the same index, in which a column
             `score_NAME` has the probability of each class.
 

@@ -35,7 +35,8 @@ class GPT1TextClassifier(Task, keras_hub.models.TextClassifier):
         score_range: two integers, the lowest and the highest score, for regression as in
             `GPT1TextSimilarity`.
         activation: the function on the logits. `None` returns logits, `"softmax"` probabilities,
-            `"sigmoid"` the probability of a single class.
+            `"sigmoid"` the probability of each class by itself: of a single class, or of several
+            labels of a text, for a loss such as `keras.losses.BinaryCrossentropy()`.
         dropout: rate of dropout on the hidden state at the extract token; 0.1 in the paper.
         temperature: divides logits before `probabilities`, and the scores of exports, are computed;
             see `Calibration`. `training.calibrate` finds it.

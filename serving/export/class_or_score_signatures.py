@@ -25,8 +25,9 @@ def class_or_score_answers(model: Task) -> Answers:
     """Returns the answers of an export of such a task.
 
     - With classes: `label`, string `[batch]`; `scores`, float `[batch, classes]`; and, if the model
-      has a threshold, `is_sure`, bool `[batch]`. `explain` explains the log-odds of a class, or,
-      with an activation other than softmax, its output.
+      has a threshold, `is_sure`, bool `[batch]`. With a sigmoid, also `labels`, string `[batch,
+      classes]`: each class's name if its score is above 0.5, otherwise an empty one. `explain`
+      explains the log-odds of a class, or, with an activation other than softmax, its output.
     - Otherwise: `score`, float `[batch]`.
     """
     return _score_answers(model) if model.class_names is None else _class_answers(model)
@@ -38,7 +39,10 @@ def _class_answers(model: Task) -> Answers:
     def outputs(answers: tf.Tensor) -> Tensors:
         confidence = confidence_of(model, answers)
         best = tf.argmax(confidence["scores"], axis=-1)
-        return {"label": tf.gather(class_names, best), **confidence}
+        found = {"label": tf.gather(class_names, best), **confidence}
+        if model.task_head.is_multi_label:
+            found["labels"] = tf.where(confidence["scores"] > 0.5, class_names, "")
+        return found
 
     def explained(answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor:
         if model.activation is keras.activations.linear or is_softmax(model.activation):

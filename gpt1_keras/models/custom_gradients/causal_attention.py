@@ -10,6 +10,7 @@ from typing import Any
 from keras import ops
 
 from gpt1_keras.models.attention_scores import masked_scores, visible_keys
+from gpt1_keras.models.custom_gradients.custom_gradient import custom_gradient
 from gpt1_keras.models.custom_gradients.execution_order import zero_after
 from gpt1_keras.models.custom_gradients.fused import fused
 from gpt1_keras.types import Tensor
@@ -54,7 +55,7 @@ def causal_attention(
         is_visible = visible_keys(ops.shape(query)[2], ops.shape(key)[2], branches)
         return masked_scores(query, key, is_visible)
 
-    @ops.custom_gradient
+    @custom_gradient
     def attend(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Any]:
         outputs, normalizers = [], []
         for (start, stop), block_kept in zip(blocks, kept):

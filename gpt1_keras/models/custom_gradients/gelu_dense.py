@@ -4,6 +4,7 @@ from typing import Any
 
 from keras import ops
 
+from gpt1_keras.models.custom_gradients.custom_gradient import custom_gradient
 from gpt1_keras.models.custom_gradients.execution_order import zero_after
 from gpt1_keras.models.custom_gradients.fused import fused
 from gpt1_keras.types import Tensor
@@ -19,7 +20,7 @@ def gelu_dense(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     0.044715 x^3).
     """
 
-    @ops.custom_gradient
+    @custom_gradient
     def apply(x: Tensor, kernel: Tensor, bias: Tensor) -> tuple[Tensor, Any]:
         def gradient(*args: Tensor, upstream: Tensor = None) -> tuple[Tensor, ...]:
             upstream = args[0] if upstream is None else upstream

@@ -4,6 +4,7 @@ from typing import Any
 
 from keras import ops
 
+from gpt1_keras.models.custom_gradients.custom_gradient import custom_gradient
 from gpt1_keras.models.custom_gradients.fused import fused
 from gpt1_keras.types import Tensor
 
@@ -14,7 +15,7 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor
     The result has the shape, `[..., width]`, and the dtype of x; gamma and beta are `[width]`.
     """
 
-    @ops.custom_gradient
+    @custom_gradient
     def normalize(x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Any]:
         output, normal, scale = _fused_normalize(x, gamma, beta, epsilon)
 

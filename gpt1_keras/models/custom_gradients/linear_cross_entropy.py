@@ -8,6 +8,7 @@ from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.attention_scores import MASKED_SCORE
+from gpt1_keras.models.custom_gradients.custom_gradient import custom_gradient
 from gpt1_keras.models.custom_gradients.execution_order import zero_after
 from gpt1_keras.models.custom_gradients.fused import fused
 from gpt1_keras.types import Tensor
@@ -42,7 +43,7 @@ def linear_cross_entropy(
     # Scaled to at most 1: float16 would round the small gradients of a mean to 0.
     largest = ops.max(weights, initial=1e-30)
 
-    @ops.custom_gradient
+    @custom_gradient
     def loss_with_gradient(states: Tensor, table: Tensor) -> tuple[Tensor, Any]:
         loss, states_gradient, table_gradient = _sum_over_chunks(
             states, table, targets, weights / largest, chunks, training, num_untrained_tokens

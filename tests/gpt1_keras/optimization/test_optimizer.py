@@ -11,6 +11,8 @@ from gpt1_keras.optimization.optimizer import (
     WarmupStableDecaySchedule,
     finetuning_optimizer,
     pretraining_optimizer,
+    stretch_schedule,
+    warn_of_no_rate,
 )
 from gpt1_keras.upstream import schedule_of
 
@@ -236,3 +238,68 @@ def test_an_open_schedule_stays_open(make):
     copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert schedule_of(copy).is_open
     assert schedule_of(copy).total_steps is None
+
+
+def test_updates_from_several_batches(problem):
+    """As Keras's Adam, which counts batches where it asks the schedule, and updates elsewhere."""
+    values, gradients = problem
+    means = [[(a + b) / 2 for a, b in zip(*two)] for two in zip(gradients[::2], gradients[1::2])]
+    optimizer = GPT1Adam(FinetuningSchedule(0.05), gradient_accumulation_steps=2)
+    variables = [keras.Variable(value, dtype="float32") for value in values]
+    optimizer.build(variables)
+    for batches in (gradients[:12], gradients[12:]):  # as two calls of `fit`
+        stretch_schedule(optimizer, len(batches), 1)
+        for batch in batches:
+            optimizer.apply([keras.ops.cast(g, "float32") for g in batch], variables)
+    assert schedule_of(optimizer).total_steps == 20
+
+    def rate(update):
+        batch = 2 * update + 1
+        return finetuning_rate(batch, 12 if batch < 12 else 20, 0.05)
+
+    assert_all_close([keras.ops.convert_to_numpy(v) for v in variables], adam(values, means, rate))
+
+
+@pytest.mark.parametrize(
+    ("make", "decayed"),
+    # GPT1Adam's decay is scaled by the corrected rate.
+    [(GPT1Adam, 1 - 0.05 * np.sqrt(0.001) / 0.1), (keras.optimizers.AdamW, 0.95)],
+)
+@pytest.mark.parametrize("excluded", ["var_list", "var_names"])
+def test_what_does_not_decay(make, decayed, excluded):
+    variables = [keras.Variable(np.ones((2, 2)), name=name) for name in ("kernel", "table")]
+    optimizer = make(0.5, weight_decay=0.1)
+    named = {"var_list": variables[1:], "var_names": ["tab"]}
+    optimizer.exclude_from_weight_decay(**{excluded: named[excluded]})
+    optimizer.apply([np.zeros((2, 2), "float32")] * 2, variables)
+    np.testing.assert_allclose(variables[0], decayed, rtol=1e-5)
+    np.testing.assert_array_equal(variables[1], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("done", "steps", "total", "is_idle"),
+    [
+        *((0, 1, None, True), (0, 2, None, False), (1, 1, None, False)),
+        *((4, 3, 4, True), (4, -1, 4, True), (3, 5, 4, False), (0, -1, 4, False)),
+    ],
+)
+def test_a_training_without_a_rate(done, steps, total, is_idle, recwarn):
+    for schedule, warmup in (
+        (FinetuningSchedule, 0.002),
+        (PretrainingSchedule, 1),
+        (WarmupStableDecaySchedule, 2000),
+    ):
+        optimizer = GPT1Adam(schedule(1e-3, total, warmup))
+        optimizer._iterations.assign(done)
+        stretch_schedule(optimizer, steps, 1)
+        warn_of_no_rate(optimizer, steps)
+        assert len(recwarn) == is_idle
+        if is_idle:
+            message = str(recwarn.pop(UserWarning).message)
+            assert schedule.__name__ in message and f"from step {done} on" in message
+
+
+def test_a_constant_rate_is_no_matter(recwarn):
+    warn_of_no_rate(GPT1Adam(1e-3), 1)
+    warn_of_no_rate(keras.optimizers.SGD(0.0), 1)
+    assert not recwarn

@@ -5,9 +5,11 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import sklearn.metrics
 import tensorflow as tf
 
 import gpt1_keras
+from gpt1_keras.tasks.labels import check_comparable
 
 TEXTS = ["a good film", "a bad film", "the staff were kind", "a dull one"]
 
@@ -105,6 +107,78 @@ def test_a_metric_does_not_change_the_language_model_s_loss(tiny_backbone, tiny_
     found = lm.evaluate(TEXTS, return_dict=True, verbose=0)
     assert set(found) == {"loss", "accuracy", "perplexity"} and 0 <= found["accuracy"] < 1
     assert found["loss"] == pytest.approx(plain["loss"], rel=1e-5)
+
+
+def absolute_error(y_true, y_pred):
+    return keras.ops.abs(keras.ops.cast(y_true, "float32") - y_pred)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run_eagerly", [True, False])
+def test_metrics_of_scores(make_classifier, run_eagerly):
+    """They once compared the scores with the logits."""
+    classifier = make_classifier(num_classes=None, score_range=(0, 5))
+    labels, weights = np.array([0.0, 2.5, 5.0, 4.0]), np.array([1.0, 0.0, 2.0, 0.5])
+    scores = classifier.predict(TEXTS, verbose=0)
+    classifier.compile(
+        "sgd",
+        metrics=["mae", keras.metrics.R2Score(), {"own": absolute_error}],
+        weighted_metrics=[keras.metrics.MeanSquaredError(name="weighted")],
+        run_eagerly=run_eagerly,
+    )
+    data = {"x": TEXTS, "y": labels, "sample_weight": weights}
+    found = classifier.evaluate(**data, batch_size=3, return_dict=True, verbose=0)
+    expected = sklearn.metrics.mean_absolute_error(labels, scores)
+    assert found["mae"] == found["absolute_error"] == pytest.approx(expected, rel=1e-5)
+    expected = sklearn.metrics.r2_score(labels, scores)
+    assert found["r2_score"] == pytest.approx(expected, abs=1e-4)
+    expected = sklearn.metrics.mean_squared_error(labels, scores, sample_weight=weights)
+    assert found["weighted"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_metrics_of_one_class(make_classifier):
+    """A user's own, and F1, which KerasHub's BertTextClassifier refuses for labels `[batch]`."""
+    classifier, labels = make_classifier(num_classes=1, activation="sigmoid"), np.array([0, 1, 1])
+    metrics = [absolute_error, keras.metrics.F1Score(threshold=0.5)]
+    classifier.compile("sgd", metrics=metrics, run_eagerly=True)
+    scores = classifier.predict(TEXTS[:3], verbose=0)[:, 0]
+    found = classifier.evaluate(TEXTS[:3], labels, return_dict=True, verbose=0)
+    expected = np.mean(np.abs(labels - scores))
+    assert found["absolute_error"] == pytest.approx(expected, rel=1e-5)
+    expected = sklearn.metrics.f1_score(labels, scores > 0.5)
+    np.testing.assert_allclose(found["f1_score"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        *("mae", "AUC", "categorical_accuracy", "top_k_categorical_accuracy"),
+        *(keras.metrics.Accuracy(), keras.metrics.F1Score(), keras.metrics.CosineSimilarity()),
+        *(keras.losses.MeanSquaredError(), keras.losses.hinge),
+    ],
+)
+def test_what_compares_class_numbers_with_logits(measure):
+    """Keras computes most of these if a batch has as many examples as there are classes."""
+    labels, outputs = np.array([0, 2, 1]), np.eye(3)
+    with pytest.raises(ValueError, match="one by one.*SparseCategoricalAccuracy"):
+        check_comparable([[measure]], labels, outputs)
+    check_comparable([measure], np.eye(3), outputs)
+    check_comparable([measure], labels, outputs[:, :1])
+
+
+def test_what_takes_class_numbers():
+    measures = ["accuracy", "acc", "ce", "sparse_categorical_crossentropy", absolute_error, None]
+    measures += [keras.metrics.SparseTopKCategoricalAccuracy(), keras.metrics.MeanIoU(3)]
+    measures += [keras.metrics.MeanMetricWrapper(absolute_error)]
+    check_comparable(measures, np.array([0, 2, 1]), np.eye(3))
+
+
+@pytest.mark.parametrize("given", [{"metrics": ["mae"]}, {"loss": "mse"}])
+def test_compile_with_what_compares_otherwise(make_classifier, given):
+    classifier = make_classifier(num_classes=4)
+    classifier.compile("sgd", **given, run_eagerly=True)
+    with pytest.raises(ValueError, match=r"beside 4 outputs.*labels \(4,\), outputs \(4, 4\)"):
+        classifier.evaluate(TEXTS, [0, 1, 2, 3], verbose=0)
 
 
 @pytest.mark.parametrize("name", ["add_start_token", "add_end_token"])
