@@ -188,6 +188,9 @@ def find_user_files(
             )
     else:
         class_names = sorted(set(labels))
+        if len(numbers) == len(labels):
+            # In another order, a class's number might be another one's index: see `ClassHead`.
+            class_names.sort(key=float)
     paths = {"train": str(train)}
     if validation is not None:
         paths["validation"] = str(validation)
