@@ -19,6 +19,7 @@ setup(
     packages=find_packages(include=["gpt1_keras*", "training*", "serving*"]),
     package_data={
         "gpt1_keras": [
+            "py.typed",
             "*.pyi",
             "*/*.pyi",
             "tokenization/normalization/*.npz",
@@ -28,6 +29,7 @@ setup(
             "presets/*/assets/*/*",
         ],
         "serving": [
+            "py.typed",
             "*/*.pyi",
             "deploy/*",
             "deploy/grafana/*",

@@ -61,7 +61,7 @@ _WHERE = re.compile(r"\s|$|Detected at node |Node: |\d+ root error")
 RESUMABLE = "After an interruption, the same command goes on from the last checkpoint."
 
 # Of those that end a process without a word, the ones that others send to end it.
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 _Item = TypeVar("_Item")
 
@@ -292,10 +292,8 @@ def exit_status(
     `run` returns the exit status, or None for 0; `interrupted` returns the message after Ctrl-C;
     `foreseen` are further classes of errors to report in one line.
 
-    SIGTERM and SIGHUP raise KeyboardInterrupt meanwhile, so that temporary files are removed; but
-    not where something else handles them, or they are ignored. A second one ends the process at
-    once.
-    SIGTERM interrupts as Ctrl-C does, so what is half written is removed.
+    SIGTERM and SIGHUP interrupt as Ctrl-C does, so what is half written is removed. A second one
+    ends the process at once.
 
     Returns:
         The exit status: 1 after an error of the input or the machine (`ValueError`, `OSError`,
@@ -304,8 +302,7 @@ def exit_status(
         this package, and keep their traceback.
     """
     try:
-        with _interrupted_by_signals():
-        with signals_handled(_interrupt, signal.SIGTERM):
+        with signals_handled(_interrupt, *_ENDING):
             status = run() or 0
             sys.stdout.flush()
         return status
@@ -326,24 +323,6 @@ def exit_status(
 
 
 @contextlib.contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """Makes signals that would end the process at once raise KeyboardInterrupt(number)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # other threads get no signals
-        return
-    handled = [each for each in _SIGNALS if signal.getsignal(each) == signal.SIG_DFL]
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        raise KeyboardInterrupt(number)
-
-    for number in handled:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number in handled:
-            signal.signal(number, signal.SIG_DFL)
 def signals_handled(
     handler: Callable[[int, FrameType | None], Any], *numbers: signal.Signals
 ) -> Iterator[None]:

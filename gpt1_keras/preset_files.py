@@ -1,6 +1,7 @@
 """Checks a preset's files before a model is made of them."""
 
 import functools
+import operator
 import os
 import pathlib
 from collections.abc import Callable
@@ -12,7 +13,6 @@ from gpt1_keras.files import read_json
 from gpt1_keras.handles import local_preset
 from gpt1_keras.upstream import (
     CONFIG_FILE,
-    MODEL_WEIGHTS_FILE,
     PREPROCESSOR_CONFIG_FILE,
     TASK_CONFIG_FILE,
     TOKENIZER_CONFIG_FILE,
@@ -20,6 +20,10 @@ from gpt1_keras.upstream import (
 
 _DESCRIPTIONS = (CONFIG_FILE, TASK_CONFIG_FILE, PREPROCESSOR_CONFIG_FILE, TOKENIZER_CONFIG_FILE)
 _LEAST_BITS = 4  # of a weight in a file: int4, the smallest type that models are quantized to
+# What a configuration may describe where no weights say that it is true: eighty times the paper's
+# layers, and eighteen times its weights, 8 GB of float32.
+_MOST_LAYERS = 1000
+_MOST_WEIGHTS = 2 * 10**9
 
 
 def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,8 +46,7 @@ def loading_checked_files(from_preset: Callable[..., Any]) -> Callable[..., Any]
         configs = {
             name: read_json(folder / name) for name in _DESCRIPTIONS if (folder / name).is_file()
         }
-        if load_weights:
-            _check_size(folder, configs)
+        _check_size(folder, configs)
         try:
             return from_preset(cls, preset, load_weights, **kwargs)
         except (OSError, ImportError, MemoryError):
@@ -93,31 +96,54 @@ def _check_kinds(folder: pathlib.Path) -> None:
 
 
 def _check_size(folder: pathlib.Path, configs: dict[str, dict[str, Any]]) -> None:
-    """Raises ValueError for a backbone with more weights than the weights file can hold."""
-    weights = folder / MODEL_WEIGHTS_FILE
-    if not weights.is_file():
-        return
-    bits = 8 * weights.stat().st_size
+    """Raises ValueError for a model with more weights than the folder's weights files can hold.
+
+    Or with more weights or layers than anyone has trained, which weights files may not be there to
+    disprove.
+    """
+    files = sorted([*folder.glob("*.weights.h5"), *folder.glob("*.safetensors")])
+    size = sum(path.stat().st_size for path in files)
     for name in (CONFIG_FILE, TASK_CONFIG_FILE):
         try:
-            config = configs[name]["config"]
-            config = config["backbone"]["config"] if name == TASK_CONFIG_FILE else config
-            count = _count_weights(config)
-        except (KeyError, TypeError, AttributeError):
+            layers, count = _count_layers_and_weights(configs[name])
+        except (KeyError, TypeError, ValueError, AttributeError):
             continue  # another format, or a damaged preset, which loading will find
-        if _LEAST_BITS * count > bits:
+        described = f"{folder / name} describes a model of at least {count:,} weights"
+        if files and _LEAST_BITS * count > 8 * size:
             raise ValueError(
-                f"The weights file {weights} is damaged, or holds another model's weights: it has "
-                f"{weights.stat().st_size:,} bytes, and {folder / name} describes a model of at "
-                f"least {count:,} weights."
+                f"The weights file {' or '.join(map(str, files))} is damaged, or holds another "
+                f"model's weights: there are {size:,} bytes, and {described}."
+            )
+        if layers > _MOST_LAYERS or count > _MOST_WEIGHTS:
+            raise ValueError(
+                f"{described} in {layers:,} layers. Expected at most {_MOST_WEIGHTS:,} in "
+                f"{_MOST_LAYERS:,}."
             )
 
 
-def _count_weights(config: dict[str, Any]) -> int:
-    """Returns the number of weights in the matrices of a `GPT1Backbone` or `LSTMBackbone`."""
-    width = config["hidden_dim"]
-    embedded = width * (config["vocabulary_size"] + config.get("max_sequence_length", 0))
+def _count_layers_and_weights(description: dict[str, Any]) -> tuple[int, int]:
+    """Returns the number of layers, and of weights in the matrices, of a backbone or a task.
+
+    `description` is what a file of Keras's or of `transformers` holds.
+    """
+    if "n_layer" in description:  # of `transformers`, without the vocabulary
+        width, length, layers = _sizes(description, "n_embd", "n_positions", "n_layer")
+        return layers, width * length + layers * 12 * width**2
+    config = description["config"]
+    classes = 0
+    if "backbone" in config:
+        low, high = config.get("score_range") or (0, 0)
+        classes = max(operator.index(config.get("num_classes") or 0), high - low)
+        config = config["backbone"]["config"]
+    width, vocabulary_size = _sizes(config, "hidden_dim", "vocabulary_size")
+    outer = width * (vocabulary_size + classes)
     if "units" in config:
-        return embedded + 4 * config["units"] * (width + config["units"])
-    block = 4 * width * width + 2 * width * config["intermediate_dim"]
-    return embedded + config["num_layers"] * block
+        [units] = _sizes(config, "units")
+        return 1, outer + 4 * units * (width + units)
+    length, layers, inner = _sizes(config, "max_sequence_length", "num_layers", "intermediate_dim")
+    return layers, outer + width * length + layers * (4 * width**2 + 2 * width * inner)
+
+
+def _sizes(config: dict[str, Any], *names: str) -> list[int]:
+    """Returns some of a configuration's sizes. Raises TypeError unless they are whole numbers."""
+    return [operator.index(config[name]) for name in names]

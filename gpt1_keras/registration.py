@@ -9,10 +9,12 @@ import functools
 import importlib
 import importlib.machinery
 import sys
+import threading
 import types
 from collections.abc import Callable, Sequence
 
 _KERAS, _PACKAGE = "keras", __package__
+_KERAS_HUB = ("keras_hub", "keras_nlp")  # two names of one package
 
 
 def register_with_keras() -> None:
@@ -27,25 +29,26 @@ def _import_all() -> None:
     """Imports all that this package names."""
     for package in (_PACKAGE, f"{_PACKAGE}.presets"):
         module = importlib.import_module(package)
-        for name in module.__all__:
+        for name in dir(module):
             getattr(module, name)
 
 
 class _Watcher:
-    """A module finder that watches the imports of Keras and of our own modules.
+    """A module finder that watches the imports of Keras, of KerasHub and of our own modules.
 
-    If one of our modules imports Keras, that module is still unfinished once Keras is imported, and
-    others could not import from it. So our classes are imported when the outermost of these imports
-    ends.
+    If KerasHub or one of our modules imports Keras, it is still unfinished once Keras is imported,
+    and our classes could not import from it. So they are imported when the outermost of these
+    imports ends, in the last of the threads that have one.
     """
 
     def __init__(self) -> None:
         self._depth = 0
+        self._lock = threading.Lock()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != _KERAS and not name.startswith(f"{_PACKAGE}."):
+        if name not in (_KERAS, *_KERAS_HUB) and not name.startswith(f"{_PACKAGE}."):
             return None
         for finder in sys.meta_path:
             if finder is not self and (spec := finder.find_spec(name, path, target)):
@@ -58,11 +61,19 @@ class _Watcher:
     def _execute(
         self, execute: Callable[[types.ModuleType], None], module: types.ModuleType
     ) -> None:
-        self._depth += 1
+        with self._lock:
+            self._depth += 1
         try:
             execute(module)
         finally:
-            self._depth -= 1
-        if self._depth == 0 and _KERAS in sys.modules and self in sys.meta_path:
-            sys.meta_path.remove(self)
+            with self._lock:
+                self._depth -= 1
+        with self._lock:
+            is_last = self._depth == 0 and _KERAS in sys.modules and self in sys.meta_path
+            if is_last:
+                sys.meta_path.remove(self)
+        if is_last:
+            # The module is whole. Other threads must not wait for it until this function returns:
+            # they may be importing what this thread then waits for.
+            setattr(module.__spec__, "_initializing", False)  # noqa: B010, typeshed lacks it
             _import_all()

@@ -224,7 +224,7 @@ def _head(model: GPT1TextClassifier) -> np.ndarray:
 
 def _head_config(model: GPT1TextClassifier) -> dict[str, Any]:
     """Returns what the head adds to config.json."""
-    names = {str(number): name for number, name in enumerate(model.class_names)}
+    names = {str(number): name for number, name in enumerate(model.class_names or ())}
     config: dict[str, Any] = {
         "architectures": [CLASSIFIER],
         "id2label": names,

@@ -1,7 +1,7 @@
 """GPT1Backbone: the decoder of GPT-1 as a functional Keras model."""
 
 import os
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from gpt1_keras.models.layers import Dropout, ReversibleEmbedding, TokenAndPosit
 from gpt1_keras.models.left_padding import MoveBack, MoveToFront
 from gpt1_keras.models.transformer_block import TransformerBlock
 from gpt1_keras.transformers_writers import write_for_transformers
-from gpt1_keras.types import Tensor
+from gpt1_keras.types import BackboneArguments, Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -67,7 +67,7 @@ class GPT1Backbone(CausalBackbone):
         dropout: float = 0.1,
         max_sequence_length: int = 512,
         dtype: keras.DTypePolicy | str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[BackboneArguments],
     ) -> None:
         check_sizes(
             dropout,

@@ -1,6 +1,6 @@
 """LSTMBackbone: the LSTM that the paper compares the Transformer with (section 5)."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -8,7 +8,7 @@ from keras import ops
 from gpt1_keras.models.causal_backbone import CausalBackbone, check_sizes, token_inputs
 from gpt1_keras.models.layers import Dropout, ReversibleEmbedding, dense, initializer
 from gpt1_keras.models.left_padding import MoveBack, MoveToFront
-from gpt1_keras.types import Shape, Tensor
+from gpt1_keras.types import BackboneArguments, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -42,7 +42,7 @@ class LSTMBackbone(CausalBackbone):
         dropout: float = 0.1,
         max_sequence_length: int = 512,
         dtype: keras.DTypePolicy | str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[BackboneArguments],
     ) -> None:
         check_sizes(
             dropout,

@@ -1,7 +1,7 @@
 """GPT1CausalLM: predicts the next token, and generates text."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import keras_hub
@@ -24,7 +24,7 @@ from gpt1_keras.tasks.generation import (
 )
 from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.backend import batch_of_one, is_single
-from gpt1_keras.types import Tensor
+from gpt1_keras.types import TaskArguments, Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -56,7 +56,7 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         self,
         backbone: CausalBackbone,
         preprocessor: GPT1CausalLMPreprocessor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TaskArguments],
     ) -> None:
         self.attach(backbone, preprocessor)
         hidden_states = backbone(backbone.input)

@@ -12,8 +12,10 @@ from gpt1_keras.optimization.objective import SoftLabelCrossEntropy
 from gpt1_keras.tasks.calibration import UNCALIBRATED, Calibration
 from gpt1_keras.tasks.heads import ExtractHead
 from gpt1_keras.tasks.labels import (
+    check_names,
     index_of_name,
     index_of_number,
+    is_bool,
     number_of,
     once_valid,
     one_for_each,
@@ -78,7 +80,9 @@ class ClassHead(LabelHead):
 
     Labels that are strings are names of classes. Labels that are numbers or bools are names too,
     where a class has a number or a bool for its name: of `["1", "3", "5"]`, 3 is the second class.
-    Where no class has, they are indices of classes, from 0, and False and True are 0 and 1.
+    Where no class has, they are indices of classes, from 0, and False and True are 0 and 1. Where
+    the names are all the indices, and not in their order, as folders `["0", "1", "10", "2", ...]`
+    are listed, numbers are refused: they may be either.
 
     Raises:
         ValueError: two classes have the same name; or there is a temperature, and the activation is
@@ -101,7 +105,10 @@ class ClassHead(LabelHead):
             raise ValueError(f"Class names must differ. Received: {class_names}.")
         named = [number_of(name) for name in self.class_names]
         self._has_numbers = any(number is not None for number in named)
-        self._numbers = named if self._has_numbers else [*range(len(named))]
+        indices = [*range(len(named))]
+        self._numbers = named if self._has_numbers else indices
+        self._may_be_indices = set(named) == set(indices) and named != indices
+        self._are_bools = all(map(is_bool, self.class_names))
         super().__init__(len(self.class_names), activation, dropout, dtype)
         self.calibration = calibration
         if calibration.temperature != 1.0:
@@ -138,8 +145,9 @@ class ClassHead(LabelHead):
         """Turns labels, strings, whole numbers or bools, into indices of classes, int32 `[batch]`.
 
         Raises:
-            ValueError: more than one number for an example, such as one-hot labels; or a label is
-                not a class. In a graph, the latter is tf.errors.InvalidArgumentError.
+            ValueError: more than one number for an example, such as one-hot labels; numbers that
+                may be names or indices; or a label is not a class. In a graph, the last is
+                tf.errors.InvalidArgumentError.
         """
         loss = "BinaryCrossentropy" if self.is_multi_label else "CategoricalCrossentropy"
         labels = one_for_each(
@@ -151,6 +159,7 @@ class ClassHead(LabelHead):
         message = f"Labels must be one of {self.class_names}{or_index}. Received:"
         if labels.dtype == tf.string:
             return index_of_name(labels, self.class_names, message)
+        self._refuse_unclear("Labels", labels.dtype.name, labels.dtype == tf.bool)
         return index_of_number(labels, self._numbers, message)
 
     def encode_names(self, labels: Tensor) -> Tensor:
@@ -158,7 +167,22 @@ class ClassHead(LabelHead):
         return self.encode_labels(labels) if labels.dtype == tf.string else labels
 
     def weights_by_number(self, class_weight: Mapping[Any, float]) -> dict[int, float]:
+        for key in class_weight:
+            if not isinstance(key, str):
+                self._refuse_unclear(
+                    "Keys of `class_weight`", repr(key), isinstance(key, (bool, np.bool_))
+                )
         return _weights_by_number(class_weight, self.class_names, self._numbers)
+
+    def _refuse_unclear(self, what: str, received: str, are_bools: bool) -> None:
+        """Raises ValueError if numbers, or bools, may be names of classes or their indices."""
+        if self._may_be_indices and not (are_bools and self._are_bools):
+            raise ValueError(
+                f"{what} must be strings, as the names of the classes are numbers in another "
+                f"order than their indices, {self.class_names}. Received: {received}. If these are "
+                "names, turn them into strings, or list the classes in the order of their numbers. "
+                "If they are indices, turn them into names, with `tf.gather(class_names, labels)`."
+            )
 
     def default_loss(self) -> Any:
         """Cross-entropy, L2 (equation 4), of logits or of the probabilities of a softmax.
@@ -341,15 +365,17 @@ def _check_uncalibrated(calibration: Calibration, labels: str) -> None:
 
 
 def _check_classes(num_classes: Any, class_names: Any) -> None:
-    """Raises ValueError unless the given ones agree, and say how many classes there are."""
+    """Raises ValueError unless the given ones agree, and say how many classes there are.
+
+    Or see `check_names`.
+    """
     if num_classes is not None:
         is_integer = hasattr(num_classes, "__index__") and not isinstance(num_classes, bool)
         if not is_integer or num_classes < 1:
             raise ValueError(f"`num_classes` must be an integer from 1. Received: {num_classes!r}.")
     if class_names is None:
         return
-    if isinstance(class_names, (str, bytes)) or not hasattr(class_names, "__len__"):
-        raise ValueError(f"`class_names` must be a list of names. Received: {class_names!r}.")
+    check_names(class_names)
     if num_classes not in (None, len(class_names)):
         raise ValueError(
             f"Received num_classes={num_classes}, but {len(class_names)} class_names: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, MappingView, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,21 @@ def as_labels(labels: Any) -> Any:
                 f"{label!r} at index {index[0] if index else 0}."
             )
     return labels if isinstance(labels, list) else objects.tolist()
+
+
+def check_names(class_names: Any) -> None:
+    """Raises ValueError unless names of classes are in a list, array or column, none missing."""
+    is_one_name = isinstance(class_names, (str, bytes))
+    has_no_order = isinstance(class_names, (Set, Mapping, MappingView))
+    is_flat = hasattr(class_names, "__len__") and getattr(class_names, "ndim", 1) == 1
+    if is_one_name or has_no_order or not is_flat:
+        raise ValueError(f"`class_names` must be a list of names. Received: {class_names!r}.")
+    for index, name in enumerate(class_names):
+        if not isinstance(name, (str, numbers.Number, np.bool_)) or name != name:
+            raise ValueError(
+                "`class_names` must be strings, numbers or bools, and none may be missing. "
+                f"Received: {name!r} at index {index}."
+            )
 
 
 def one_for_each(labels: Any, hint: str) -> Tensor:
@@ -150,9 +165,14 @@ def _index_of(keys: Tensor, known: Tensor, message: str, labels: Tensor) -> Tens
     return once_valid(tf.argmax(matches, axis=-1, output_type=tf.int32), is_there, message, labels)
 
 
+def is_bool(name: str) -> bool:
+    """Returns whether a class has a bool for its name."""
+    return name.lower() in _BOOLS
+
+
 def number_of(name: str) -> float | None:
     """Returns the number that a class has for its name; 1 and 0 for bools, None for others."""
-    if name.lower() in _BOOLS:
+    if is_bool(name):
         return _BOOLS[name.lower()]
     try:
         number = float(name)

@@ -1,7 +1,7 @@
 """GPT1MultipleChoice: selects the best of several choices."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Unpack
 
 import keras
 import keras_hub
@@ -14,7 +14,7 @@ from gpt1_keras.tasks.calibration import Calibration
 from gpt1_keras.tasks.heads import ABSENT_CHOICE_LOGIT, ChoiceHead
 from gpt1_keras.tasks.multiple_choice_preprocessor import GPT1MultipleChoicePreprocessor
 from gpt1_keras.tasks.task import Task
-from gpt1_keras.types import Tensor
+from gpt1_keras.types import TaskArguments, Tensor
 from gpt1_keras.upstream import keep_batches_apart
 
 
@@ -62,7 +62,7 @@ class GPT1MultipleChoice(Task, keras_hub.models.Task):
         dropout: float = 0.1,
         temperature: float = 1.0,
         sure_threshold: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TaskArguments],
     ) -> None:
         # === Layers ===
         calibration = Calibration(temperature, sure_threshold)

@@ -8,7 +8,6 @@ import os
 import types
 import warnings
 from collections.abc import Callable, Mapping
-from operator import attrgetter
 from typing import Any, ClassVar
 
 import keras
@@ -89,14 +88,33 @@ class Task(FunctionalModel, TaskHooks):
     preprocessor: Any  # a layer or a function; None where inputs are ids
     _takes_class_numbers = True  # whether the compiled loss takes what the head makes of labels
 
-    class_names = property(attrgetter("task_head.class_names"), doc="The classes, or None.")
-    num_classes = property(attrgetter("task_head.num_classes"), doc="How many, or None.")
-    score_range = property(attrgetter("task_head.score_range"), doc="Of regression, or None.")
-    activation = property(attrgetter("task_head.activation"), doc="The function on the logits.")
+    @property
+    def class_names(self) -> list[str] | None:
+        """The names of the classes, in the order of the outputs; None without classes."""
+        return self.task_head.class_names
+
+    @property
+    def num_classes(self) -> int | None:
+        """The number of classes; None for scores, choices and the language model."""
+        return self.task_head.num_classes
+
+    @property
+    def score_range(self) -> tuple[int, int] | None:
+        """The least and the greatest score, integers; None unless the model predicts scores."""
+        return self.task_head.score_range
+
+    @property
+    def activation(self) -> Callable:
+        """The function on the logits, the identity if there is none.
+
+        Raises:
+            AttributeError: the task's head takes no activation: choices, the language model.
+        """
+        return self.task_head.activation
 
     @property
     def tokenizer(self) -> Any:
-        """The preprocessor's tokenizer; None without one."""
+        """The preprocessor's tokenizer, which turns text into ids; None without one."""
         return getattr(self.preprocessor, "tokenizer", None)
 
     def activate(self, logits: Tensor) -> Tensor:
@@ -109,7 +127,10 @@ class Task(FunctionalModel, TaskHooks):
 
     @property
     def calibration(self) -> Calibration | None:
-        """How logits become probabilities; None for a task whose predictions have none."""
+        """How logits become probabilities: a temperature, and the score that answers are sure from.
+
+        None for a task whose predictions have no probabilities. It can be set.
+        """
         return self.task_head.calibration
 
     @calibration.setter

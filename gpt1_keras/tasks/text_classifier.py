@@ -1,7 +1,7 @@
 """GPT1TextClassifier: classifies a text or a pair of texts."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Unpack
 
 import keras
 import keras_hub
@@ -13,7 +13,7 @@ from gpt1_keras.tasks.heads import last_token_index, sequence_inputs
 from gpt1_keras.tasks.label_heads import LABEL_ARGUMENTS, LabelHead, make_label_head
 from gpt1_keras.tasks.task import Task
 from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
-from gpt1_keras.types import Tensor
+from gpt1_keras.types import TaskArguments, Tensor
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -75,7 +75,7 @@ class GPT1TextClassifier(Task, keras_hub.models.TextClassifier):
         dropout: float = 0.1,
         temperature: float = 1.0,
         sure_threshold: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TaskArguments],
     ) -> None:
         # === Layers ===
         head = make_label_head(

@@ -11,11 +11,7 @@ import tensorflow as tf
 
 from gpt1_keras.cli import note
 from gpt1_keras.files import move_to_next_number, temporary_path, write_json
-from gpt1_keras.labelled_files import LABEL, read_rows
-from gpt1_keras.files import atomic_path, write_json
-from gpt1_keras.labelled_files import LABEL, read_rows, with_texts
-from gpt1_keras.files import atomic_path, write_json
-from gpt1_keras.labelled_files import LABEL, read_rows, use_decimal_points
+from gpt1_keras.labelled_files import LABEL, read_rows, use_decimal_points, with_texts
 from gpt1_keras.tasks.task import Task
 from serving.export.decoder.int8_support import REQUIREMENT
 from serving.export.export_metadata import fields_of, metadata_of
@@ -112,11 +108,10 @@ def export(
     before = signatures_of(ExportSpec(model, explanation=explanation))
     fields = fields_of(model)
     labelled = [*fields, LABEL] if hasattr(model.preprocessor, "fields") else fields
-    calibration = _rows(calibration, columns, fields, fields)
-    validation = _rows(validation, columns, labelled, fields)  # a language model's have no label
-    calibration = _rows(calibration, columns, fields)
     names = getattr(model, "class_names", None)
-    validation = _rows(validation, columns, labelled, names)  # a language model's have no label
+    calibration = _rows(calibration, columns, fields, fields)
+    # A language model's have no label.
+    validation = _rows(validation, columns, labelled, fields, names)
     comparison = Validation(model, validation, **size) if validation else None
     changed = _copy(model, dtype) if dtype or int8 or int8_storage else model
     blocks, calibrated = None, None
@@ -162,15 +157,11 @@ def _rows(
     columns: Mapping[str, str] | None,
     wanted: Sequence[str],
     fields: Sequence[str],
-) -> Sequence[Mapping[str, Any]] | None:
-    """Returns examples, which a file may hold."""
-    if isinstance(examples, (str, os.PathLike)):
-        return with_texts(read_rows(examples, columns, [wanted], note), fields, examples, note)
     class_names: Sequence[str] | None = None,
 ) -> Sequence[Mapping[str, Any]] | None:
     """Returns examples, which a file may hold."""
     if isinstance(examples, (str, os.PathLike)):
-        rows = read_rows(examples, columns, [wanted], note)
+        rows = with_texts(read_rows(examples, columns, [wanted], note), fields, examples, note)
         if LABEL in wanted:
             use_decimal_points(rows, examples, class_names, note)
         return rows

@@ -29,15 +29,16 @@ class Metric:
 
 def class_or_score_metric(model: Task) -> Metric:
     """Returns accuracy; for a task that answers with a number, the correlation."""
-    if model.class_names is None:
+    class_names = model.class_names
+    if class_names is None:
         return Metric("Pearson correlation", _scores, _correlation)
 
     def read_class_names(rows: Sequence[Mapping[str, Any]]) -> list[bytes]:
         labels = [str(row.get(LABEL)) for row in rows]
-        names = {as_label(name): name.encode() for name in model.class_names}
+        names = {as_label(name): name.encode() for name in class_names}
         unknown = sorted(set(labels) - names.keys())
         if unknown:
-            raise ValueError(f"Expected labels of {model.class_names}. Received: {unknown}.")
+            raise ValueError(f"Expected labels of {class_names}. Received: {unknown}.")
         return [names[label] for label in labels]
 
     return Metric("accuracy", read_class_names, lambda *args: _accuracy("label", *args))

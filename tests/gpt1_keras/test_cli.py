@@ -23,8 +23,8 @@ from gpt1_keras.cli import (
     progress,
     warn,
 )
-from gpt1_keras.quiet import silent_imports
 from gpt1_keras.files import atomic_path
+from gpt1_keras.quiet import silent_imports
 
 
 @dataclasses.dataclass(frozen=True)
@@ -327,6 +327,8 @@ def test_signals_that_end_a_program_leave_no_unfinished_files(tmp_path, capsys, 
         signal.signal(number, before)
     assert capsys.readouterr().err == "\nInterrupted.\n"
     assert not list(tmp_path.iterdir())
+
+
 def test_sigterm_is_as_ctrl_c(tmp_path, capsys):
     """What is half written is removed; a second one would end the process at once."""
 

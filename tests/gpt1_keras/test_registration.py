@@ -9,7 +9,7 @@ import pytest
 SAVED = pathlib.Path(__file__).parent / "presets" / "saved_models"
 CLASSIFIER, SIMILARITY = SAVED / "classifier", SAVED / "similarity.keras"
 USE = f"""
-import keras, keras_hub, sys
+import keras, keras_hub
 
 backbone = keras_hub.models.Backbone.from_preset({str(CLASSIFIER)!r})
 assert type(backbone).__name__ == "GPT1Backbone", backbone
@@ -21,26 +21,64 @@ assert "gpt1_tiny_books" in keras_hub.models.Backbone.presets
 """
 
 
+OTHERS = ("keras", "keras_hub", "keras_nlp", "tensorflow", "transformers")
+THREADS = """
+import threading, time, traceback
+import gpt1_keras
+
+def wait_for(name):
+    while name not in sys.modules:
+        time.sleep(0.001)
+
+def run(statement, failed):
+    try:
+        exec(statement, globals())
+    except BaseException:
+        failed.append(traceback.format_exc())
+
+failed = []
+statements = [
+    "import keras_hub.models",
+    "wait_for('keras'); import gpt1_keras.upstream",
+    "wait_for('gpt1_keras.upstream'); import gpt1_keras.tasks.causal_lm",
+    "wait_for('gpt1_keras.tasks'); from gpt1_keras import GPT1Backbone",
+]
+threads = [threading.Thread(target=run, args=(each, failed)) for each in statements]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failed, failed
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "imports",
     [
-        "import gpt1_keras",
-        "import keras, gpt1_keras",
-        "import gpt1_keras, tensorflow",
+        *(f"import gpt1_keras, {other}" for other in OTHERS),
+        *(f"import {other}, gpt1_keras" for other in OTHERS),
+        "import tensorflow, gpt1_keras, keras_hub",
+        "import gpt1_keras, transformers, keras_nlp",
+        "import gpt1_keras, keras, keras_hub",
         "import gpt1_keras.upstream",
         "from gpt1_keras.presets import load_task",
         "from gpt1_keras.optimization.objective import *",
+        pytest.param(THREADS, id="threads"),
     ],
 )
 def test_classes_are_known(imports):
     done = subprocess.run(
-        [sys.executable, "-c", imports + USE], capture_output=True, text=True, timeout=600
+        [sys.executable, "-c", f"import sys\n{imports}\n{USE}"],
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
 
 
 def test_keras_is_imported_when_it_is_needed():
+    """And then KerasHub may be what imports it."""
     script = """
 import sys
 import gpt1_keras
@@ -50,5 +88,16 @@ from gpt1_keras.presets import CONFIGURATIONS, PRESET_HELP
 assert "keras" not in sys.modules and "numpy" not in sys.modules
 assert "GPT1Backbone" in dir(gpt1_keras) and not hasattr(gpt1_keras, "GPT2Backbone")
 assert "keras" not in sys.modules
+
+import keras_hub
+
+known = keras_hub.src.utils.preset_utils.list_subclasses(keras_hub.models.Task)
+assert "GPT1TextClassifier" in [each.__name__ for each in known]
+
+convert = optimizer = presets = __version__ = "a user's"
+from gpt1_keras import *
+
+assert {convert, optimizer, presets, __version__} == {"a user's"}
+assert GPT1Backbone is gpt1_keras.GPT1Backbone and gpt1_keras.optimizer.finetuning_optimizer
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

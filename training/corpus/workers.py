@@ -16,6 +16,7 @@ from training.corpus.document_units import Unit
 from training.corpus.shards import ShardError
 
 _POLL_SECONDS = 0.2  # between two checks for signals
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _Write = Callable[[Unit], dict[str, Any]]
 
@@ -38,15 +39,11 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
     others = set(multiprocessing.active_children())
     signals: list[int] = []  # that wait: an exception in the pool's code could leave a lock held
     with (
-        _late_interrupts() as interruptions,
-        signals_handled(lambda number, _: signals.append(number), signal.SIGINT, signal.SIGTERM),
+        signals_handled(lambda number, _: signals.append(number), *_SIGNALS),
         concurrent.futures.ProcessPoolExecutor(processes, context, _set_up_worker) as pool,
     ):
         futures = [pool.submit(function, unit) for unit in units]
         try:
-            for future in progress(
-                _completed(futures, interruptions), "Writing shards", len(units)
-            ):
             for future in progress(_completed(futures, signals), "Writing shards", len(units)):
                 future.result()
         except BaseException as error:
@@ -62,9 +59,6 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
 
 
 def _completed(
-    futures: list[concurrent.futures.Future], interruptions: list[int]
-) -> Iterator[concurrent.futures.Future]:
-    """Yields futures as they complete; raises KeyboardInterrupt soon after a signal has come."""
     futures: list[concurrent.futures.Future], signals: list[int]
 ) -> Iterator[concurrent.futures.Future]:
     """Yields futures as they complete; raises KeyboardInterrupt soon after a signal."""
@@ -76,28 +70,6 @@ def _completed(
         if signals:
             raise KeyboardInterrupt(signals[0])
         yield from done
-        if interruptions:
-            raise KeyboardInterrupt(interruptions[0])
-
-
-@contextlib.contextmanager
-def _late_interrupts() -> Iterator[list[int]]:
-    """Lists signals to end: an interrupt inside the pool's code could leave a lock held."""
-    interruptions: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield interruptions  # other threads get no signals
-        return
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    # One that is ignored, as Ctrl-C in the background, stays so.
-    before = {each: signal.getsignal(each) for each in signals}
-    before = {each: handler for each, handler in before.items() if handler != signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, lambda number, _: interruptions.append(number))
-    try:
-        yield interruptions
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _set_up_worker() -> None:

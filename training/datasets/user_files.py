@@ -24,9 +24,9 @@ from gpt1_keras.labelled_files import (
     read_rows,
     shortened,
     shown_names,
-    with_texts,
     tell_of_numbers_as_classes,
     use_decimal_points,
+    with_texts,
 )
 from gpt1_keras.tasks.task import Task
 from training.datasets.paper_datasets import (
@@ -201,6 +201,9 @@ def find_user_files(
         score_range = low, high
     else:
         class_names = sorted(set(labels))
+        if len(numbers) == len(labels):
+            # In another order, a class's number might be another one's index: see `ClassHead`.
+            class_names.sort(key=float)
     paths = {"train": str(train)}
     if validation is not None:
         paths["validation"] = str(validation)

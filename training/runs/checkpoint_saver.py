@@ -14,7 +14,7 @@ from gpt1_keras.cli import signals_handled
 from training.runs.checkpoints import Checkpoints
 
 _SECONDS_PER_CHECKPOINT = 120.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LOSS_STATE = "loss_state"  # of a checkpoint's note: that of the mean loss so far
 
 

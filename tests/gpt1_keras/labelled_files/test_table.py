@@ -5,8 +5,7 @@ import unicodedata
 
 import pytest
 
-from gpt1_keras.labelled_files import CHOICES, LABEL, open_table, read_rows
-from gpt1_keras.labelled_files import CHOICES, LABEL, is_blank, read_rows
+from gpt1_keras.labelled_files import CHOICES, LABEL, is_blank, open_table, read_rows
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Damaged presets: each loads, or is refused in words that name it."""
 
+import functools
 import json
 import os
 import shutil
@@ -92,11 +93,12 @@ def test_every_fault_that_was_found(load, name, content):
     assert load(name, content) is None
 
 
-@pytest.mark.parametrize("name", ["config.json", "task.json"])
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [("num_layers", 10**6), ("hidden_dim", 10**7), ("vocabulary_size", 2**40),
-     ("intermediate_dim", 10**12), ("max_sequence_length", 10**11)],
+    ("name", "key", "value"),
+    [(name, key, value) for name in ("config.json", "task.json") for key, value in
+     [("num_layers", 10**6), ("hidden_dim", 10**7), ("vocabulary_size", 2**40),
+      ("intermediate_dim", 10**12), ("max_sequence_length", 10**11)]]
+    + [("task.json", "num_classes", 10**9), ("task.json", "score_range", [0, 10**9])],
 )  # fmt: skip
 def test_a_model_that_no_weights_are_there_for(preset, tmp_path, name, key, value):
     """It is refused before anything of its size is made."""
@@ -104,10 +106,29 @@ def test_a_model_that_no_weights_are_there_for(preset, tmp_path, name, key, valu
     shutil.copytree(preset, folder)
     description = json.loads((folder / name).read_text())
     config = description["config"]
-    (config if name == "config.json" else config["backbone"]["config"])[key] = value
+    of_backbone = config if name == "config.json" else config["backbone"]["config"]
+    if key in of_backbone:
+        of_backbone[key] = value
+    else:  # of the head
+        config |= {"class_names": None, key: value}
     (folder / name).write_text(json.dumps(description))
-    with pytest.raises(ValueError, match=rf"is damaged, .*hostile/{name} describes a model of at"):
+    described = rf"hostile/{name} describes a model of at least"
+    with pytest.raises(ValueError, match=rf"is damaged, .*{described}"):
         load_task(folder)
+    fresh = functools.partial(gpt1_keras.GPT1TextClassifier.from_preset, load_weights=False)
+    with pytest.raises(ValueError, match=rf"is damaged, .*{described}"):
+        fresh(folder)
+    for file in WEIGHTS:
+        (folder / file).unlink()
+    with pytest.raises(ValueError, match=rf"{described} .* Expected at most .* in 1,000"):
+        fresh(folder)
+
+
+def test_a_deep_checkpoint_of_transformers(tmp_path):
+    sizes = {"n_layer": 10**6, "n_embd": 2, "n_head": 1, "n_positions": 8}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "openai-gpt", **sizes}))
+    with pytest.raises(ValueError, match="config.json describes .* in 1,000,000 layers"):
+        gpt1_keras.GPT1CausalLM.from_preset(tmp_path, load_weights=False)
 
 
 @pytest.mark.parametrize("name", [*DESCRIPTIONS, *ASSETS, *WEIGHTS])

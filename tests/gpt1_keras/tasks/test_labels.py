@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import gpt1_keras
 from gpt1_keras.tasks.data import as_batches
-from gpt1_keras.tasks.label_heads import ClassHead
+from gpt1_keras.tasks.label_heads import ClassHead, make_label_head
 from tests.helpers.fuzzing import search
 
 TEXTS = ["a good film", "a bad film", "the staff were kind", "a dull one", "good", "bad"]
@@ -95,9 +95,10 @@ def test_the_loss_of_a_column_of_scores():
         ([1, 2, 3, 4, 5], [1, 4, 5], ["1", "4", "5"]),
         (["1", "2", "3", "4", "5"], [1.0, 4.0, 5.0], ["1", "4", "5"]),
         ([True, False], [True, False, True], ["True", "False", "True"]),
-        ([True, False], [1, 0, 1], ["True", "False", "True"]),
+        ([False, True], [1, 0, 1], ["True", "False", "True"]),
         (["false", "true"], [True, False, True], ["true", "false", "true"]),
-        ([1, 0], [1, 0, 1], ["1", "0", "1"]),
+        ([0, 1], [1, 0, 1], ["1", "0", "1"]),
+        ([1, 0], ["1", "0", "1"], ["1", "0", "1"]),
         (["1", "2", "other"], [1, 2, 1], ["1", "2", "1"]),
         (["0.5", "1"], [0.5, 1.0, 0.5], ["0.5", "1", "0.5"]),
         ([2**60 + 1, 2**60 + 2], [2**60 + 2, 2**60 + 1, 2**60 + 2], [str(2**60 + 2)] + [None] * 2),
@@ -133,6 +134,65 @@ def test_a_number_of_no_class(names, wrong):
     assert ("index, from 0" in str(caught.value)) == (names == ["no", "yes"])
     with pytest.raises(ValueError, match="unknown classes"):
         head.weights_by_number({wrong: 2.0})
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (sorted(map(str, range(12))), [2, 10]),
+        ([1, 0], [1.0, 0.0]),
+        ([1, 0], [True, False]),
+        ([True, False], [1, 0]),
+        (["0", "2.0", "1"], np.array([1, 2])),
+    ],
+)
+def test_numbers_that_may_be_names_or_indices(names, labels):
+    head = ClassHead(names, None, 0.0)
+    with pytest.raises(ValueError, match="Labels must be strings.*Received: (int|float|bool)"):
+        head.encode_labels(labels)
+    with pytest.raises(ValueError, match="Keys of `class_weight` must be strings.*Received: "):
+        head.weights_by_number({labels[0]: 2.0})
+    assert head.weights_by_number({head.class_names[1]: 2.0})[1] == 2.0
+
+
+def test_folders_that_are_numbers(classifier, monkeypatch, tmp_path):
+    """Keras sorts them as strings, so that label 2 is the folder "10"."""
+    for name in range(12):
+        (tmp_path / str(name)).mkdir()
+        (tmp_path / str(name) / "a.txt").write_text(f"a text of the class {name}")
+    data = keras.utils.text_dataset_from_directory(tmp_path, verbose=False)
+    assert data.class_names[2] == "10"
+    head = ClassHead(data.class_names, None, 0.0)
+    monkeypatch.setattr(classifier, "task_head", head)
+    with pytest.raises(ValueError, match="Labels must be strings"):
+        classifier.evaluate(data, verbose=0)
+    named = data.map(lambda _, labels: (tf.gather(data.class_names, labels), labels))
+    [(names, labels)] = named  # as the message says
+    np.testing.assert_array_equal(head.encode_labels(names), labels)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"no", "yes"},
+        frozenset({"no", "yes"}),
+        {"no": 0, "yes": 1},
+        {"no": 0, "yes": 1}.keys(),
+        {0: "no", 1: "yes"}.values(),
+        np.array([["no"], ["yes"]]),
+        pandas.DataFrame({"no": [1], "yes": [2]}),
+    ],
+)
+def test_names_without_order(names):
+    with pytest.raises(ValueError, match="must be a list of names. Received: "):
+        make_label_head(None, names, None, None, 0.0, 1.0, None)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), pandas.NA, b"yes"])
+def test_a_missing_name_is_named(missing):
+    for names in (["no", missing], pandas.Series(["no", missing]), pandas.Index(["no", missing])):
+        with pytest.raises(ValueError, match="none may be missing. Received: .* at index 1"):
+            make_label_head(None, names, None, None, 0.0, 1.0, None)
 
 
 @pytest.mark.slow
@@ -286,7 +346,7 @@ CONTAINERS = {
     "table": lambda labels: pandas.DataFrame({"label": labels}),
     "tensor": tf.constant,
 }
-NAMED = [["no", "yes"], ["2", "4", "6"], ["True", "False"], ["1", "0"]]
+NAMED = [["no", "yes"], ["2", "4", "6"], ["True", "False"], ["1", "0"], ["0", "1"]]
 
 
 @pytest.mark.slow

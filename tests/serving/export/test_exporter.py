@@ -68,6 +68,8 @@ def test_the_readme_s_commands_take_any_name(tmp_path, model, quick_save, monkey
     assert docker[4:-1] == ["-v", f"BASE_PATH:/models/{name}", "-e", f"MODEL_NAME={name}"]
     assert server[3:5] == ["--model_name", name]
     assert "\nClasses: a\\|b\\n# c, \\<x>.\n" in text
+
+
 def test_two_exports_at_once(tmp_path, model, quick_save, monkeypatch):
     """Each has a number of its own: it is taken when the export is whole."""
     others = []

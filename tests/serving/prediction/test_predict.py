@@ -316,6 +316,9 @@ def test_an_export_whose_description_is_another_s(exported, tmp_path, changes, m
     (folder / METADATA_FILE).write_text(json.dumps(metadata | changes))
     with pytest.raises(ValueError, match=message):
         row_model.open_model(str(tmp_path))
+
+
+@pytest.mark.parametrize(
     ("cell", "message"),
     [
         ("[" * 900 + "]" * 900, "line 2: 'other' holds lists or objects deeper"),
