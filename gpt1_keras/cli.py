@@ -60,9 +60,6 @@ _WHERE = re.compile(r"\s|$|Detected at node |Node: |\d+ root error")
 
 RESUMABLE = "After an interruption, the same command goes on from the last checkpoint."
 
-# Of those that end a process without a word, the ones that others send to end it.
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-
 _Item = TypeVar("_Item")
 
 
@@ -256,18 +253,16 @@ def exit_status(
     `run` returns the exit status, or None for 0; `interrupted` returns the message after Ctrl-C;
     `foreseen` are further classes of errors to report in one line.
 
-    SIGTERM and SIGHUP raise KeyboardInterrupt meanwhile, so that temporary files are removed; but
-    not where something else handles them, or they are ignored. A second one ends the process at
-    once.
+    SIGTERM interrupts as Ctrl-C does, so what is half written is removed.
 
     Returns:
         The exit status: 1 after an error of the input or the machine (`ValueError`, `OSError`,
         `ImportError`, `tf.errors.OpError`), 130 after Ctrl-C, or 128 and the number of the signal
-        that a KeyboardInterrupt has as its argument. Other errors are faults of this
-        package, and keep their traceback.
+        that a KeyboardInterrupt has as its argument: 143 for SIGTERM. Other errors are faults of
+        this package, and keep their traceback.
     """
     try:
-        with _interrupted_by_signals():
+        with signals_handled(_interrupt, signal.SIGTERM):
             status = run() or 0
             sys.stdout.flush()
         return status
@@ -288,24 +283,28 @@ def exit_status(
 
 
 @contextlib.contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """Makes signals that would end the process at once raise KeyboardInterrupt(number)."""
+def signals_handled(
+    handler: Callable[[int, FrameType | None], Any], *numbers: signal.Signals
+) -> Iterator[None]:
+    """Handles signals by a function. One that is ignored, as Ctrl-C in the background, stays so."""
     if threading.current_thread() is not threading.main_thread():
         yield  # other threads get no signals
         return
-    handled = [each for each in _SIGNALS if signal.getsignal(each) == signal.SIG_DFL]
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        raise KeyboardInterrupt(number)
-
-    for number in handled:
-        signal.signal(number, interrupt)
+    before = {number: signal.getsignal(number) for number in numbers}
+    handled = [each for each in numbers if before[each] not in (signal.SIG_IGN, None)]
     try:
+        for number in handled:
+            signal.signal(number, handler)
         yield
     finally:
         for number in handled:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, before[number])
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Raises KeyboardInterrupt for a signal. It leaves a second one to the system."""
+    signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt(number)
 
 
 def progress(items: Iterable[_Item], description: str, total: int | None = None) -> Iterable[_Item]:

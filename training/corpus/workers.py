@@ -38,14 +38,12 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
     context.set_forkserver_preload(["training.corpus.preload"])
     others = set(multiprocessing.active_children())
     with (
-        _late_interrupts() as interruptions,
+        _late_interrupts() as interrupted,
         concurrent.futures.ProcessPoolExecutor(processes, context, _set_up_worker) as pool,
     ):
         futures = [pool.submit(function, unit) for unit in units]
         try:
-            for future in progress(
-                _completed(futures, interruptions), "Writing shards", len(units)
-            ):
+            for future in progress(_completed(futures, interrupted), "Writing shards", len(units)):
                 future.result()
         except BaseException as error:
             # A unit may take minutes: do not wait for it after an error or Ctrl-C.
@@ -60,37 +58,31 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
 
 
 def _completed(
-    futures: list[concurrent.futures.Future], interruptions: list[int]
+    futures: list[concurrent.futures.Future], interrupted: threading.Event
 ) -> Iterator[concurrent.futures.Future]:
-    """Yields futures as they complete; raises KeyboardInterrupt soon after a signal has come."""
+    """Yields futures as they complete; raises KeyboardInterrupt soon after the event is set."""
     pending = set(futures)
     while pending:
         done, pending = concurrent.futures.wait(
             pending, _POLL_SECONDS, concurrent.futures.FIRST_COMPLETED
         )
         yield from done
-        if interruptions:
-            raise KeyboardInterrupt(interruptions[0])
+        if interrupted.is_set():
+            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
-def _late_interrupts() -> Iterator[list[int]]:
-    """Lists signals to end: an interrupt inside the pool's code could leave a lock held."""
-    interruptions: list[int] = []
+def _late_interrupts() -> Iterator[threading.Event]:
+    """Makes Ctrl-C set an event: an interrupt inside the pool's code could leave a lock held."""
+    interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield interruptions  # other threads get no signals
+        yield interrupted  # other threads get no signals
         return
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    # One that is ignored, as Ctrl-C in the background, stays so.
-    before = {each: signal.getsignal(each) for each in signals}
-    before = {each: handler for each, handler in before.items() if handler != signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, lambda number, _: interruptions.append(number))
+    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
     try:
-        yield interruptions
+        yield interrupted
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGINT, before)
 
 
 def _set_up_worker() -> None:
