@@ -212,8 +212,8 @@ def _noted(asked: Iterable[tuple[Row, dict[str, Any]]]) -> Iterator[tuple[Row, d
             blank.append(number)
     if blank:
         note(
-            f"nothing was read of a text without any token, in {len(blank):,} of {number:,} "
-            f"questions; the first is number {blank[0]}"
+            f"in {len(blank):,} of {number:,} questions a text has no token, so nothing of it was "
+            f"read; the first is number {blank[0]}"
         )
 
 

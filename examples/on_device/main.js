@@ -32,7 +32,7 @@ async function start() {
     showAnswer(
       metadata.class_names,
       scores,
-      `${sure}${num_tokens[0]} tokens${truncated[0] ? ', truncated' : ''}${blank?.[0] ? ', no text was read' : ''}; ${milliseconds} ms; ` +
+      `${sure}${num_tokens[0]} tokens${truncated[0] ? ', truncated' : ''}${blank?.[0] ? ', blank' : ''}; ${milliseconds} ms; ` +
         `the file has ${(bytes.length / 1e6).toFixed(1)} MB`,
     );
   };

@@ -7,15 +7,14 @@ const EXPLAINING = ["words", "word_fields", "word_starts", "word_ends", "word_sh
 const OF_CHOICES = "word_choices"; // the index of each word's choice; -1 in other fields
 
 // Returns the parts of the answer's first line: the answer itself, its score, "unsure", and whether
-// a text has no token.
-// `names` are the names of the classes or choices that the scores belong to.
+// a text is blank. `names` are the names of the classes or choices that the scores belong to.
 function headlineOf({ label, choice, scores, continuation, score, is_sure: isSure, blank }, names) {
   const chosen = label ?? names[choice];
   const answer = [chosen, continuation, score].find((each) => each !== undefined) ?? "Answered";
   const notes = [];
   if (chosen !== undefined && areNumbers(scores)) notes.push(Math.max(...scores).toFixed(3));
   if (isSure === false) notes.push("unsure");
-  if (blank) notes.push("no text was read");
+  if (blank) notes.push("a text is blank");
   return [String(answer), ...notes.flatMap((note) => [" ", element("span", { class: "note" }, note)])];
 }
 

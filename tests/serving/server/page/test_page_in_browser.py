@@ -122,7 +122,7 @@ def test_an_answer_with_its_scores_and_words(open_page):
 def test_an_answer_of_which_nothing_was_read(open_page):
     page = open_page()
     ask(page, "")
-    expect(headline(page)).to_contain_text("unsure no text was read")
+    expect(headline(page)).to_contain_text("unsure a text is blank")
 
 
 def test_choices_are_explained_one_by_one(open_page):
