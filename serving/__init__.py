@@ -1,4 +1,4 @@
-"""Programs that export, serve and query models: `python -m serving.NAME --help`."""
+"""Programs that export, serve and query models: `gpt1 --help` lists them."""
 
 from gpt1_keras.quiet import is_program_starting, silence_imports
 

@@ -1,4 +1,4 @@
-"""Programs that make and measure models: `python -m training.NAME --help`."""
+"""Programs that make and measure models: `gpt1 --help` lists them."""
 
 import os
 

@@ -15,7 +15,7 @@ PAGES = [
 COMMANDS = {command: page.name for page in PAGES for command in commands_of(page)}
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[10:60])
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[:60])
 def test_a_page_s_command(command):
     parse(command)
 

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from gpt1_keras.presets import find_preset
-from tests.helpers.commands import main_of
+from tests.helpers.commands import main_of, module_of
 
 # Values that make the commands take seconds instead of hours.
 LESS = {
@@ -34,21 +34,15 @@ def test_the_commands_that_made_it(books_dir, tmp_path, monkeypatch, capsys):
         (tmp_path / "books" / split / novel.name).write_text("".join(lines), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     card = (find_preset("gpt1_tiny_books") / "README.md").read_text(encoding="utf-8")
-    block = re.search(r"```\n(python -m training.+?)```", card, re.DOTALL)[1]
+    block = re.search(r"```\n(gpt1 corpus.+?)```", card, re.DOTALL)[1]
     commands = [shlex.split(line) for line in block.replace("\\\n", " ").splitlines()]
-    assert [command[2] for command in commands] == [
-        "training.corpus",
-        "training.pretrain",
-        "training.pretrain",
-        "training.pretrain",
-        *["training.pretrain"] * 3,
-        "training.compress_preset",
-    ]
-    for _, _, module, *arguments in commands:
+    names = [name for _, name, *_ in commands]
+    assert names == ["corpus", *["pretrain"] * 6, "compress_preset"]
+    for command, name, *arguments in commands:
         for index in range(0, len(arguments), 2):
             option = arguments[index]
             arguments[index + 1] = LESS.get(option, arguments[index + 1])
-        assert not main_of(module)(arguments), capsys.readouterr().err
+        assert not main_of(module_of(f"{command} {name}"))(arguments), capsys.readouterr().err
     score = main_of("training.perplexity")
     assert score(["--preset", "./gpt1_tiny_books", "--corpus", "corpus"]) == 0
     assert float(re.search(r"Perplexity: (\S+)", capsys.readouterr().out)[1]) > 1
