@@ -120,7 +120,7 @@ class AuxiliaryLanguageModeling(keras.layers.Layer):
         *masks: Tensor,
         training: bool | None = None,
     ) -> Tensor:
-        if training and self.coefficient:
+        if training and self.coefficient and self.token_embedding is not None:
             self.token_embedding.num_untrained_tokens = 0
             loss = next_token_loss(
                 hidden_states[:, :-1],

@@ -47,14 +47,19 @@ def measure_context_use(
         lm.compile()
     length = lm.backbone.max_sequence_length
     found = spread_windows(shards, length, windows)
-    # Of `<start>` before a text, a model that was not trained with it predicts nothing.
-    known = lm.backbone.vocabulary_size - lm.backbone.num_untrained_tokens
-    found = found[(found[:, 1:] < known).all(axis=1)]
     if not len(found):
         longest = max((len(shard) for shard in shards), default=0)
         raise ValueError(
             f"A window of the context of {preset} takes {length + 1} tokens, and the longest text "
             f"in {source} has {longest}."
+        )
+    # A model that was not trained with `<start>` does not predict that another text begins.
+    known = lm.backbone.vocabulary_size - lm.backbone.num_untrained_tokens
+    found = found[(found[:, 1:] < known).all(axis=1)]
+    if not len(found):
+        raise ValueError(
+            f"In each window of {source}, a text begins with `<start>`, which {preset} was not "
+            f"trained with. Expected texts of {length + 1} tokens or more."
         )
     result = {"preset": str(preset), "source": source, **ContextUse(lm, found).measure()}
     write_json(folder / "context_use.json", result)

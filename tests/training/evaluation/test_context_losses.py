@@ -1,6 +1,7 @@
 """The use of the context, for models where it is known."""
 
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -136,6 +137,27 @@ def test_the_program(pretrained, corpus, tmp_path, capsys):
     assert main([*arguments, "--text", str(text), "--output", str(tmp_path / "text")]) == 0
     from_text = json.loads((tmp_path / "text" / "context_use.json").read_text())
     assert from_text["loss_by_position"] == found["loss_by_position"]
+
+    # Untrained special tokens are no targets: the window in which the second text begins is out.
+    windows = []
+    for untrained in (0, 3):
+        shutil.copytree(folder / "preset", tmp_path / "preset", dirs_exist_ok=True)
+        config = json.loads((tmp_path / "preset" / "config.json").read_text())
+        config["config"]["num_untrained_tokens"] = untrained
+        (tmp_path / "preset" / "config.json").write_text(json.dumps(config))
+        of_train = [
+            "--corpus",
+            str(corpus),
+            "--split",
+            "train",
+            "--output",
+            str(tmp_path / "train"),
+        ]
+        assert main(["--preset", str(tmp_path / "preset"), *of_train]) == 0
+        measured = json.loads((tmp_path / "train" / "context_use.json").read_text())
+        windows.append(measured["windows"])
+        assert measured["loss_by_position"][0]["loss"] < 10.0
+    assert windows[1] == windows[0] - 1
 
 
 @pytest.mark.slow
