@@ -54,7 +54,8 @@ style: $(VENV)/installed-test
 # Without PDOC_ALLOW_EXEC, imports that ask the system for its processor's name print warnings.
 docs: $(VENV)/installed-test
 	PDOC_ALLOW_EXEC=1 $(BIN)/python -m pdoc --docformat google --output-directory docs/api \
-	    gpt1_keras gpt1_keras.optimization.optimizer serving.export serving.tflite
+	    gpt1_keras gpt1_keras.convert gpt1_keras.optimization.optimizer gpt1_keras.presets \
+	    serving.export serving.tflite
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks $(ARGS)

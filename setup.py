@@ -1,4 +1,4 @@
-"""Packaging: `pip install .` installs gpt1_keras, training and serving."""
+"""Packaging: `pip install .` installs gpt1_keras, training, serving, and the folder examples."""
 
 import pathlib
 import re
@@ -16,7 +16,12 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["gpt1_keras*", "training*", "serving*"]),
+    packages=[
+        *find_packages(include=["gpt1_keras*", "training*", "serving*"]),
+        "gpt1_keras_examples",
+    ],
+    # Among all that is installed, a package named examples might be anyone's.
+    package_dir={"gpt1_keras_examples": "examples"},
     package_data={
         "gpt1_keras": [
             "py.typed",
@@ -38,6 +43,7 @@ setup(
             "server/page/*.js",
         ],
         "training": ["deploy/*"],
+        "gpt1_keras_examples": ["*.ipynb", "clients/*", "data/*", "on_device/*"],
     },
     entry_points={"console_scripts": ["gpt1 = gpt1_keras.programs:main"]},
     install_requires=[

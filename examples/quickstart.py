@@ -4,6 +4,8 @@
     python -m examples.quickstart --task sst2 --data-dir DIR          # genuine SST-2
     python -m examples.quickstart --serve                             # and keeps the server running
 
+Where the package is installed without a clone, it is `python -m gpt1_keras_examples.quickstart`.
+
 It trains a small GPT-1 twice, from random weights and from weights that were pre-trained on books;
 the difference is the paper's point. It exports the second model, serves it on a free port of this
 machine, classifies three texts over gRPC, prints the answers and stops the server. With --serve,
@@ -96,7 +98,6 @@ def wait_for_interrupt(url: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m examples.quickstart",
         description="Train, export, serve and query a small text classifier.",
     )
     parser.add_argument(

@@ -98,10 +98,10 @@ def _check_kinds(folder: pathlib.Path) -> None:
 def _check_size(folder: pathlib.Path, configs: dict[str, dict[str, Any]]) -> None:
     """Raises ValueError for a model with more weights than the folder's weights files can hold.
 
-    Or with more weights or layers than anyone has trained, which weights files may not be there to
-    disprove.
+    Or with more weights or layers than any GPT-1 has, as there may be no such files.
     """
-    files = sorted([*folder.glob("*.weights.h5"), *folder.glob("*.safetensors")])
+    found = sorted([*folder.glob("*.weights.h5"), *folder.glob("*.safetensors")])
+    files = [path for path in found if path.is_file()]
     size = sum(path.stat().st_size for path in files)
     for name in (CONFIG_FILE, TASK_CONFIG_FILE):
         try:

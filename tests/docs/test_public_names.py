@@ -64,6 +64,16 @@ def test_names_of_the_package():
     assert all(hasattr(gpt1_keras, name) for name in NAMES | OTHERS)
 
 
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_help_on_a_property_says_what_it_is(name):
+    bases = [base for base in getattr(gpt1_keras, name).__mro__ if "gpt1_keras" in base.__module__]
+    properties = [
+        value for base in bases for value in vars(base).values() if isinstance(value, property)
+    ]
+    documented = {each.fget.__name__: each.__doc__ for each in properties if each.fget}
+    assert not [name for name, doc in documented.items() if doc is None or len(doc.split()) < 5]
+
+
 def test_programs_of_the_command():
     assert {name: module for group in TABLE.values() for name, module in group.items()} == COMMANDS
 

@@ -139,6 +139,16 @@ def test_labels_that_look_alike_are_one_class(write):
     assert load_examples(dataset, "validation").labels.tolist() == [1, 2]
 
 
+def test_numbers_are_in_their_order(write):
+    """Where they are indices too, a class's number and its index are the same."""
+    train = write("a.csv", "text,label\n" + "".join(f"a,{number}\n" for number in range(12)))
+    assert find_user_files(train, train).class_names == [str(number) for number in range(12)]
+    train = write("a.csv", "text,label\na,10\na,9\na,-1\n")
+    assert find_user_files(train, train).class_names == ["-1", "9", "10"]
+    train = write("a.csv", "text,label\na,10\na,9\na,b\n")
+    assert find_user_files(train, train).class_names == ["10", "9", "b"]
+
+
 def test_an_older_model_s_names(write):
     """They may have been read before look-alikes were one label."""
     path = write("a.csv", "text,label\na,1.0\nb,2\n")
