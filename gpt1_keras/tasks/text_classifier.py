@@ -39,7 +39,7 @@ class GPT1TextClassifier(Task, keras_hub.models.TextClassifier):
             labels of a text, for a loss such as `keras.losses.BinaryCrossentropy()`.
         dropout: rate of dropout on the hidden state at the extract token; 0.1 in the paper.
         temperature: divides logits before `probabilities`, and the scores of exports, are computed;
-            see `Calibration`. `training.calibrate` finds it.
+            see `Calibration`. `gpt1 calibrate` finds it.
         sure_threshold: the least probability at which an export calls its answer sure.
 
     Raises:
