@@ -35,7 +35,7 @@ Either command serves it:
 
 ```
 docker run -p 8501:8501 -v "BASE_PATH":{folder} -e MODEL_NAME={quoted} tensorflow/serving
-python -m serving.server --model_name {quoted} --model_base_path "BASE_PATH"
+gpt1 serve --model_name {quoted} --model_base_path "BASE_PATH"
 ```
 {setting}
 Then ask it:

@@ -306,42 +306,23 @@ def test_ctrl_c(fail, capsys, settings, message):
     assert fail(KeyboardInterrupt(signal.SIGTERM), **settings) == 143
 
 
-def test_sigterm_is_as_ctrl_c(tmp_path, capsys):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_that_end_are_as_ctrl_c(tmp_path, capsys, number):
     """What is half written is removed; a second one would end the process at once."""
 
     @program("training.example", needs_keras=False)
     def main() -> None:
         with atomic_path(tmp_path / "file") as temporary:
             pathlib.Path(temporary).touch()
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
             raise AssertionError("This is not reached.")
 
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    before = signal.signal(number, signal.SIG_DFL)
     try:
-        assert main([]) == 143
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        assert main([]) == 128 + number
+        assert signal.getsignal(number) == signal.SIG_DFL
     finally:
-        signal.signal(signal.SIGTERM, before)
-    assert capsys.readouterr().err == "\nInterrupted.\n"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_sigterm_is_as_ctrl_c(tmp_path, capsys):
-    """What is half written is removed; a second one would end the process at once."""
-
-    @program("training.example", needs_keras=False)
-    def main() -> None:
-        with atomic_path(tmp_path / "file") as temporary:
-            pathlib.Path(temporary).touch()
-            os.kill(os.getpid(), signal.SIGTERM)
-            raise AssertionError("This is not reached.")
-
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    try:
-        assert main([]) == 143
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(number, before)
     assert capsys.readouterr().err == "\nInterrupted.\n"
     assert list(tmp_path.iterdir()) == []
 

@@ -66,7 +66,7 @@ def test_the_readme_s_commands_take_any_name(tmp_path, model, quick_save, monkey
     block = re.search("```\n(docker run.*?)```", text, re.DOTALL)[1]
     docker, server = map(shlex.split, block.splitlines())
     assert docker[4:-1] == ["-v", f"BASE_PATH:/models/{name}", "-e", f"MODEL_NAME={name}"]
-    assert server[3:5] == ["--model_name", name]
+    assert server[2:4] == ["--model_name", name]
     assert "\nClasses: a\\|b\\n# c, \\<x>.\n" in text
 
 
