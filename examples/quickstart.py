@@ -29,7 +29,7 @@ from serving.query import ask
 from serving.server import Server
 from training.datasets.data_options import DataOptions
 from training.runs.finetune_options import FinetuneOptions
-from training.runs.finetune_run import finetune
+from training.runs.finetuning import finetune
 
 PRESET = "gpt1_tiny_books"
 SENTENCES = pathlib.Path(__file__).parent / "data" / "sentences.csv"

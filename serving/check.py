@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpt1_keras.cli import option, program
-from serving.export_names import METADATA_FILE
-from serving.export_versions import find_export
+from serving.export_names import METADATA_FILE, find_export
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,19 +41,18 @@ def main(options: _CheckOptions) -> int:
     """
     import tensorflow as tf
 
-    from serving.export.check import served_graph
-    from serving.export.check.check_requests import requests_for
-    from serving.export.check.check_runs import failures, run_in, unfused
+    from serving.export import check
+    from serving.export.check import failures, requests_for, run_in, unfused
     from serving.server.calls.warmup_requests import read_warmup
     from serving.server.errors import ServingError
 
     path = Path(options.model)
     try:
         path = find_export(path)
-        graph = served_graph.read_graph(path)
+        graph = check.read_graph(path)
         requests = requests_for(graph, read_warmup(path))
         print("\n".join([str(path), *_description(path)]))
-        problems = [*served_graph.foreign_paths(graph), *served_graph.composite_outputs(graph)]
+        problems = [*check.foreign_paths(graph), *check.composite_outputs(graph)]
         folders = options.tf_dir or (Path(tf.__file__).parent,)
         runs = [run_in(folder, path, requests) for folder in folders]
     except (OSError, ValueError, ServingError) as error:
@@ -68,7 +66,7 @@ def main(options: _CheckOptions) -> int:
             is_ours = (path / METADATA_FILE).exists()  # with biases in every block
             for note in unfused(requests, run) if is_ours else ():
                 print(f"  {note}")
-        found = [*failures(requests, run, runs[0]), *served_graph.foreign_ops(graph, run["ops"])]
+        found = [*failures(requests, run, runs[0]), *check.foreign_ops(graph, run["ops"])]
         problems += [f"TensorFlow {run['version']}: {problem}" for problem in found]
     for problem in problems:
         print(f"PROBLEM: {problem}")

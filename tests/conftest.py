@@ -220,7 +220,7 @@ def time_limit():
 def calibrated_classifier():
     """A classifier whose answers have calibrated probabilities and `is_sure`."""
     from gpt1_keras.presets import load_task
-    from gpt1_keras.tasks.calibration import Calibration
+    from gpt1_keras.tasks.heads import Calibration
 
     model = load_task(pathlib.Path(__file__).parent / "gpt1_keras/presets/saved_models/classifier")
     model.calibration = Calibration(temperature=0.1, sure_threshold=0.6)

@@ -44,8 +44,7 @@ class _Options:
 @program("training.calibrate")
 def main(options: _Options, examples: ExampleOptions, data: DataOptions) -> None:
     """Calibrate a fine-tuned model's probabilities, on a split of a data set or your own file."""
-    from training.evaluation.preset_calibration import calibrate_preset
-    from training.evaluation.temperature_scaling import describe
+    from training.evaluation.calibration import calibrate_preset, describe
 
     print(describe(calibrate_preset(**vars(options), asked=examples, data=data)))
 

@@ -31,9 +31,9 @@ class _Options:
 def main(options: _Options, examples: ExampleOptions, data: DataOptions) -> None:
     """Evaluate a fine-tuned model on a split of a data set, or on your own file."""
     from training.evaluation.answer_report import read_report
-    from training.evaluation.baseline_scores import describe_beside
+    from training.evaluation.baselines import describe_beside
     from training.evaluation.preset_evaluation import evaluate
-    from training.runs.training_data import training_examples_of
+    from training.runs.finetuning import training_examples_of
 
     find_train = functools.partial(training_examples_of, options.model, data)
     result = evaluate(options.model, options.output, examples, data, find_train)

@@ -23,8 +23,8 @@ import sys
 
 from gpt1_keras.cli import check_at_least_one, option, program
 from training.datasets.data_options import DataOptions
+from training.runs.checkpoints import newest_saved
 from training.runs.finetune_options import FinetuneOptions
-from training.runs.saved_work import newest_saved
 
 _SEARCH = "search for hyper-parameters (rate, epochs, lambda, layer-wise decay)"  # in --help
 
@@ -52,7 +52,7 @@ def main(
     options: FinetuneOptions, run: _OutputOptions, data: DataOptions, trials: _SearchOptions
 ) -> None:
     """Fine-tune a model on one of the paper's data sets, or on your own."""
-    from training.evaluation.baseline_scores import describe_beside
+    from training.evaluation.baselines import describe_beside
 
     if trials.search is not None:
         from training.runs.search import search
@@ -62,7 +62,7 @@ def main(
         print(f"Best: trial {found['best_trial']}, median {found['median']:.4f}")
         return
     from training.evaluation.answer_report import read_report
-    from training.runs.finetune_run import finetune
+    from training.runs.finetuning import finetune
 
     result = finetune(options, run.output, data)
     print(f"\n{describe_beside(result['score'], result['baselines'])}")

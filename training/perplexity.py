@@ -24,7 +24,7 @@ class _Options:
 def main(options: _Options) -> None:
     """Compute the perplexity of a language model on a corpus."""
     from training.corpus.corpus_format import Corpus
-    from training.evaluation.language_models import perplexity
+    from training.evaluation.likelihood import perplexity
 
     score = perplexity(options.preset, Corpus(options.corpus), options.split)
     print(f"Perplexity: {score:.3f}")

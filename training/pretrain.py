@@ -28,6 +28,7 @@ import dataclasses
 import sys
 
 from gpt1_keras.cli import option, program
+from training.runs.checkpoints import newest_saved
 from training.runs.pretrain_options import (
     JIT_COMPILE,
     MEASURED,
@@ -35,7 +36,6 @@ from training.runs.pretrain_options import (
     CheckpointSchedule,
     PretrainOptions,
 )
-from training.runs.saved_work import newest_saved
 
 _HOW_TO_RUN = "how to run"  # a group in --help
 
@@ -72,7 +72,7 @@ def main(options: PretrainOptions, run: _RunOptions, schedule: CheckpointSchedul
     """Pre-train a language model on a corpus."""
     import keras
 
-    from training.runs.pretrain_run import pretrain
+    from training.runs.pretraining import pretrain
     from training.runs.strategies import naming_lost_workers
 
     if run.deterministic and keras.backend.backend() == "tensorflow":

@@ -16,8 +16,8 @@ import numpy as np
 from gpt1_keras.files import atomic_path
 from training.corpus.corpus_format import Corpus
 from training.runs.checkpoints import Checkpoints
-from training.runs.pretrain_model import build_model, make_preset
 from training.runs.pretrain_options import PretrainOptions
+from training.runs.pretraining import build_model, make_preset
 from training.runs.run_folder import recorded_options
 
 

@@ -41,7 +41,7 @@ def mixed_texts(data_dir, count=1000):
 
 def _builder(name, data_dir):
     from training.datasets.data_options import DataOptions
-    from training.datasets.tfds_builders import prepared_builder
+    from training.datasets.tfds import prepared_builder
 
     return prepared_builder(name, DataOptions(str(data_dir)))
 

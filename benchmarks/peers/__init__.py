@@ -51,7 +51,7 @@ class Peer:
         """Says why an export with 8-bit products does not run here, or returns None."""
         if (self.module, self.precision) != ("ours", "int8"):
             return None
-        from serving.export.decoder.int8_support import check_this_machine
+        from serving.export.decoder.int8 import check_this_machine
 
         try:
             check_this_machine()

@@ -112,8 +112,7 @@ def predict_from_ids(turns, export, path, rounds):
     import tensorflow as tf
 
     from gpt1_keras.labelled_files import read_rows
-    from serving.export_names import TOKENIZE, TOKENS
-    from serving.export_versions import find_export
+    from serving.export_names import TOKENIZE, TOKENS, find_export
     from serving.server.models.servable import Servable
 
     servable = Servable("model", 1, find_export(export))

@@ -12,7 +12,8 @@ import numpy as np
 import safetensors.numpy
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from gpt1_keras.convert.checkpoint import (
+from gpt1_keras.convert.last_token_preprocessor import LastTokenPreprocessor
+from gpt1_keras.convert.transformers_checkpoint import (
     BLOCK_ARRAYS,
     CLASSIFIER,
     CONFIG,
@@ -23,9 +24,8 @@ from gpt1_keras.convert.checkpoint import (
     UNTRAINED,
     VOCABULARY,
     WEIGHTS,
+    OpenAIGPTLoader,
 )
-from gpt1_keras.convert.last_token_preprocessor import LastTokenPreprocessor
-from gpt1_keras.convert.loader import OpenAIGPTLoader
 from gpt1_keras.convert.weights import NUM_SPECIAL_TOKENS, block_variables
 from gpt1_keras.files import atomic_path, read_json, write_json, write_text
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone, check_no_variant

@@ -10,7 +10,7 @@ import keras
 
 from gpt1_keras.handles import local_preset
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tasks.text_classifier_preprocessor import GPT1TextClassifierPreprocessor
+from gpt1_keras.tasks.text_classifier import GPT1TextClassifierPreprocessor
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.tokenization.vocabulary import UNKNOWN
 from gpt1_keras.upstream import PREPROCESSOR_CONFIG_FILE, get_preset_loader

@@ -12,9 +12,13 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from gpt1_keras.models.attention_scores import masked_scores, visible_keys, visible_keys_at
-from gpt1_keras.models.custom_gradients.causal_attention import causal_attention
-from gpt1_keras.models.custom_gradients.random_mask import random_mask
+from gpt1_keras.models.custom_gradients.causal_attention import (
+    causal_attention,
+    masked_scores,
+    visible_keys,
+    visible_keys_at,
+)
+from gpt1_keras.models.custom_gradients.graph_execution import random_mask
 from gpt1_keras.types import Tensor
 
 

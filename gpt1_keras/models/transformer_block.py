@@ -10,10 +10,18 @@ import keras
 from keras import ops
 
 from gpt1_keras.models.attention import AttentionDropout, BranchAttention, FullAttention
-from gpt1_keras.models.custom_gradients.gelu_dense import gelu_dense
-from gpt1_keras.models.custom_gradients.layer_norm import layer_norm, layer_norm_in_inference
-from gpt1_keras.models.layers import LAYER_NORM_EPSILON, AttentionProjections, Dropout, dense
-from gpt1_keras.models.linear import linear
+from gpt1_keras.models.custom_gradients.elementwise import (
+    gelu_dense,
+    layer_norm,
+    layer_norm_in_inference,
+)
+from gpt1_keras.models.layers import (
+    LAYER_NORM_EPSILON,
+    AttentionProjections,
+    Dropout,
+    dense,
+    linear,
+)
 from gpt1_keras.types import Shape, Tensor
 
 

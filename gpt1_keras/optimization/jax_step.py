@@ -6,7 +6,7 @@ import jax
 import keras
 from keras import ops, tree
 
-from gpt1_keras.optimization.losses import map_tensors, stateless_loss
+from gpt1_keras.optimization.objective import map_tensors, stateless_loss
 from gpt1_keras.types import Tensor
 from gpt1_keras.upstream import update_loss_metric
 

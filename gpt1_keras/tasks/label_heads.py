@@ -9,9 +9,10 @@ from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.optimization.objective import SoftLabelCrossEntropy
-from gpt1_keras.tasks.calibration import UNCALIBRATED, Calibration
-from gpt1_keras.tasks.heads import ExtractHead
-from gpt1_keras.tasks.labels import (
+from gpt1_keras.tasks.heads import (
+    UNCALIBRATED,
+    Calibration,
+    ExtractHead,
     check_names,
     index_of_name,
     index_of_number,

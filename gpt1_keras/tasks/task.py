@@ -30,7 +30,6 @@ from gpt1_keras.optimization.optimizer import (
 from gpt1_keras.optimization.training_step import training_step
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.tasks.answers import classify
-from gpt1_keras.tasks.calibration import Calibration
 from gpt1_keras.tasks.data import (
     as_batches,
     check_sequences,
@@ -39,8 +38,16 @@ from gpt1_keras.tasks.data import (
     warn_of_blank_examples,
 )
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
-from gpt1_keras.tasks.heads import ExtractHead, Head, last_token_states
-from gpt1_keras.tasks.labels import as_labels, beside, check_comparable, keras_name
+from gpt1_keras.tasks.heads import (
+    Calibration,
+    ExtractHead,
+    Head,
+    as_labels,
+    beside,
+    check_comparable,
+    keras_name,
+    last_token_states,
+)
 from gpt1_keras.tasks.task_presets import load_head, load_task_preset, save_head
 from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.transformers_writers import write_for_transformers

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.alignment.aligned_texts import Texts, put, strings_of, take
+from gpt1_keras.tokenization.aligned_texts import Texts, put, strings_of, take
 
 
 def update_where(condition: tf.Tensor, function: Callable[[Texts], Texts], texts: Texts) -> Texts:

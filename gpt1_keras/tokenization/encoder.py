@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.alignment.aligned_texts import byte_splits
+from gpt1_keras.tokenization.aligned_texts import byte_splits
 from gpt1_keras.tokenization.control_flow import call_if
-from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, CodePointTable
+from gpt1_keras.tokenization.lookup import CODE_POINTS, CodePointTable
 from gpt1_keras.tokenization.merges import Merger
 from gpt1_keras.tokenization.normalization import find_normalizer
-from gpt1_keras.tokenization.ragged import (
+from gpt1_keras.tokenization.padding import (
     from_row_indices,
     gather_rows,
     join_rows,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.crossing_merges import CrossingMerges
-from gpt1_keras.tokenization.lookup.string_table import StringTable
-from gpt1_keras.tokenization.merges import Merger
+from gpt1_keras.tokenization.lookup import StringTable
+from gpt1_keras.tokenization.merges import CrossingMerges, Merger
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
 
 _INNER = " "  # before a token that does not end words; no word holds a space

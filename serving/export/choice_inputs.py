@@ -9,16 +9,16 @@ from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.input_transformations import second_limit
 from serving.export.batching import merged
 from serving.export.export_options import Batching
-from serving.export.input_checks import (
+from serving.export.signature import Tensors, full_stops
+from serving.export.text_inputs import (
     Condition,
+    TextInputs,
     asserted,
     at_most,
     attention_cost,
     in_range,
     same_shapes,
 )
-from serving.export.signature import Tensors, full_stops
-from serving.export.text_inputs import TextInputs
 
 # An example with all its choices may have as many tokens as this number of sequences: attention's
 # memory grows with the square of its length.

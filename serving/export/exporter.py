@@ -13,10 +13,9 @@ from gpt1_keras.cli import note
 from gpt1_keras.files import move_to_next_number, temporary_path, write_json
 from gpt1_keras.labelled_files import LABEL, read_rows, use_decimal_points, with_texts
 from gpt1_keras.tasks.task import Task
-from serving.export.decoder.int8_support import REQUIREMENT
-from serving.export.export_metadata import fields_of, metadata_of
+from serving.export.decoder.int8 import REQUIREMENT
 from serving.export.export_options import Batching, Embedding, Explanation
-from serving.export.export_spec import ExportSpec
+from serving.export.export_spec import ExportSpec, fields_of, metadata_of
 from serving.export.exported_tasks import signatures_of
 from serving.export.int8_calibration import calibrated_blocks, check_int8
 from serving.export.prediction_logs import warmup_requests

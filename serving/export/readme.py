@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.presets.card import markdown_text
+from gpt1_keras.presets.publishing import markdown_text
 from serving.export.signature import Signature, Signatures
 from serving.export_names import DEFAULT_SIGNATURE, GENERATE
 from serving.plain_values import plain

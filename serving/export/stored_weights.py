@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from serving.export.decoder.int8_support import ExactProducts
+from serving.export.decoder.int8 import ExactProducts
 from serving.export.export_spec import ExportSpec
 
 _LARGEST = 127.0

@@ -6,13 +6,12 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.tokenization.control_flow import not_inlined
-from serving.export.answers import Answers
 from serving.export.batching import by_bucket
 from serving.export.decoder.packed_decoder import packed_outputs
 from serving.export.explanations.explainer import Explainer
 from serving.export.export_spec import ExportSpec
-from serving.export.input_checks import asserted
 from serving.export.signature import (
+    Answers,
     ConcreteFunction,
     Signature,
     Signatures,
@@ -20,7 +19,7 @@ from serving.export.signature import (
     compiled,
     text_specs,
 )
-from serving.export.text_inputs import TextInputs
+from serving.export.text_inputs import TextInputs, asserted
 from serving.export_names import (
     DEFAULT_SIGNATURE,
     EXAMPLES_INPUT,

@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.tasks.task import Task
-from serving.export.example_tensors import as_tensors
-from serving.export.export_metadata import fields_of
+from serving.export.export_spec import fields_of
 from serving.export.exported_tasks import metric_of
+from serving.export.text_inputs import as_tensors
 from serving.export_names import DEFAULT_SIGNATURE
 from serving.server.models.servable import Servable
 

@@ -14,9 +14,8 @@ from gpt1_keras.files import read_json
 from gpt1_keras.labelled_files import shortened, shown_names
 from gpt1_keras.tasks.answers import column_names
 from gpt1_keras.tasks.data import errors_in_words
-from serving.export.example_tensors import as_tensors
-from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN, METADATA_FILE
-from serving.export_versions import find_export
+from serving.export.text_inputs import as_tensors
+from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN, METADATA_FILE, find_export
 from serving.plain_values import plain
 from serving.prediction.rows import RowAnswer
 from serving.server.errors import ServingError
@@ -251,9 +250,8 @@ def _open_preset(path: str, explain: bool) -> RowModel:
     # Imported here, as an export does not need them.
     from gpt1_keras.presets import load_task
     from gpt1_keras.tasks.task import Task
-    from serving.export.export_metadata import metadata_of
     from serving.export.export_options import Explanation
-    from serving.export.export_spec import ExportSpec
+    from serving.export.export_spec import ExportSpec, metadata_of
     from serving.export.exported_tasks import signatures_of
 
     model: Task = load_task(path)

@@ -18,8 +18,7 @@ from urllib.parse import quote
 
 from gpt1_keras.cli import UsageError, program
 from gpt1_keras.version import __version__
-from serving.server.ignored_flags import IgnoredFlags, ProcessFlags
-from serving.server.options import Options
+from serving.server.options import IgnoredFlags, Options, ProcessFlags
 
 if TYPE_CHECKING:
     from serving.server.server import Server

@@ -17,11 +17,11 @@ from typing import Any, Self
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from serving.server import config_files
-from serving.server.calls.server_resources import Resources
+from serving.server.calls.inference import Resources
 from serving.server.calls.warmup_requests import warm_up
 from serving.server.errors import ServingError
-from serving.server.limits.admission import Admission
-from serving.server.limits.budget import RequestLimits
+from serving.server.limits.one_request import RequestLimits
+from serving.server.limits.waiting import Admission
 from serving.server.models.model_manager import ModelManager
 from serving.server.options import Options
 from serving.server.page import Page

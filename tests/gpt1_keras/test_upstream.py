@@ -15,7 +15,7 @@ from keras_hub.src.utils.transformers import preset_loader
 
 import gpt1_keras
 from gpt1_keras import upstream
-from gpt1_keras.convert.loader import OpenAIGPTLoader
+from gpt1_keras.convert.transformers_checkpoint import OpenAIGPTLoader
 from gpt1_keras.upstream import AdamHooks, TaskHooks
 
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"

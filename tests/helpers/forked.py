@@ -5,7 +5,7 @@ import multiprocessing
 import os
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tensorflow", "keras_hub", "training.runs.pretrain_run"])
+_CONTEXT.set_forkserver_preload(["tensorflow", "keras_hub", "training.runs.pretraining"])
 
 
 def start(function, *arguments, log, environment=None):

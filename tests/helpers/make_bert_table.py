@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from gpt1_keras.cli import program
 from gpt1_keras.files import atomic_path
-from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS, distinct_pages
+from gpt1_keras.tokenization.lookup import CODE_POINTS, distinct_pages
 from gpt1_keras.tokenization.normalization.bert import HANGUL, TABLE_FILE
 
 _SURROGATES = range(0xD800, 0xE000)  # not in valid strings, so dropped

@@ -9,8 +9,7 @@ import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from serving import check
-from serving.export.check.check_requests import Request
-from serving.export.check.check_runs import products_of, unfused
+from serving.export.check import Request, products_of, unfused
 from serving.runtime.process import REQUEST
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")

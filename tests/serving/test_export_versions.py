@@ -2,7 +2,7 @@
 
 import pytest
 
-from serving.export_versions import find_export
+from serving.export_names import find_export
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from training.corpus.build import make_corpus
 from training.corpus.corpus_format import Corpus
 from training.corpus.corpus_options import CorpusOptions
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
-from training.runs.pretrain_run import pretrain
+from training.runs.pretraining import pretrain
 
 STORIES = {
     "train/b/second.txt": "A bad film.\r\nAnd a dull one,\n\n\nthe staff were kind",

@@ -22,14 +22,17 @@ from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.paper_datasets import DATASETS
 from training.evaluation.predictions import read_predictions
 from training.finetune import main
-from training.runs import checkpoint_saver, finetune_run
+from training.runs import checkpoints, finetuning
 from training.runs import run_folder as run_module
-from training.runs.finetune_model import build_model
 from training.runs.finetune_options import FinetuneOptions
-from training.runs.finetune_run import finetune
-from training.runs.recipe_options import as_recorded, with_recipe
+from training.runs.finetuning import (
+    as_recorded,
+    build_model,
+    find_dataset_of,
+    finetune,
+    with_recipe,
+)
 from training.runs.run_folder import facts_of
-from training.runs.training_data import find_dataset_of
 
 SMALL = {"config": "gpt1_micro", "num_merges": 200, "learning_rate": 1e-3, "limit_examples": 256}
 
@@ -121,7 +124,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
                 os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as context:
-        context.setattr(finetune_run.keras.callbacks, "TensorBoard", Interrupt)
+        context.setattr(finetuning.keras.callbacks, "TensorBoard", Interrupt)
         with pytest.raises(KeyboardInterrupt):
             finetune(options, tmp_path / "cut")
     assert [path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()] == [
@@ -211,8 +214,8 @@ def test_in_float16_an_epoch_has_all_batches(preset, write_file, tmp_path, monke
             trained.append(batch)
             updates.append(int(self.model.optimizer.iterations))
 
-    monkeypatch.setattr(finetune_run.keras.callbacks, "TensorBoard", Count)
-    monkeypatch.setattr(checkpoint_saver, "_SECONDS_PER_CHECKPOINT", 0.0)
+    monkeypatch.setattr(finetuning.keras.callbacks, "TensorBoard", Count)
+    monkeypatch.setattr(checkpoints, "_SECONDS_PER_CHECKPOINT", 0.0)
     path = write_file(32)
     options = FinetuneOptions(
         train=path, validation=path, preset=preset, epochs=3, batch_size=4, dtype="mixed_float16"
@@ -317,7 +320,7 @@ def test_balanced_class_weights(write_file, tmp_path, monkeypatch):
 )
 def test_early_stopping(scores, patience, stops):
     history = [{"f1": score} for score in scores]
-    assert finetune_run._has_stopped_improving(history, "f1", patience) == stops
+    assert finetuning._has_stopped_improving(history, "f1", patience) == stops
 
 
 def run_main(capsys, *arguments):

@@ -12,7 +12,7 @@ from gpt1_keras.tasks.label_heads import make_label_head
 from gpt1_keras.tasks.task import Task
 from serving import registry
 from serving.export import export
-from serving.export.class_or_score_signatures import class_or_score_signatures
+from serving.export.exported_tasks import class_or_score_signatures
 from serving.registry import TaskEntry, register_task
 from tests.helpers.eager import eagerly
 from training import evaluate, finetune

@@ -6,7 +6,7 @@ import pytest
 
 import gpt1_keras
 from training.corpus.corpus_format import Corpus
-from training.evaluation.language_models import perplexity
+from training.evaluation.likelihood import perplexity
 from training.perplexity import main
 
 

@@ -23,11 +23,10 @@ from tests.helpers import forked
 from training.corpus.corpus_format import Corpus
 from training.corpus.windows import SequentialWindows
 from training.pretrain import main
-from training.runs import pretrain_run
+from training.runs import pretraining
 from training.runs.checkpoints import Checkpoints
-from training.runs.pretrain_model import build_model
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
-from training.runs.pretrain_run import pretrain
+from training.runs.pretraining import build_model, pretrain
 
 TESTS = pathlib.Path(__file__).parents[1]
 SMALL = PretrainOptions(
@@ -115,7 +114,7 @@ def test_the_history_is_in_the_logs(whole_run):
 def test_the_warm_up(given, steps, warmup, printed, tmp_path, capsys):
     options = PretrainOptions("gpt1_micro", steps=steps, warmup_steps=given)
     assert options.warmup == warmup
-    settled = pretrain_run._with_warmup(options, tmp_path, None)
+    settled = pretraining._with_warmup(options, tmp_path, None)
     assert settled.warmup_steps == warmup
     assert printed in "".join(capsys.readouterr())
 
@@ -124,7 +123,7 @@ def test_a_run_that_goes_on_keeps_its_warm_up(tmp_path, capsys):
     (tmp_path / "options.json").write_text('{"warmup_steps": 1000}')
     options = PretrainOptions("gpt1_micro", steps=500)
     for folders in ((tmp_path, None), (tmp_path / "new", tmp_path)):
-        assert pretrain_run._with_warmup(options, *folders).warmup_steps == 1000
+        assert pretraining._with_warmup(options, *folders).warmup_steps == 1000
     assert capsys.readouterr().out == ""
 
 

@@ -25,7 +25,7 @@ from training.evaluation.dataset_metrics import METRICS, check_scorable
 from training.paper import zero_shot, zero_shot_runs
 from training.paper.gathered_results import Results
 from training.paper.report_files import report
-from training.runs import finetune_run
+from training.runs import finetuning
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.run_folder import Run
 
@@ -49,7 +49,7 @@ def fine_tune(write, tmp_path, capsys, monkeypatch):
     def build(*_):
         raise ValueError("as far as the model")
 
-    monkeypatch.setattr(finetune_run, "build_model", build)
+    monkeypatch.setattr(finetuning, "build_model", build)
 
     def fine_tune(train=GOOD, validation=GOOD, output="run", suffix="csv"):
         paths = write(f"a.{suffix}", train), write(f"b.{suffix}", validation)

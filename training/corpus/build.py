@@ -16,7 +16,7 @@ from typing import Any
 
 import gpt1_keras
 from gpt1_keras.files import atomic_path, write_json
-from gpt1_keras.presets.tokenizers import describe_tokenizer, load_tokenizer
+from gpt1_keras.presets.loading import describe_tokenizer, load_tokenizer
 from training.corpus.corpus_format import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, Corpus
 from training.corpus.corpus_options import CorpusOptions
 from training.corpus.document_units import Unit, find_units

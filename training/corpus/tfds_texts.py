@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 
 from training.corpus.validation_split import count_to_hold_back, share_to_hold_back
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
-from training.datasets.tfds_builders import prepared_builder
+from training.datasets.tfds import prepared_builder
 
 _BATCH_SIZE = 64  # examples read at once; reading one at a time takes longer than tokenizing it
 

@@ -15,6 +15,15 @@ from gpt1_keras.cli import progress, signals_handled
 from training.corpus.document_units import Unit
 from training.corpus.shards import ShardError
 
+_stderr = os.dup(2)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+try:
+    import training.corpus.shards  # noqa: F401
+finally:
+    os.dup2(_stderr, 2)
+    os.close(_stderr)
+
+
 _POLL_SECONDS = 0.2  # between two checks for signals
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -35,7 +44,7 @@ def run_in_processes(function: _Write, units: list[Unit], processes: int) -> lis
         return [function(unit) for unit in progress(units, "Writing shards")]
     # TensorFlow does not survive a fork after it has run, so a server imports it and forks workers.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["training.corpus.preload"])
+    context.set_forkserver_preload(["training.corpus.workers"])
     others = set(multiprocessing.active_children())
     signals: list[int] = []  # that wait: an exception in the pool's code could leave a lock held
     with (

@@ -16,8 +16,7 @@ from gpt1_keras.files import write_text
 from gpt1_keras.labelled_files import LABEL
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.paper_datasets import MULTIPLE_CHOICE, TfdsDataset
-from training.datasets.tfds_builders import prepared_builder, read_split
-from training.datasets.tfds_readers import READERS
+from training.datasets.tfds import READERS, prepared_builder, read_split
 from training.datasets.user_files import Dataset, UserFiles
 
 _DIGEST_BYTES = 8

@@ -25,7 +25,7 @@ class TfdsDataset:
         splits: dict from `"train"`, `"validation"` and `"test"` to the data set's splits, where
             these have other names.
         score_range: least and greatest score, where labels are scores.
-        reader: key of `training.datasets.tfds_readers.READERS`.
+        reader: key of `training.datasets.tfds.READERS`.
         glue_file: name of the file of predictions that GLUE's server takes.
         paper_score: the paper's result, in percent.
         previous_best: the best result before the paper, in percent.

@@ -9,7 +9,7 @@ index of the right one, from 0; or a score, if all labels are numbers and some h
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -35,7 +35,44 @@ from training.datasets.paper_datasets import (
     SIMILARITY,
     TfdsDataset,
 )
-from training.datasets.validation_share import held_back
+
+_MOST_BINS = 10  # of scores
+_EXAMPLES_PER_BIN = 20
+
+
+def held_back(
+    texts: Iterable[Sequence[object]], labels: np.ndarray, share: float, seed: int
+) -> np.ndarray:
+    """Chooses which examples are held back: about the same share of each label.
+
+    At least one example of each label is held back and one is left, if there are two with different
+    texts; otherwise all are left. Scores are taken by quantiles. Examples whose texts differ
+    in case and white space alone stay together.
+
+    Args:
+        labels: array `[examples]`: indices of classes or choices, or float scores.
+        share: above 0 and below 1.
+
+    Returns:
+        bool array `[examples]`.
+    """
+    if np.issubdtype(labels.dtype, np.floating):
+        bins = min(_MOST_BINS, max(1, len(labels) // _EXAMPLES_PER_BIN))
+        labels = np.digitize(labels, np.quantile(labels, np.linspace(0, 1, bins + 1)[1:-1]))
+    numbers: dict[tuple[str, ...], int] = {}  # of groups of the same texts
+    plain = (tuple(" ".join(str(text).casefold().split()) for text in each) for each in texts)
+    groups = np.array([numbers.setdefault(each, len(numbers)) for each in plain])
+    first = np.unique(groups, return_index=True)[1]  # the example that stands for its group
+    sizes = np.bincount(groups)
+    order = np.random.default_rng(seed).permutation(len(first))
+    is_held = np.zeros(len(first), bool)
+    for label in np.unique(labels[first]):
+        members = order[labels[first[order]] == label]
+        middles = np.cumsum(sizes[members]) - sizes[members] / 2
+        count = int(np.sum(middles < share * sizes[members].sum()))
+        is_held[members[: min(max(count, 1), len(members) - 1)]] = True
+    return is_held[groups]
+
 
 _KINDS = {
     ("text",): CLASSIFICATION,
@@ -59,7 +96,7 @@ class UserFiles:
         kind, fields, metrics, score_range, glue_file: as in
             `training.datasets.paper_datasets.TfdsDataset`.
         class_names: None without classes.
-        share: what `training.datasets.validation_share` holds back of the train file, if there is
+        share: what `training.datasets.user_files` holds back of the train file, if there is
             no validation file.
         seed: of that choice.
     """
@@ -76,7 +113,7 @@ class UserFiles:
     glue_file: None = None
 
     def read(self, role: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Reads texts by field, and labels, as `training.datasets.tfds_readers` returns them."""
+        """Reads texts by field, and labels, as `training.datasets.tfds` returns them."""
         is_shared = role == "validation" and role not in self.paths
         path = self.paths["train" if is_shared else role]
         tell = _keep_quiet if is_shared else note  # as the train file has been told of
@@ -164,7 +201,7 @@ def find_user_files(
     Args:
         score_range: the least and the greatest score, if labels are scores; by default, they are if
             all are numbers and some have a fraction.
-        share, seed: as for `training.datasets.validation_share.held_back`.
+        share, seed: as for `training.datasets.user_files.held_back`.
     """
     table = open_table(train, columns, [(*names, LABEL) for names in _KINDS])
     fields = table.fields[:-1]

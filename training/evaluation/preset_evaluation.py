@@ -14,7 +14,7 @@ from training.datasets.data_options import DEFAULT_DATA, DataOptions, ExampleOpt
 from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.user_files import Dataset
 from training.evaluation.answer_report import plot_report, write_report
-from training.evaluation.baseline_scores import score_baselines
+from training.evaluation.baselines import score_baselines
 from training.evaluation.dataset_metrics import check_scorable, score
 from training.evaluation.fine_tuned_models import load_for_model, load_model
 from training.evaluation.predictions import answers_of, predict_outputs, write_predictions

@@ -16,13 +16,13 @@ import sys
 from gpt1_keras.cli import program
 from training.datasets.data_options import DataOptions
 from training.paper.grid_options import AblationOptions, GridOptions
-from training.runs.saved_work import newest_saved
+from training.runs.checkpoints import newest_saved
 
 
 @program("training.paper.ablate", resumable=newest_saved)
 def main(shared: GridOptions, options: AblationOptions, data: DataOptions) -> None:
     """Run the paper's ablations, and put them into its tables and figure."""
-    from training.paper.ablation_runs import ablate, ablation_grid
+    from training.paper.grids import ablate, ablation_grid
 
     print(ablate(ablation_grid(shared, options), shared.output, data))
 

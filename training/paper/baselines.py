@@ -35,7 +35,7 @@ class _Options:
 @program("training.paper.baselines")
 def main(options: _Options, data: DataOptions) -> None:
     """Score trivial baselines on the paper's data sets."""
-    from training.paper.baseline_runs import score_baselines
+    from training.paper.grids import score_baselines
 
     for name in options.tasks.split(","):
         arguments = (options.output, options.limit_examples, options.seeds)

@@ -2,16 +2,28 @@
 
 import os
 import pathlib
+import re
+import statistics
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gpt1_keras.files import check_writable
+import gpt1_keras
+from gpt1_keras.files import check_writable, write_json
+from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.presets import find_preset
-from training.datasets.data_options import DataOptions
-from training.paper.baseline_runs import score_baselines_of_runs
-from training.paper.grid_options import GridOptions
+from training.datasets.data_options import DEFAULT_DATA, DataOptions
+from training.datasets.labelled_examples import load_examples
+from training.datasets.paper_datasets import DATASETS, find_dataset
+from training.evaluation.baselines import baselines_of
+from training.evaluation.dataset_metrics import check_scorable, score
+from training.evaluation.plots import COLORS, new_figure, save
+from training.evaluation.predictions import write_predictions
+from training.paper.gathered_results import Results, gather
+from training.paper.grid_options import VARIANTS, AblationOptions, GridOptions
+from training.paper.published_results import FULL
+from training.paper.report_files import report
 from training.runs.finetune_options import FinetuneOptions
-from training.runs.finetune_run import finetune
+from training.runs.finetuning import finetune
 from training.runs.memory import memory_freed
 
 _SHARED = ("preset", "epochs", "batch_size", "learning_rate", "dropout", "dtype")
@@ -69,3 +81,140 @@ def run_grid(
         with memory_freed():
             finetune(options, run, data)
         after_each(run)
+
+
+def ablation_grid(shared: GridOptions, options: AblationOptions) -> dict[str, FinetuneOptions]:
+    """Makes the runs of an ablation, as `make_grid` returns them."""
+    variants = {name: VARIANTS[name] for name in options.variant_names}
+    if options.lstm is not None:
+        variants["lstm"] = {"preset": options.lstm}
+    if options.layers:
+        counts = range(_count_blocks(shared.preset))
+        variants |= {f"{count}_blocks": {"transfer": str(count)} for count in counts}
+    return make_grid(shared, shared.dataset_names, variants, limit_examples=options.limit_examples)
+
+
+def ablate(
+    grid: Mapping[str, FinetuneOptions],
+    output: str | os.PathLike[str],
+    data: DataOptions = DEFAULT_DATA,
+) -> str:
+    """Starts or resumes the runs of an ablation, and plots them; returns tables in Markdown."""
+    folder = pathlib.Path(output)
+    run_grid(grid, folder, data)
+    blocks = {
+        int(options.transfer): f"{options.transfer} blocks"
+        for options in grid.values()
+        if options.transfer.isdecimal()
+    }
+    if blocks:
+        plot_transfer(Results(gather([folder / "runs"])), blocks, folder / "transfer.svg")
+    return report([folder / "runs", folder / "baselines"], folder)
+
+
+def plot_transfer(
+    results: Results, blocks: Mapping[int, str], path: str | os.PathLike[str]
+) -> None:
+    """Plots scores against blocks transferred (figure 2, left).
+
+    Each data set that has runs with some of the blocks has a panel.
+
+    Args:
+        blocks: dict from number of blocks, except all of them, to the results' variant.
+    """
+    points = {**blocks, max(blocks) + 1: FULL}
+    datasets = [
+        dataset
+        for dataset in DATASETS
+        if any(results.scores(name, dataset) for name in blocks.values())
+    ]
+    figure, panels = new_figure(width=3.2 * len(datasets), height=3.6, columns=len(datasets))
+    for panel, dataset, color in zip(panels, datasets, COLORS * 3):
+        found = {count: results.scores(name, dataset) for count, name in points.items()}
+        for count, scores in found.items():
+            panel.plot([count] * len(scores), list(scores.values()), ".", color=color, alpha=0.5)
+        medians = {count: statistics.median(s.values()) for count, s in found.items() if s}
+        panel.plot(list(medians), list(medians.values()), color=color)
+        none = results.median("no pre-training", [dataset])
+        if none is not None:
+            panel.axhline(none, color="0.5", linestyle="--", label="no pre-training")
+            panel.legend(edgecolor="none")
+        panel.set(title=dataset, xlabel="blocks transferred", ylabel=DATASETS[dataset].metrics[0])
+        panel.set_xticks(list(points))
+    save(figure, path)
+
+
+def _count_blocks(preset: str) -> int:
+    backbone = CausalBackbone.from_preset(str(find_preset(preset)), load_weights=False)
+    return len(getattr(backbone, "blocks", ()))
+
+
+def score_baselines(
+    name: str,
+    output: str | os.PathLike[str],
+    limit_examples: int | None = None,
+    seeds: int = 3,
+    data: DataOptions = DEFAULT_DATA,
+) -> list[dict[str, Any]]:
+    """Scores all baselines of a data set.
+
+    Args:
+        output: path of the folder for `NAME/BASELINE/seed_N/result.json`.
+        limit_examples: how many examples to learn from, sampled by each seed; all by default. With
+            all examples there is one seed, because nothing is random.
+        seeds: how many seeds; they are 0, 1, ...
+    """
+    dataset, folder = find_dataset(name), pathlib.Path(output)
+    check_writable(folder)
+    train = load_examples(dataset, "train", data).labelled()
+    validation = load_examples(dataset, "validation", data).labelled()
+    check_scorable(validation, dataset.metrics, f"The validation data of {name}")
+    results = []
+    for seed in range(1 if limit_examples is None else seeds):
+        known = train if limit_examples is None else train.sample(limit_examples, seed)
+        for baseline, predict in baselines_of(dataset).items():
+            answers = predict(dataset, known, validation)
+            scores = score(validation, answers, dataset.metrics)
+            result = {
+                "task": name,
+                "baseline": baseline,
+                "seed": seed,
+                "limit_examples": limit_examples,
+                "metric": dataset.metrics[0],
+                "score": scores[dataset.metrics[0]],
+                "metrics": scores,
+                "train_examples": len(known),
+                "validation_examples": len(validation),
+                "gpt1_keras": gpt1_keras.__version__,
+            }
+            path = folder / name / re.sub(r"\W+", "_", baseline) / f"seed_{seed}"
+            write_predictions(path, validation, answers)
+            write_json(path / "result.json", result)
+            results.append(result)
+    return results
+
+
+def score_baselines_of_runs(
+    runs: Iterable[FinetuneOptions],
+    output: str | os.PathLike[str],
+    data: DataOptions = DEFAULT_DATA,
+) -> None:
+    """Scores the baselines on the examples that some fine-tuning runs learn from.
+
+    Baselines that `output` holds already are not scored again.
+
+    Args:
+        runs: of `gpt1 finetune` on data sets of the paper; their seeds are 0, 1, ...
+        output: path of the folder for `LIMIT/TASK/BASELINE/seed_N/result.json`.
+    """
+    seeds: dict[tuple[str, int | None], int] = {}
+    for options in runs:
+        assert options.task is not None  # of the paper
+        key = options.task, options.limit_examples
+        seeds[key] = max(seeds.get(key, 1), options.seed + 1)
+    for (name, limit), count in seeds.items():
+        folder, last = pathlib.Path(output, str(limit or "all")), 0 if limit is None else count - 1
+        done = list((folder / name).glob(f"*/seed_{last}/result.json"))
+        if len(done) < len(baselines_of(find_dataset(name))):
+            print(f"Baselines of {name}, examples: {limit or 'all'}", flush=True)
+            score_baselines(name, folder, limit, count, data)

@@ -14,8 +14,8 @@ from gpt1_keras.recipe import FineTuningRecipe
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS, find_dataset
+from training.evaluation.baselines import MAJORITY, OVERLAP, TFIDF
 from training.evaluation.plots import BLUE, ORANGE, new_figure, save
-from training.evaluation.trivial_baselines import MAJORITY, OVERLAP, TFIDF
 from training.paper.gathered_results import Results, gather
 from training.paper.grid_options import ALL_LABELS, VARIANTS, CurveOptions, GridOptions
 from training.paper.grids import make_grid, run_grid

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from matplotlib.axes import Axes
 
+from training.evaluation.baselines import MAJORITY, OVERLAP, TFIDF
 from training.evaluation.plots import COLORS, new_figure, save
-from training.evaluation.trivial_baselines import MAJORITY, OVERLAP, TFIDF
 from training.paper.gathered_results import Results
 from training.paper.published_results import FULL, OURS, Column, Table, small_models
 

@@ -12,12 +12,11 @@ import gpt1_keras
 from gpt1_keras.files import check_writable, read_json, write_json
 from gpt1_keras.presets import find_preset, load_task
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
-from training.datasets.tfds_builders import prepared_builder, read_split
+from training.datasets.tfds import prepared_builder, read_split
 from training.evaluation.dataset_metrics import METRICS, Metric
 from training.evaluation.likelihood import Scorer
 from training.evaluation.plots import COLORS, new_figure, save
-from training.paper.probe_readers import READERS, ProbeExamples
-from training.paper.probes import Probe, find_probe
+from training.paper.probes import READERS, Probe, ProbeExamples, find_probe
 from training.runs.earlier_run import shared_steps
 
 _SNAPSHOT = re.compile(r"(\d{8})\.weights\.h5")

@@ -22,7 +22,7 @@ _PAPER = FineTuningRecipe()
 class FinetuneOptions:
     """What determines a run; a run resumes only under the same options.
 
-    `training.runs.recipe_options` fills in the epochs and the learning rate where they are None.
+    `training.runs.finetuning` fills in the epochs and the learning rate where they are None.
     """
 
     task: str | None = option(f"one of {', '.join(sorted(DATASETS))}; or give --train", None)

@@ -6,7 +6,7 @@ from typing import Any
 import gpt1_keras
 from gpt1_keras.handles import is_handle
 from gpt1_keras.presets import PRETRAINED
-from gpt1_keras.presets.card import RunFacts, write_card
+from gpt1_keras.presets.publishing import RunFacts, write_card
 from training.corpus.corpus_format import Corpus
 from training.datasets.paper_datasets import find_dataset
 from training.runs.finetune_options import FinetuneOptions
@@ -31,7 +31,7 @@ def write_run_card(
     Args:
         facts: what `result.json` will hold besides options and history.
         licence: of the preset that the run started from, as
-            `gpt1_keras.presets.card.licence_of` returns it.
+            `gpt1_keras.presets.publishing.licence_of` returns it.
     """
     if options.task is not None:
         name = options.task

@@ -21,7 +21,7 @@ from scipy import stats
 from sklearn import metrics
 
 import gpt1_keras
-from gpt1_keras.optimization.losses import stateless_loss
+from gpt1_keras.optimization.objective import stateless_loss
 from gpt1_keras.optimization.optimizer import finetuning_optimizer
 from gpt1_keras.presets import build_backbone
 

@@ -7,10 +7,9 @@ import keras
 from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.models.attention_scores import MASKED_SCORE
+from gpt1_keras.models.custom_gradients.causal_attention import MASKED_SCORE
 from gpt1_keras.models.custom_gradients.custom_gradient import custom_gradient
-from gpt1_keras.models.custom_gradients.execution_order import zero_after
-from gpt1_keras.models.custom_gradients.fused import fused
+from gpt1_keras.models.custom_gradients.graph_execution import fused, zero_after
 from gpt1_keras.types import Tensor
 
 MAX_LOGITS = 2**23  # in memory at once: 32 MiB in float32

@@ -18,11 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.alignment.aligned_texts import decode_with_ranges
+from gpt1_keras.tokenization.aligned_texts import decode_with_ranges
 from gpt1_keras.tokenization.control_flow import update_where
-from gpt1_keras.tokenization.lookup.code_point_map import CodePointMap
+from gpt1_keras.tokenization.lookup import CodePointMap
 from gpt1_keras.tokenization.normalization.normalizer import Normalizer
-from gpt1_keras.tokenization.ragged import rows_of_one, split_at_white_space
+from gpt1_keras.tokenization.padding import rows_of_one, split_at_white_space
 
 TABLE_FILE = pathlib.Path(__file__).with_name("bert_table.npz")
 HANGUL = range(0xAC00, 0xD7A4)  # syllables, which every version of Unicode decomposes alike

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from gpt1_keras.models.linear import observed_inputs
+from gpt1_keras.models.layers import observed_inputs
 from gpt1_keras.models.transformer_block import TransformerBlock
 
 

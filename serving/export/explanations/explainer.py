@@ -5,15 +5,13 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from serving.export.answers import Answers
 from serving.export.explanations.explained_words import WordFinder, Words
 from serving.export.explanations.integrated_gradients import IntegratedGradients
 from serving.export.explanations.leave_one_out import explained_without_each
 from serving.export.export_options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT
 from serving.export.export_spec import ExportSpec
-from serving.export.input_checks import asserted, at_most, attention_cost
-from serving.export.signature import Tensors
-from serving.export.text_inputs import TextInputs
+from serving.export.signature import Answers, Tensors
+from serving.export.text_inputs import TextInputs, asserted, at_most, attention_cost
 from serving.export.token_offsets import has_offsets, tokenize_each_with_offsets
 
 # An example that is explained by gradients may have as many tokens as this number of sequences:

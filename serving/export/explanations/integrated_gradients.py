@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpt1_keras.tasks.task import Task
-from serving.export.explanations.chunks import State, run_in_chunks
+from serving.export.explanations.explained_words import State, run_in_chunks
 
 # One sequence of the paper's context. Larger chunks take more memory, and are hardly faster.
 _MAX_TOKENS = 512

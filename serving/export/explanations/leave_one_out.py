@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from serving.export.explanations.chunks import State, run_in_chunks
-from serving.export.explanations.explained_words import Words
+from serving.export.explanations.explained_words import State, Words, run_in_chunks
 
 _MAX_TOKENS = 2048  # without gradients, these take less memory than the weights
 

@@ -14,12 +14,12 @@ from serving.export.batching import batched, merged
 from serving.export.decoder.cached_decoder import CachedDecoder
 from serving.export.decoder.packed_decoder import computes_by_blocks
 from serving.export.export_spec import ExportSpec
-from serving.export.input_checks import asserted
 from serving.export.language_model.generation_options import GenerationOptions, bounds
 from serving.export.language_model.output_text import before_stops, joined, joined_continuations
 from serving.export.language_model.prompt_continuation import continuations
 from serving.export.language_model.text_scoring import log_probabilities
 from serving.export.signature import Signature, Signatures, Tensors, full_stops, text_specs
+from serving.export.text_inputs import asserted
 from serving.export.token_offsets import ENDS, STARTS
 from serving.export_names import DEFAULT_SIGNATURE, GENERATE, SCORE, TOKENIZE
 

@@ -21,12 +21,11 @@ from tensorflow_serving.apis.model_management_pb2 import ReloadConfigRequest, Re
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.status_pb2 import StatusProto
 
-from serving.server.calls import example_inference, inference
-from serving.server.calls.server_resources import Resources
+from serving.server.calls import inference
+from serving.server.calls.inference import Resources
 from serving.server.errors import ServingError, invalid_argument
-from serving.server.limits.budget import Budget
-from serving.server.limits.message_fields import MOST_FIELDS, has_too_many_fields
-from serving.server.limits.receiving import Receiving
+from serving.server.limits.one_request import MOST_FIELDS, Budget, has_too_many_fields
+from serving.server.limits.waiting import Receiving
 from serving.server.models.model_manager import ModelManager
 from serving.server.models.servable import Servable
 
@@ -221,9 +220,9 @@ def _reload(
 
 _RUNS: Mapping[str, _Call] = {
     "Predict": _on_servable(inference.predict),
-    "Classify": _on_servable(example_inference.classify),
-    "Regress": _on_servable(example_inference.regress),
-    "MultiInference": _on_servable(example_inference.multi_inference),
+    "Classify": _on_servable(inference.classify),
+    "Regress": _on_servable(inference.regress),
+    "MultiInference": _on_servable(inference.multi_inference),
 }
 # Calls that run no model are answered even if the server is busy, as probes use them.
 _CALLS: Mapping[str, _Call] = {

@@ -1,18 +1,52 @@
 """The calls on one servable: Predict and GetModelMetadata."""
 
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
 import numpy as np
 import tensorflow as tf
+from grpc import StatusCode
 from tensorflow.core.framework.tensor_pb2 import TensorProto
+from tensorflow_serving.apis.classification_pb2 import (
+    ClassificationRequest,
+    ClassificationResponse,
+)
 from tensorflow_serving.apis.get_model_metadata_pb2 import (
     GetModelMetadataResponse,
     SignatureDefMap,
 )
+from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest, MultiInferenceResponse
+from tensorflow_serving.apis.input_pb2 import Input
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
+from tensorflow_serving.apis.regression_pb2 import (
+    RegressionRequest,
+    RegressionResponse,
+)
 
 from serving.export_names import DEFAULT_SIGNATURE
-from serving.server.limits.budget import UNLIMITED, Budget
+from serving.server.errors import ServingError, invalid_argument, set_of
+from serving.server.limits.one_request import UNLIMITED, Budget, RequestLimits
+from serving.server.limits.waiting import Admission
+from serving.server.models.model_manager import ModelManager
 from serving.server.models.servable import Servable
+from serving.server.prometheus_metrics import MeasuredRequest, Metrics
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The models, limits and metrics of one server."""
+
+    models: ModelManager
+    metrics: Metrics
+    admission: Admission
+    limits: RequestLimits
+
+    def measured(self, api: str, entrypoint: str) -> AbstractContextManager[MeasuredRequest]:
+        """Counts and times the body of a `with` statement as one request; see `Metrics.request`."""
+        return self.metrics.request(api, entrypoint, self.models.__contains__)
+
 
 SIGNATURE_DEF = "signature_def"
 _PIECE = 2**16  # elements that are added to a reply in a few milliseconds
@@ -73,3 +107,132 @@ def _tensor_proto(array: np.ndarray, budget: Budget) -> TensorProto:
         budget.check_time()
         field.extend(values[start : start + _PIECE].tolist())
     return proto
+
+
+def classify(
+    servable: Servable, request: ClassificationRequest, budget: Budget = UNLIMITED
+) -> ClassificationResponse:
+    """Runs a signature on tf.Examples: `inputs` in, `classes` and `scores` out."""
+    name = _example_signature(servable, request.model_spec)
+    expected = {"classes": np.dtype(object), "scores": np.dtype(np.float32)}
+    outputs, batch = _run_examples(servable, name, request.input, budget, "Classify", expected)
+    shapes = {array.shape for array in outputs.values()}
+    shape = shapes.pop()
+    dtypes_fit = all(array.dtype == expected[alias] for alias, array in outputs.items())
+    if shapes or len(shape) != 2 or shape[0] != batch or not dtypes_fit:
+        raise invalid_argument(
+            f"Expected classes (string) and scores (float), both [{batch}, num_classes], "
+            f"from the signature; found {_described(outputs)}"
+        )
+    response = ClassificationResponse(model_spec=reply_spec(servable, name))
+    for row in range(batch):
+        classifications = response.result.classifications.add()
+        for column in range(shape[1]):
+            each = classifications.classes.add()
+            if "classes" in outputs:
+                each.label = outputs["classes"][row, column].decode(errors="replace")
+            if "scores" in outputs:
+                each.score = outputs["scores"][row, column]
+    return response
+
+
+def regress(
+    servable: Servable, request: RegressionRequest, budget: Budget = UNLIMITED
+) -> RegressionResponse:
+    """Runs a signature on tf.Examples: `inputs` in, `outputs` out."""
+    name = _example_signature(servable, request.model_spec)
+    outputs, batch = _run_examples(servable, name, request.input, budget, "Regress", ["outputs"])
+    values = outputs["outputs"]
+    if values.shape not in ((batch,), (batch, 1)) or values.dtype != np.float32:
+        raise invalid_argument(
+            f"Expected outputs (float), [{batch}] or [{batch}, 1], from the signature; "
+            f"found {_described(outputs)}"
+        )
+    response = RegressionResponse(model_spec=reply_spec(servable, name))
+    for value in values.ravel().tolist():
+        response.result.regressions.add(value=value)
+    return response
+
+
+def multi_inference(
+    servable: Servable, request: MultiInferenceRequest, budget: Budget = UNLIMITED
+) -> MultiInferenceResponse:
+    """Classifies and regresses the same tf.Examples with several signatures of one model."""
+    response = MultiInferenceResponse()
+    names = set()
+    for each in request.tasks:
+        if each.model_spec.name != servable.name:
+            raise invalid_argument(
+                "All ModelSpecs in a MultiInferenceRequest must access the same model name."
+            )
+        name = each.model_spec.signature_name or DEFAULT_SIGNATURE
+        if name in names:
+            raise invalid_argument(f"Duplicate evaluation of signature: {name}")
+        names.add(name)
+        if name not in servable.signature_defs:
+            raise invalid_argument(f"Requested signature not found in model graph: {name}")
+        given = {"model_spec": each.model_spec, "input": request.input}
+        result = response.results.add(model_spec=reply_spec(servable, name))
+        if each.method_name == "tensorflow/serving/classify":
+            classified = classify(servable, ClassificationRequest(**given), budget)
+            result.classification_result.CopyFrom(classified.result)
+        elif each.method_name == "tensorflow/serving/regress":
+            regressed = regress(servable, RegressionRequest(**given), budget)
+            result.regression_result.CopyFrom(regressed.result)
+        else:
+            raise ServingError(
+                StatusCode.UNIMPLEMENTED, f"Unsupported signature method_name: {each.method_name}"
+            )
+    return response
+
+
+def serialized_examples(examples: Input) -> Sequence[bytes]:
+    """Returns the serialized tf.Examples of an Input, each merged with the context they share."""
+    if examples.WhichOneof("kind") == "example_list_with_context":
+        shared = examples.example_list_with_context
+        # Parsing one message after another merges them; so a context is a prefix.
+        context = shared.context.SerializeToString()
+        return [context + example.SerializeToString() for example in shared.examples]
+    return [example.SerializeToString() for example in examples.example_list.examples]
+
+
+def _example_signature(servable: Servable, spec: ModelSpec) -> str:
+    """Returns the name of the signature that `spec` asks for."""
+    name = spec.signature_name or DEFAULT_SIGNATURE
+    if name not in servable.signature_defs:
+        raise invalid_argument(f"No signature was found with the name: {name}")
+    return name
+
+
+def _run_examples(
+    servable: Servable,
+    name: str,
+    examples: Input,
+    budget: Budget,
+    api: str,
+    possible: Collection[str],
+) -> tuple[dict[str, np.ndarray], int]:
+    """Returns a signature's outputs for tf.Examples, and how many examples there were.
+
+    It refuses a signature with other outputs than `possible` ones.
+    """
+    signature = servable.signature_defs[name]
+    inputs, outputs = set(signature.inputs), set(signature.outputs)
+    if inputs != {"inputs"} or not outputs or outputs - set(possible):
+        raise invalid_argument(
+            f"Signature {name} does not {api.lower()}: expected inputs {{inputs}} and outputs "
+            f"{set_of(possible)}, found inputs {set_of(inputs)} and outputs {set_of(outputs)}"
+        )
+    budget.check_examples(examples)
+    serialized = serialized_examples(examples)
+    if not serialized:
+        raise invalid_argument("Input is empty.")
+    tensor = tf.make_tensor_proto(serialized, tf.string)
+    found = servable.run(signature, {"inputs": tensor}, sorted(outputs), api, budget)
+    servable.count_examples(len(serialized))
+    return found, len(serialized)
+
+
+def _described(outputs: dict[str, np.ndarray]) -> dict[str, str]:
+    """Returns the dtypes and shapes of outputs, for a message."""
+    return {alias: f"{array.dtype} {list(array.shape)}" for alias, array in outputs.items()}

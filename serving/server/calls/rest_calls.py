@@ -19,17 +19,11 @@ from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
-from serving.server.calls import (
-    example_inference,
-    inference,
-    json_documents,
-    json_replies,
-    json_requests,
-)
-from serving.server.calls.json_documents import read_signature_name
-from serving.server.calls.server_resources import Resources
+from serving.server.calls import inference, rest_json
+from serving.server.calls.inference import Resources
+from serving.server.calls.rest_json import read_signature_name
 from serving.server.errors import invalid_argument
-from serving.server.limits.budget import Budget
+from serving.server.limits.one_request import Budget
 from serving.server.models.servable import Servable
 
 _MODEL = r"/v1/models/([^/:]+)(?:/versions/([0-9]{1,19})|/labels/([^/:]+))?"
@@ -70,12 +64,12 @@ class RestCalls:
         with resources.measured(verb, "REST") as measured:
             if method == "GET":
                 found = _metadata(models.find(spec)) if verb else _to_dict(models.status(spec))
-                return json_replies.encoded(json.dumps(found, ensure_ascii=False))
+                return rest_json.encoded(json.dumps(found, ensure_ascii=False))
             measured.model_name = spec.name
             with resources.admission.admitted(budget):
-                document = json_documents.parse_document(body)
+                document = rest_json.parse_document(body)
                 reply = _VERBS[verb](models.find(spec), document, budget)
-        return json_replies.encoded(reply)
+        return rest_json.encoded(reply)
 
 
 def _predict(servable: Servable, document: Mapping[str, Any], budget: Budget) -> str:
@@ -83,23 +77,23 @@ def _predict(servable: Servable, document: Mapping[str, Any], budget: Budget) ->
     signature = servable.signature_defs.get(name)
     if signature is None:
         raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
-    inputs = json_requests.read_inputs(document, signature)
+    inputs = rest_json.read_inputs(document, signature)
     outputs = servable.predict(name, inputs, budget=budget)
-    return json_replies.write_outputs(document, outputs, budget)
+    return rest_json.write_outputs(document, outputs, budget)
 
 
 def _classify(servable: Servable, document: Mapping[str, Any], budget: Budget) -> str:
-    request = ClassificationRequest(input=json_requests.read_examples(document, budget))
+    request = ClassificationRequest(input=rest_json.read_examples(document, budget))
     request.model_spec.signature_name = read_signature_name(document)
-    result = example_inference.classify(servable, request, budget).result
-    return json_replies.write_classifications(result, budget)
+    result = inference.classify(servable, request, budget).result
+    return rest_json.write_classifications(result, budget)
 
 
 def _regress(servable: Servable, document: Mapping[str, Any], budget: Budget) -> str:
-    request = RegressionRequest(input=json_requests.read_examples(document, budget))
+    request = RegressionRequest(input=rest_json.read_examples(document, budget))
     request.model_spec.signature_name = read_signature_name(document)
-    result = example_inference.regress(servable, request, budget).result
-    return json_replies.write_regressions(result)
+    result = inference.regress(servable, request, budget).result
+    return rest_json.write_regressions(result)
 
 
 _VERBS = {"predict": _predict, "classify": _classify, "regress": _regress}

@@ -14,8 +14,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
 from serving.export_names import WARMUP_FILE
-from serving.server.calls.example_inference import classify, multi_inference, regress
-from serving.server.calls.inference import predict
+from serving.server.calls.inference import classify, multi_inference, predict, regress
 from serving.server.errors import ServingError, invalid_argument
 from serving.server.models.servable import Servable
 

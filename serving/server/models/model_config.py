@@ -12,7 +12,7 @@ from tensorflow_serving.config.model_server_config_pb2 import (
     ModelServerConfig,
 )
 
-from serving.export_versions import is_version
+from serving.export_names import is_version
 from serving.server.errors import ServingError, invalid_argument
 
 _PLATFORM = "tensorflow"

@@ -23,7 +23,7 @@ from serving.server.errors import (
     runtime_refusal,
     set_of,
 )
-from serving.server.limits.budget import UNLIMITED, Budget
+from serving.server.limits.one_request import UNLIMITED, Budget
 from serving.server.models.loading import Loader
 from serving.server.prometheus_metrics import Metrics
 

@@ -9,11 +9,11 @@ from grpc_health.v1.health import HealthServicer
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 
 from serving.server.calls import grpc_service
-from serving.server.calls.server_resources import Resources
-from serving.server.limits.receiving import MOST_CALLS, Receiving
+from serving.server.calls.inference import Resources
+from serving.server.limits.waiting import MOST_CALLS, Receiving
 from serving.server.options import Options
 from serving.server.transport import listening
-from serving.server.transport.credentials import server_credentials
+from serving.server.transport.listening import server_credentials
 
 _SPARE_THREADS = 16
 _MAX_PENDING_REQUESTS = 10_000

@@ -16,9 +16,9 @@ from typing import Any
 
 from grpc import StatusCode
 
-from serving.server.calls import json_replies
+from serving.server.calls import rest_json
+from serving.server.calls.inference import Resources
 from serving.server.calls.rest_calls import RestCalls
-from serving.server.calls.server_resources import Resources
 from serving.server.errors import ServingError
 from serving.server.options import Options
 from serving.server.page import Page
@@ -240,5 +240,5 @@ def _error(error: ServingError) -> Reply:
 
 def _refusal(status: int, message: str) -> Reply:
     """Returns the reply to a request that cannot be answered."""
-    body = json_replies.encoded(json.dumps({"error": message}, ensure_ascii=False))
+    body = rest_json.encoded(json.dumps({"error": message}, ensure_ascii=False))
     return Reply(status, body, "application/json")

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from gpt1_keras.presets.card import licence_of
+from gpt1_keras.presets.publishing import licence_of
 from tests.helpers.commands import main_of
 from tests.helpers.published_checkpoint import HANDLE
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import gpt1_keras
-from gpt1_keras.presets.tokenizers import describe_tokenizer, load_tokenizer
+from gpt1_keras.presets.loading import describe_tokenizer, load_tokenizer
 
 TEXT = "A good film, and a lovely one; unknown: \u00e9\u4e2d\U0001f600"
 

@@ -18,7 +18,7 @@ from keras_hub.src.utils import preset_utils
 
 import gpt1_keras
 from gpt1_keras.presets import find_preset, load_task, load_tokenizer, upload_preset
-from gpt1_keras.presets.card import RunFacts, licence_of, update_card, write_card
+from gpt1_keras.presets.publishing import RunFacts, licence_of, update_card, write_card
 from tests.helpers.hub_server import running_hub
 
 FACTS = RunFacts(

@@ -12,7 +12,7 @@ import tensorflow as tf
 import gpt1_keras
 from gpt1_keras.presets import load_task
 from gpt1_keras.tasks.data import blank_examples
-from serving.export.class_or_score_signatures import class_or_score_answers
+from serving.export.exported_tasks import class_or_score_answers
 from tests.helpers.eager import eagerly
 
 SAVED = pathlib.Path(__file__).parents[1] / "presets" / "saved_models"

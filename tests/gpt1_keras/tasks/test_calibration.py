@@ -9,8 +9,7 @@ import scipy.special
 
 import gpt1_keras
 from gpt1_keras.presets import load_task
-from gpt1_keras.tasks.calibration import Calibration
-from gpt1_keras.tasks.heads import ABSENT_CHOICE_LOGIT
+from gpt1_keras.tasks.heads import ABSENT_CHOICE_LOGIT, Calibration
 from tests.helpers.eager import eagerly
 
 TEXTS = np.array(["a good film", "a bad and dull one", "kind staff"], object)

@@ -9,7 +9,7 @@ import sklearn.metrics
 import tensorflow as tf
 
 import gpt1_keras
-from gpt1_keras.tasks.labels import check_comparable
+from gpt1_keras.tasks.heads import check_comparable
 
 TEXTS = ["a good film", "a bad film", "the staff were kind", "a dull one"]
 

@@ -6,7 +6,7 @@ import keras_hub
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.tokenization import list_transformations
+from gpt1_keras.tokenization import list_backend
 from gpt1_keras.tokenization.input_transformations import HALVES, frame, frame_choices
 from gpt1_keras.tokenization.padding import bucket_lengths, pad
 
@@ -75,7 +75,7 @@ def test_pairs_are_truncated_as_by_keras_hub(tiny_tokenizer, sequence_length):
     ids, truncated = frame([ragged(rows) for rows in segments], tiny_tokenizer, sequence_length)
     assert ids.to_list() == expected
     assert truncated.numpy().tolist() == [not each for each in fits]
-    ids, truncated = list_transformations.frame(segments, tiny_tokenizer, sequence_length)
+    ids, truncated = list_backend.frame(segments, tiny_tokenizer, sequence_length)
     assert ids == expected
     assert truncated.tolist() == [not each for each in fits]
 

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.tokenization.ragged import (
+from gpt1_keras.tokenization.padding import (
     concatenate,
     from_row_indices,
     gather_rows,

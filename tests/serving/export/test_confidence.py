@@ -9,7 +9,7 @@ import scipy.special
 import tensorflow as tf
 
 import gpt1_keras
-from gpt1_keras.tasks.calibration import Calibration
+from gpt1_keras.tasks.heads import Calibration
 from serving.export import export
 from serving.export.export_options import Batching
 from serving.export.export_spec import ExportSpec

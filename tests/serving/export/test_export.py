@@ -17,8 +17,7 @@ from serving import check
 from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
 from serving.export.prediction_logs import warmup_requests
-from serving.server.calls.example_inference import classify
-from serving.server.calls.inference import predict
+from serving.server.calls.inference import classify, predict
 from serving.server.models.servable import Servable, ServingError
 
 CLASS_NAMES = ["negative", "neutral", "positive"]

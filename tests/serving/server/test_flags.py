@@ -9,9 +9,8 @@ import tensorflow as tf
 
 from serving.server.__main__ import _xla, main
 from serving.server.errors import ServingError
-from serving.server.ignored_flags import IgnoredFlags, ProcessFlags
 from serving.server.models.servable import Servable
-from serving.server.options import Options
+from serving.server.options import IgnoredFlags, Options, ProcessFlags
 from serving.server.transport import listening
 
 DOCS = pathlib.Path(__file__).parents[3] / "docs" / "server.md"

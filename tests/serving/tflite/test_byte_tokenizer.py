@@ -9,7 +9,7 @@ import tensorflow_datasets as tfds
 from tokenizers.normalizers import BertNormalizer
 
 import gpt1_keras
-from gpt1_keras.tokenization.lookup.code_point_table import CODE_POINTS
+from gpt1_keras.tokenization.lookup import CODE_POINTS
 from serving.tflite import convert
 from serving.tflite.byte_tokenizer import ByteTokenizer, code_points
 

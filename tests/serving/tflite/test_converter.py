@@ -11,8 +11,8 @@ from tensorflow.lite.tools import flatbuffer_utils
 import gpt1_keras
 from serving.tflite import __main__ as command
 from serving.tflite import convert, read_metadata
-from serving.tflite.flatbuffer import pack, unpack
-from serving.tflite.quantize import quantize_weights
+from serving.tflite.converter import quantize_weights
+from serving.tflite.tflite_metadata import pack, unpack
 from serving.tflite.tflite_options import QUANTIZATIONS
 
 CONTEXT, MAX_BYTES, SEQUENCE_LENGTH = 64, 200, 40

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.tokenization import list_transformations
+from gpt1_keras.tokenization import list_backend
 from serving.tflite.device_framing import Framer
 
 TRUNCATIONS = ["round_robin", "halves"]
@@ -31,7 +31,7 @@ def test_pairs(tiny_tokenizer, length, truncate):
     were_cut = set()
     for _ in range(60):
         texts = random_texts(chance, length, 2)
-        [expected], [is_cut] = list_transformations.frame(
+        [expected], [is_cut] = list_backend.frame(
             [[text] for text in texts], tiny_tokenizer, length, truncate
         )
         ids, num_tokens, truncated = framer.frame(as_tokens(texts), (0, 1))
@@ -50,7 +50,7 @@ def test_choices(tiny_tokenizer, truncate):
     cases = [random_texts(chance, length, 5) for _ in range(60)]
     cases += [[[5] * prefix, [], *[[6] * 20] * 3] for prefix in range(20)]
     for context, question, *choices in cases:
-        expected, [is_cut] = list_transformations.frame_choices(
+        expected, [is_cut] = list_backend.frame_choices(
             [[context], [question], [choices]], tiny_tokenizer, length, truncate
         )
         tokens = as_tokens([context, question, *choices])

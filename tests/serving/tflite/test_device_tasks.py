@@ -9,8 +9,8 @@ import scipy.special
 import gpt1_keras
 from serving.tflite import TextModel, convert, read_metadata
 from serving.tflite import __main__ as command
-from serving.tflite.flatbuffer import unpack
-from serving.tflite.quantize import quantize_weights
+from serving.tflite.converter import quantize_weights
+from serving.tflite.tflite_metadata import unpack
 
 MAX_BYTES, SEQUENCE_LENGTH = 200, 40
 TEXTS = ["a good film", "", "the Staff were KIND, and a film", b"a g\xffood\xc3 film", b"\xfe"]

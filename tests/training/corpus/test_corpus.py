@@ -13,7 +13,7 @@ import tokenizers
 import tqdm
 
 import gpt1_keras
-from gpt1_keras.presets.tokenizers import load_tokenizer
+from gpt1_keras.presets.loading import load_tokenizer
 from training.corpus.__main__ import main
 from training.corpus.build import make_corpus
 from training.corpus.corpus_format import Corpus

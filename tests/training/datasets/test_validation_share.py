@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from training.datasets.labelled_examples import load_examples
-from training.datasets.user_files import find_user_files
-from training.datasets.validation_share import held_back
+from training.datasets.user_files import find_user_files, held_back
 
 
 def hold_back(texts, labels, share=0.2, seed=0):

@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 import sklearn.metrics
 
-from gpt1_keras.tasks.calibration import Calibration
+from gpt1_keras.tasks.heads import Calibration
 from training.datasets.labelled_examples import LabelledExamples
-from training.evaluation.answer_plots import plot_confusion
-from training.evaluation.answer_report import plot_report, read_report, write_report
+from training.evaluation.answer_report import plot_confusion, plot_report, read_report, write_report
 from training.evaluation.predictions import (
     DivergedError,
     answers_of,

@@ -5,9 +5,8 @@ import pytest
 
 from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.paper_datasets import DATASETS
-from training.evaluation import baseline_scores
-from training.evaluation.baseline_scores import describe_beside, score_baselines
-from training.evaluation.trivial_baselines import MAJORITY, OVERLAP, TFIDF
+from training.evaluation import baselines
+from training.evaluation.baselines import MAJORITY, OVERLAP, TFIDF, describe_beside, score_baselines
 
 BASELINES = {"metric": "accuracy", "scores": {MAJORITY: 0.5, TFIDF: 0.85}, "train_examples": 240}
 
@@ -68,6 +67,6 @@ def test_choices_that_are_all_right():
 @pytest.mark.parametrize(("names", "expected"), [(("no", "yes"), 50), ("abcd", 25)])
 def test_large_data_are_sampled(names, expected, monkeypatch):
     """The fewer, the more classes there are: a linear model has weights for each."""
-    monkeypatch.setattr(baseline_scores, "_MOST_CHARACTERS", 200)
+    monkeypatch.setattr(baselines, "_MOST_CHARACTERS", 200)
     train = examples([1, 0] * 50, names, text=[b"good", b"bad!"] * 50)
     assert score_baselines(DATASETS["sst2"], train, train)["train_examples"] == expected

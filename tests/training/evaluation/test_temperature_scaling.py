@@ -11,12 +11,13 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 
 from gpt1_keras.tasks.label_heads import ClassHead
-from training.evaluation.reliability import measure, plot_reliability
-from training.evaluation.temperature_scaling import (
+from training.evaluation.calibration import (
     calibrate,
     describe,
     find_threshold,
     fit_temperature,
+    measure,
+    plot_reliability,
 )
 
 

@@ -12,7 +12,7 @@ import sklearn.pipeline
 from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.paper_datasets import DATASETS
-from training.evaluation.trivial_baselines import MAJORITY, OVERLAP, TFIDF, baselines_of
+from training.evaluation.baselines import MAJORITY, OVERLAP, TFIDF, baselines_of
 from training.paper.baselines import main
 from training.paper.report import main as report
 

@@ -16,7 +16,7 @@ from training.paper.probes import PROBES, find_probe
 from training.paper.zero_shot import main
 from training.paper.zero_shot_runs import best_threshold, run_probe, zero_shot_series
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
-from training.runs.pretrain_run import pretrain
+from training.runs.pretraining import pretrain
 
 ASKED = 12
 

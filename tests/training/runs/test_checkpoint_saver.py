@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from training.runs import checkpoint_saver
-from training.runs.checkpoint_saver import CheckpointSaver
+from training.runs import checkpoints
+from training.runs.checkpoints import CheckpointSaver
 
 LOGS = {"loss": 1.0}
 
@@ -34,7 +34,7 @@ def saver(saved):
 def now(monkeypatch):
     """The time, in a list."""
     now = [0.0]
-    monkeypatch.setattr(checkpoint_saver.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: now[0])
     return now
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.alignment.aligned_texts import AlignedTexts, align, is_ascii
+from gpt1_keras.tokenization.aligned_texts import AlignedTexts, align, is_ascii
 from gpt1_keras.tokenization.control_flow import update_where
 from gpt1_keras.tokenization.normalization.normalizer import Normalizer
 from gpt1_keras.tokenization.normalization.original.cleaning import Cleaner
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
 from gpt1_keras.tokenization.normalization.original.splitting import Splitter
-from gpt1_keras.tokenization.ragged import row_indices, row_splits, split_at_white_space
+from gpt1_keras.tokenization.padding import row_indices, row_splits, split_at_white_space
 
 _WHITE_SPACE = "\t\n\v\f\r "
 _DOTTED_I = "İ"  # the only character whose lower case is two characters

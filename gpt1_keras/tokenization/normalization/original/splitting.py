@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.control_flow import update_where
-from gpt1_keras.tokenization.lookup.string_table import StringTable
+from gpt1_keras.tokenization.lookup import StringTable
 from gpt1_keras.tokenization.normalization.original.resources import load_resources
 
 # spaCy has no such bound. No real text needs 64 steps; of a longer run of prefixes or suffixes, the

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.models.custom_gradients import fused, linear_cross_entropy
-from gpt1_keras.models.custom_gradients.gelu_dense import gelu_dense
+from gpt1_keras.models.custom_gradients import graph_execution, linear_cross_entropy
+from gpt1_keras.models.custom_gradients.elementwise import gelu_dense
 from tests.gpt1_keras.models.custom_gradients import (
     test_causal_attention,
     test_gelu_dense,
@@ -21,7 +21,7 @@ DTYPES = [("float32", 2e-6), ("bfloat16", 4e-2)]
 @pytest.fixture
 def always(monkeypatch):
     """Takes all tensors for large ones."""
-    monkeypatch.setattr(fused, "LEAST_ELEMENTS", 0)
+    monkeypatch.setattr(graph_execution, "LEAST_ELEMENTS", 0)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def compiled_calls(shape, spec=None):
 
 def test_what_is_compiled():
     """Large tensors of known shape; nothing is kept for a gradient beside what is returned."""
-    rows = fused.LEAST_ELEMENTS // 8
+    rows = graph_execution.LEAST_ELEMENTS // 8
     assert compiled_calls([rows, 8]) == [1, 2]
     assert compiled_calls([rows - 1, 8]) == []
     assert compiled_calls([rows, 8], [None, 8]) == []

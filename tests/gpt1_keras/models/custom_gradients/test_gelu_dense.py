@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpt1_keras.models.custom_gradients.gelu_dense import gelu_dense
+from gpt1_keras.models.custom_gradients.elementwise import gelu_dense
 from tests.helpers.gradients import assert_close, in_double
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpt1_keras.models.custom_gradients.layer_norm import layer_norm
+from gpt1_keras.models.custom_gradients.elementwise import layer_norm
 from tests.helpers.gradients import assert_close, in_double
 
 

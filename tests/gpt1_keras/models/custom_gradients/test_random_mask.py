@@ -6,7 +6,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from gpt1_keras.models.custom_gradients.random_mask import random_mask
+from gpt1_keras.models.custom_gradients.graph_execution import random_mask
 from gpt1_keras.models.layers import Dropout
 
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from gpt1_keras.tokenization.lookup.code_point_map import CodePointMap
+from gpt1_keras.tokenization.lookup import CodePointMap
 
 REPLACEMENTS = {"a": "", "b": "bb", "漢": "x", "\U0010ffff": "long text"}
 

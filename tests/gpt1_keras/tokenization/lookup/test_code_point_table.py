@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.tokenization.lookup.code_point_table import (
+from gpt1_keras.tokenization.lookup import (
     CODE_POINTS,
     CodePointTable,
     distinct_pages,

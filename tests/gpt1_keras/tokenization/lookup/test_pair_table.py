@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.tokenization.lookup.pair_table import ABSENT, PairTable
+from gpt1_keras.tokenization.lookup import ABSENT, PairTable
 
 LARGEST_ID = 2**31 - 1
 pytestmark = pytest.mark.usefixtures("time_limit")  # a table is searched for until one fits

@@ -5,7 +5,7 @@ import random
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.tokenization.lookup.string_table import StringTable
+from gpt1_keras.tokenization.lookup import StringTable
 
 
 def index_table(strings):

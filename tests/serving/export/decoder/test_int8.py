@@ -6,11 +6,10 @@ import pytest
 import tensorflow as tf
 
 import gpt1_keras
-from serving.export.decoder import int8_support
+from serving.export.decoder import int8
 from serving.export.decoder.activation_ranges import RangeRecorder
 from serving.export.decoder.cached_decoder import CachedDecoder
-from serving.export.decoder.int8_block import Int8Block
-from serving.export.decoder.int8_product import Int8Linear, Range
+from serving.export.decoder.int8 import Int8Block, Int8Linear, Range
 
 pytestmark = pytest.mark.usefixtures("int8_products")
 
@@ -133,8 +132,8 @@ def test_texts_that_show_no_ranges(backbone):
 
 
 def test_a_processor_whose_products_saturate(monkeypatch):
-    int8_support.check_this_machine()
+    int8.check_this_machine()
     inexact = Int8Linear(np.ones((64, 64)), np.ones(64), Range(1.0, 0))
-    monkeypatch.setattr(int8_support, "_largest_product", lambda: inexact)
+    monkeypatch.setattr(int8, "_largest_product", lambda: inexact)
     with pytest.raises(ValueError, match="those of this machine are missing or not exact"):
-        int8_support.check_this_machine()
+        int8.check_this_machine()

@@ -12,8 +12,7 @@ from transformers import OpenAIGPTModel
 import gpt1_keras
 from gpt1_keras.models.transformer_block import TransformerBlock
 from serving.export.decoder.packed_decoder import PackedDecoder, packed_outputs
-from serving.export.decoder.packing import Packing, _pack
-from serving.export.decoder.prefixes import first_with_prefix
+from serving.export.decoder.packing import Packing, _pack, first_with_prefix
 
 CONTEXT = 40
 BUCKETS = [16, 24, 32, CONTEXT]

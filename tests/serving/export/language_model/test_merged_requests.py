@@ -17,7 +17,7 @@ from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
 from serving.export.stored_weights import StoredWeights
 from serving.runtime.c_api import StatusError
-from serving.server.limits.budget import UNLIMITED, Budget
+from serving.server.limits.one_request import UNLIMITED, Budget
 from serving.server.models.servable import Servable, ServingError
 
 CONTEXT = 48

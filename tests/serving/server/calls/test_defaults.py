@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.server.calls.json_requests import read_inputs
+from serving.server.calls.rest_json import read_inputs
 from serving.server.errors import ServingError
 from serving.server.models.servable import Servable
 

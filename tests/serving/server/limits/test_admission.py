@@ -7,8 +7,8 @@ import pytest
 from grpc import StatusCode
 
 from serving.server.errors import ServingError
-from serving.server.limits.admission import Admission
-from serving.server.limits.budget import Budget
+from serving.server.limits.one_request import Budget
+from serving.server.limits.waiting import Admission
 from serving.server.prometheus_metrics import Metrics
 
 

@@ -9,8 +9,8 @@ from tensorflow_serving.apis.input_pb2 import Input
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
 from serving.server.errors import ServingError
-from serving.server.limits import message_fields
-from serving.server.limits.budget import Budget, RequestLimits
+from serving.server.limits import one_request
+from serving.server.limits.one_request import Budget, RequestLimits
 from tests.serving.server.hostile_requests import EMPTY_ENTRIES
 
 BUDGET = Budget(RequestLimits(max_rows=256, max_bytes=2**16))
@@ -165,10 +165,10 @@ def classification_request():
 def test_fields_are_counted_before_a_message_is_parsed(monkeypatch, message):
     body, number = message.SerializeToString(), number_of_fields(message)
     for most, is_too_much in ((number, False), (number - 1, True)):
-        monkeypatch.setattr(message_fields, "MOST_FIELDS", most)
-        assert message_fields.has_too_many_fields(body, message.DESCRIPTOR) == is_too_much
+        monkeypatch.setattr(one_request, "MOST_FIELDS", most)
+        assert one_request.has_too_many_fields(body, message.DESCRIPTOR) == is_too_much
         # The parser refuses what is cut off; until then, fields count.
-        assert message_fields.has_too_many_fields(body[:-1], message.DESCRIPTOR) in (
+        assert one_request.has_too_many_fields(body[:-1], message.DESCRIPTOR) in (
             False,
             is_too_much,
         )
@@ -186,4 +186,4 @@ def test_fields_are_counted_before_a_message_is_parsed(monkeypatch, message):
     ],
 )
 def test_messages_of_many_fields(body, is_too_much):
-    assert message_fields.has_too_many_fields(body, PredictRequest.DESCRIPTOR) == is_too_much
+    assert one_request.has_too_many_fields(body, PredictRequest.DESCRIPTOR) == is_too_much

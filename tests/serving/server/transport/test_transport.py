@@ -29,17 +29,17 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 from serving.server import Server
-from serving.server.calls import grpc_service, json_documents
+from serving.server.calls import grpc_service, rest_json
+from serving.server.calls.inference import Resources
 from serving.server.calls.rest_calls import RestCalls
-from serving.server.calls.server_resources import Resources
 from serving.server.config_files import ConfigError, read_metrics_path
 from serving.server.errors import ServingError
-from serving.server.limits import receiving
-from serving.server.limits.admission import Admission
-from serving.server.limits.budget import RequestLimits
+from serving.server.limits import waiting
+from serving.server.limits.one_request import RequestLimits
+from serving.server.limits.waiting import Admission
 from serving.server.models.model_manager import ModelManager
 from serving.server.prometheus_metrics import Metrics
-from serving.server.transport.credentials import read_credentials
+from serving.server.transport.listening import read_credentials
 from tests.helpers.predict_requests import LONG, request_for
 
 
@@ -148,7 +148,7 @@ def test_calls_that_send_no_message_keep_nobody_out(model_base_path, monkeypatch
             return sum(call.done() for call in calls)
 
         assert num_tokens(channel) == [3]
-        wait_until(lambda: number_ended() >= len(calls) - receiving.MOST_CALLS)
+        wait_until(lambda: number_ended() >= len(calls) - waiting.MOST_CALLS)
         assert num_tokens(channel) == [3]
         assert number_ended() < len(calls)  # the others have more time
         monkeypatch.setattr(server._grpc._receiving, "_seconds", 0.0)
@@ -238,13 +238,13 @@ def test_the_time_limit_of_rest(model_base_path, free_port):
 
 
 def test_the_time_limit_of_rest_covers_parsing(client, monkeypatch):
-    parse = json_documents.parse_document
+    parse = rest_json.parse_document
 
     def parse_slowly(body):
         time.sleep(0.02)
         return parse(body)
 
-    monkeypatch.setattr(json_documents, "parse_document", parse_slowly)
+    monkeypatch.setattr(rest_json, "parse_document", parse_slowly)
     metrics = Metrics()
     models = ModelManager(metrics=metrics)
     resources = Resources(models, metrics, Admission(1, 0, metrics), RequestLimits())

@@ -8,7 +8,7 @@ import tensorflow as tf
 import gpt1_keras
 from benchmarks.peers.python_pipeline import PipelineTokenizer, PythonPipeline
 from gpt1_keras.tokenization.normalization.original.original_normalizer import OriginalNormalizer
-from gpt1_keras.tokenization.ragged import join_rows
+from gpt1_keras.tokenization.padding import join_rows
 
 
 @pytest.fixture(scope="session")

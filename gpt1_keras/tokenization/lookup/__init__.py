@@ -1,1 +1,0 @@
-"""Lookup tables of code points, pairs and strings, as plain tensors in core TensorFlow ops."""

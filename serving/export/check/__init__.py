@@ -1,1 +1,0 @@
-"""What `gpt1 check` finds out about an export."""

@@ -1,0 +1,196 @@
+"""The graphs of .tflite files, by task."""
+
+import tensorflow as tf
+
+from gpt1_keras import GPT1CausalLM, GPT1MultipleChoice, GPT1TextClassifier, GPT1TextSimilarity
+from serving.export_names import TEXT, TOKENIZE, TOKENS
+from serving.registry import TaskEntry
+from serving.tflite.byte_tokenizer import ByteTokenizer
+from serving.tflite.device_backbone import Cache, Dense, DeviceBackbone
+from serving.tflite.device_framing import Framer
+from serving.tflite.device_graph import (
+    INT,
+    DeviceGraph,
+    DeviceSpec,
+    Framed,
+    Signatures,
+    Tensors,
+    confidence_of_one,
+    fills,
+    flag,
+    refuse_choices,
+    task_graph,
+)
+
+
+def class_or_score_graph(spec: DeviceSpec, reads_both_orders: bool = False) -> DeviceGraph:
+    """Returns the graph of a task that answers with a class or a number.
+
+    Answers are `scores`, float `[classes]`, and, if the model has a threshold, `is_sure`, int32
+    `[1]`; or, if the task answers with a number, `score`, float `[1]`. The model reads `token_ids`,
+    int32 `[orders, sequence_length]`, and `num_tokens`, int32 `[1]`, the length of each order.
+    There are one or two orders of the texts.
+
+    Raises:
+        ValueError: a number of choices is given.
+    """
+    refuse_choices(spec)
+    model, preprocessor = spec.model, spec.model.preprocessor
+    byte_tokenizer = ByteTokenizer(preprocessor.tokenizer, list(spec.max_bytes.values()))
+    framer = Framer(preprocessor.tokenizer, spec.sequence_length, preprocessor.truncate)
+    backbone = DeviceBackbone(model.backbone, spec.sequence_length)
+    head = Dense.of(model.head)
+    order = tuple(range(len(spec.max_bytes)))
+    orders = [order, order[::-1]] if reads_both_orders else [order]
+
+    def frame(texts: Tensors) -> Framed:
+        columns = [texts[field] for field in spec.max_bytes]
+        tokens = byte_tokenizer(columns)
+        framed = [framer.frame(tokens, each) for each in orders]
+        _, num_tokens, truncated = framed[0]
+        ids = tf.stack([each for each, *_ in framed])
+        *_, lengths = tokens
+        is_blank = tf.reduce_any(lengths == 0)
+        return {"token_ids": ids}, num_tokens, truncated | fills(columns), is_blank
+
+    def answer(token_ids: tf.Tensor, num_tokens: tf.Tensor) -> Tensors:
+        last = tf.tile(num_tokens[tf.newaxis] - 1, [len(orders), 1])
+        states = backbone.states_at(token_ids, last)
+        answers = model.activate(head(tf.reduce_sum(states, axis=0)))
+        if model.class_names is None:
+            return {"score": model.score_of(answers)}
+        return confidence_of_one(model, answers)
+
+    text_specs = {field: tf.TensorSpec([size], INT) for field, size in spec.max_bytes.items()}
+    token_specs = {
+        "token_ids": tf.TensorSpec([len(orders), spec.sequence_length], INT),
+        "num_tokens": tf.TensorSpec([1], INT),
+    }
+    return task_graph(text_specs, token_specs, frame, answer, [backbone, head])
+
+
+def similarity_graph(spec: DeviceSpec) -> DeviceGraph:
+    """Returns the graph of similarity: `class_or_score_graph` with both orders of the texts."""
+    return class_or_score_graph(spec, reads_both_orders=True)
+
+
+_HIDDEN = 1e9  # subtracted from the logit of an absent choice
+
+
+def choice_graph(spec: DeviceSpec) -> DeviceGraph:
+    """Returns the graph of multiple choice, with a fixed number of choices.
+
+    The last field is int32 `[choices, max_bytes]`; after the last choice with a byte, choices are
+    absent. Answers are `scores`, float `[choices]`, probabilities, 0 for absent choices; and, if
+    the model has a threshold, `is_sure`, int32 `[1]`. The model's inputs are as
+    `gpt1_keras.tokenization.padding.pad_choices` returns them, int32 `[1, length]` and `[1,
+    choices]`.
+
+    Raises:
+        ValueError: the number of choices is missing, or below 1.
+    """
+    model, count = spec.model, spec.num_choices
+    if count is None or count < 1:
+        raise ValueError(
+            f"A {type(model).__name__} needs num_choices, at least 1. Received: "
+            f"num_choices={count}."
+        )
+    preprocessor = model.preprocessor
+    *others, (field, size) = spec.max_bytes.items()
+    lengths = [length for _, length in others] + [size] * count
+    byte_tokenizer = ByteTokenizer(preprocessor.tokenizer, lengths)
+    framer = Framer(preprocessor.tokenizer, spec.sequence_length, preprocessor.truncate)
+    backbone = DeviceBackbone(model.backbone, spec.sequence_length)
+    head = Dense.of(model.head)
+
+    def frame(texts: Tensors) -> Framed:
+        columns = [*(texts[name] for name, _ in others), *tf.unstack(texts[field])]
+        has_bytes = tf.reduce_any(tf.stack(columns[-count:]) != 0, axis=1)
+        is_present = tf.cumsum(tf.cast(has_bytes, INT), reverse=True) > 0
+        tokens = byte_tokenizer(columns)
+        inputs, num_tokens, truncated = framer.frame_choices(tokens, is_present)
+        inputs = {name: tensor[tf.newaxis] for name, tensor in inputs.items()}
+        *_, lengths = tokens
+        # The context and the question are one text, of which either may be missing.
+        is_blank = tf.reduce_any(is_present & (lengths[-count:] == 0))
+        is_blank |= tf.reduce_sum(lengths[:-count]) == 0
+        return inputs, num_tokens, truncated | fills(columns), is_blank
+
+    def answer(
+        token_ids: tf.Tensor,
+        positions: tf.Tensor,
+        branches: tf.Tensor,
+        extract_indices: tf.Tensor,
+    ) -> Tensors:
+        states = backbone.states_at(token_ids, extract_indices, positions, branches)[0]
+        is_present = tf.cast(extract_indices >= 0, tf.float32)
+        logits = head(states)[tf.newaxis, :, 0] + (is_present - 1.0) * _HIDDEN
+        answers = confidence_of_one(model, logits)
+        return {**answers, "scores": answers["scores"] * is_present[0]}
+
+    text_specs = {name: tf.TensorSpec([length], INT) for name, length in others}
+    text_specs[field] = tf.TensorSpec([count, size], INT)
+    of_tokens = tf.TensorSpec([1, framer.length_with_branches(count)], INT)
+    token_specs = dict.fromkeys(("token_ids", "positions", "branches"), of_tokens)
+    token_specs["extract_indices"] = tf.TensorSpec([1, count], INT)
+    return task_graph(text_specs, token_specs, frame, answer, [backbone, head])
+
+
+def next_token_graph(spec: DeviceSpec) -> DeviceGraph:
+    """Returns the graph of `GPT1CausalLM`: the next token's logits, and a cache to continue from.
+
+    - `text`: maps `text`, int32 `[max_bytes]`, to `logits`, float `[vocabulary_size]`; `cache`,
+      float, the keys and values; and `num_tokens` and `truncated`, int32 `[1]`.
+    - `tokenize`: maps the same text to `token_ids`, int32 `[sequence_length]`, `num_tokens` and
+      `truncated`.
+    - `tokens`: maps `token_ids`, int32 `[1]`, the next token; `num_tokens`, int32 `[1]`, the number
+      of tokens read before; and `cache`, to `logits` and `cache`.
+
+    Raises:
+        ValueError: a number of choices is given.
+    """
+    refuse_choices(spec)
+    length, tokenizer = spec.sequence_length, spec.model.preprocessor.tokenizer
+    [max_bytes] = spec.max_bytes.values()
+    byte_tokenizer = ByteTokenizer(tokenizer, [max_bytes])
+    backbone = DeviceBackbone(spec.model.backbone, length)
+
+    def tokenize(text: tf.Tensor) -> Tensors:
+        ids, _, lengths = byte_tokenizer([text])
+        return {
+            "token_ids": tf.pad(ids, [[0, max(0, length - ids.shape[0])]])[:length],
+            "num_tokens": tf.minimum(lengths, length),
+            "truncated": flag((lengths[0] > length) | fills([text])),
+        }
+
+    def read(text: tf.Tensor) -> Tensors:
+        inputs = tokenize(text)
+        token_ids = inputs.pop("token_ids")[tf.newaxis]
+        state, cache = backbone.last_state_and_cache(token_ids, inputs["num_tokens"])
+        return {**outputs(state, cache), **inputs}
+
+    def read_next(token_ids: tf.Tensor, num_tokens: tf.Tensor, cache: tf.Tensor) -> Tensors:
+        blocks = [tuple(tf.split(block, 2)) for block in tf.unstack(cache)]
+        return outputs(*backbone.next_state(token_ids, num_tokens, blocks))
+
+    def outputs(state: tf.Tensor, cache: Cache) -> Tensors:
+        stacked = tf.stack([tf.concat(block, axis=0) for block in cache])
+        return {"logits": backbone.logits(state)[0], "cache": stacked}
+
+    one = tf.TensorSpec([1], INT)
+    cache = tf.TensorSpec(backbone.cache_shape, tf.float32)
+    texts = {"text": tf.TensorSpec([max_bytes], INT)}
+    signatures: Signatures = {
+        TEXT: (read, texts),
+        TOKENIZE: (tokenize, texts),
+        TOKENS: (read_next, {"token_ids": one, "num_tokens": one, "cache": cache}),
+    }
+    return DeviceGraph(signatures, [backbone], tokenizer.get_vocabulary())
+
+
+DEVICE_TASKS = {
+    GPT1TextClassifier: TaskEntry(device_graph=class_or_score_graph),
+    GPT1TextSimilarity: TaskEntry(device_graph=similarity_graph),
+    GPT1MultipleChoice: TaskEntry(device_graph=choice_graph),
+    GPT1CausalLM: TaskEntry(device_graph=next_token_graph),
+}

@@ -1,0 +1,392 @@
+"""A run of fine-tuning: its examples, model, epochs and results."""
+
+import dataclasses
+import os
+import pathlib
+import sys
+import time
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import gpt1_keras
+from gpt1_keras.cli import warn
+from gpt1_keras.files import read_json, write_json
+from gpt1_keras.handles import is_handle
+from gpt1_keras.labelled_files import parse_columns
+from gpt1_keras.models.causal_backbone import CausalBackbone
+from gpt1_keras.optimization.optimizer import finetuning_optimizer
+from gpt1_keras.presets import build_backbone, configuration, find_preset, load_tokenizer
+from gpt1_keras.presets.loading import preset_in
+from gpt1_keras.presets.publishing import licence_of
+from gpt1_keras.recipe import FineTuningRecipe
+from gpt1_keras.tasks.task import Task
+from training.datasets.data_options import DEFAULT_DATA, DataOptions
+from training.datasets.labelled_examples import LabelledExamples, load_examples
+from training.datasets.length_batches import batch_order, count_tokens, make_batches
+from training.datasets.paper_datasets import MULTIPLE_CHOICE, find_dataset
+from training.datasets.user_files import Dataset, find_user_files
+from training.evaluation import calibration
+from training.evaluation.answer_report import plot_report, write_report
+from training.evaluation.baselines import score_baselines
+from training.evaluation.calibration import CALIBRATION, DIAGRAM, plot_reliability
+from training.evaluation.dataset_metrics import check_scorable, score
+from training.evaluation.fine_tuned_models import MODELS
+from training.evaluation.predictions import (
+    answers_of,
+    predict_outputs,
+    prediction_order,
+    write_predictions,
+)
+from training.runs.checkpoints import CheckpointSaver
+from training.runs.finetune_options import VALIDATION_SHARE, FinetuneOptions
+from training.runs.run_card import write_run_card
+from training.runs.run_folder import (
+    DATA,
+    TRIALS,
+    Run,
+    changed_data,
+    facts_of,
+    preset_folders,
+    recorded_options,
+)
+
+
+def as_recorded(options: FinetuneOptions, folder: str | os.PathLike[str]) -> FinetuneOptions:
+    """Fills in epochs and learning rate from the run that a folder holds, if it holds one.
+
+    So the same command goes on with a run whatever the defaults have become.
+    """
+    recorded = recorded_options(folder)
+    return _filled(options, recorded.get("learning_rate"), recorded.get("epochs"))
+
+
+def with_recipe(options: FinetuneOptions, train_examples: int) -> FinetuneOptions:
+    """Fills in epochs and learning rate from the recipe of the preset or configuration."""
+    recipe = _recipe_of(options)
+    epochs = recipe.epochs_for(-(-train_examples // options.batch_size))
+    return _filled(options, recipe.learning_rate, epochs)
+
+
+def _filled(
+    options: FinetuneOptions, learning_rate: float | None, epochs: int | None
+) -> FinetuneOptions:
+    return dataclasses.replace(
+        options,
+        learning_rate=learning_rate if options.learning_rate is None else options.learning_rate,
+        epochs=epochs if options.epochs is None else options.epochs,
+    )
+
+
+def _recipe_of(options: FinetuneOptions) -> FineTuningRecipe:
+    """Returns the recipe of the backbone that a run starts from."""
+    if options.preset is None:
+        assert options.config is not None  # see `FinetuneOptions`
+        return FineTuningRecipe.of(configuration(options.config).get("fine_tuning"))
+    path = pathlib.Path(find_preset(options.preset, weights=False), "config.json")
+    try:
+        # A checkpoint of `transformers` has no "config" of its backbone, and no recipe.
+        return FineTuningRecipe.of(read_json(path).get("config", {}).get("fine_tuning"))
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+
+
+_TRAINING = "training"  # examples, among a run's fingerprints
+
+
+def find_dataset_of(options: FinetuneOptions) -> Dataset:
+    """Returns the data set that a run learns from: what `task` names, or the user's files."""
+    if options.task is not None:
+        return find_dataset(options.task)
+    assert options.train is not None  # see `FinetuneOptions`
+    return find_user_files(
+        options.train,
+        options.validation,
+        parse_columns(options.columns),
+        VALIDATION_SHARE if options.validation_share is None else options.validation_share,
+        options.seed,
+        options.scores,
+    )
+
+
+def load_training_examples(
+    options: FinetuneOptions, dataset: Dataset, data: DataOptions
+) -> LabelledExamples:
+    """Loads the labelled examples that a run learns from."""
+    train = load_examples(dataset, "train", data).labelled()
+    if options.limit_examples is not None:
+        train = train.sample(options.limit_examples, options.seed)
+    if not len(train):
+        raise ValueError(f"The training data of {options.task or options.train} has no label.")
+    return train
+
+
+def load_validation_examples(dataset: Dataset, data: DataOptions) -> LabelledExamples:
+    """Loads the labelled examples that a run chooses its best epoch on."""
+    return load_examples(dataset, "validation", data).labelled()
+
+
+def fingerprints(train: LabelledExamples, validation: LabelledExamples) -> dict[str, Any]:
+    """Returns what `Run.keep_data` takes."""
+    return {_TRAINING: train.fingerprint(), "validation": validation.fingerprint()}
+
+
+def training_examples_of(
+    preset: str | os.PathLike[str], data: DataOptions
+) -> LabelledExamples | None:
+    """Loads what a fine-tuned preset has learned from, as result.json beside it says.
+
+    Returns:
+        The examples; None, with a warning that says why, where they cannot be found; None for a
+        handle.
+    """
+    if is_handle(preset):  # whose run is elsewhere
+        return None
+    path = preset_in(pathlib.Path(preset).absolute()).parent / "result.json"
+    try:
+        result = read_json(path)
+        names = {field.name for field in dataclasses.fields(FinetuneOptions)} & result.keys()
+        options = FinetuneOptions(**{name: result[name] for name in names})
+        train = load_training_examples(options, find_dataset_of(options), data)
+        changed = changed_data(result.get(DATA, {}), {_TRAINING: train.fingerprint()})
+        if changed:
+            raise ValueError(f"{options.task or options.train} has changed: {changed}.")
+        return train
+    except (OSError, ValueError, TypeError) as error:
+        warn(f"No baselines, as what the model has learned from was not found: {error}")
+        return None
+
+
+def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamples) -> Task:
+    """Builds the model that a fine-tuning starts from.
+
+    Args:
+        options: name a preset to fine-tune, or a configuration to start afresh.
+        train: the training examples; they give the classes, and the texts to learn a tokenizer
+            from if there is none.
+    """
+    if options.preset is not None:
+        tokenizer = load_tokenizer(options.preset, options.normalization)
+        backbone = _load_backbone(options, options.preset)
+    else:
+        assert options.config is not None  # `FinetuneOptions` has checked that
+        tokenizer = _fresh_tokenizer(options, train)
+        backbone = build_backbone(
+            options.config,
+            tokenizer.vocabulary_size(),
+            dtype=options.dtype,
+            dropout=options.dropout,
+        )
+    model_cls = MODELS[dataset.kind]
+    labels: dict[str, Any] = {}
+    if dataset.score_range is not None:
+        labels["score_range"] = dataset.score_range
+    elif dataset.kind != MULTIPLE_CHOICE:
+        labels["class_names"] = train.class_names
+    if not labels.keys() <= set(model_cls.label_arguments):
+        raise ValueError(
+            f"gpt1 finetune gives a model {', '.join(labels)}. Received: {model_cls.__name__}, "
+            f"whose labels are {', '.join(model_cls.label_arguments)}; train it by its `fit`."
+        )
+    if options.lora is not None:
+        backbone.enable_lora(options.lora)
+        if not backbone.trainable_variables:
+            raise ValueError(f"A {type(backbone).__name__} has no layers for LoRA.")
+    preprocessor = model_cls.preprocessor_cls(tokenizer, fields=tuple(dataset.fields))
+    return model_cls(backbone, preprocessor=preprocessor, **labels)
+
+
+def _load_backbone(options: FinetuneOptions, name: str) -> CausalBackbone:
+    """Returns the preset's backbone with those of its weights that are transferred (section 5)."""
+    given = {"dropout": options.dropout, "dtype": options.dtype}
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    preset = os.fspath(find_preset(name))
+    fresh = CausalBackbone.from_preset(preset, load_weights=False, **changes)
+    if options.transfer == "none":
+        return fresh
+    backbone = CausalBackbone.from_preset(preset, **changes)
+    if options.transfer != "all":
+        kept, blocks = int(options.transfer), getattr(backbone, "blocks", [])
+        if not blocks or kept > len(blocks):
+            raise ValueError(f"{name} has {len(blocks)} blocks. Received: transfer={kept}.")
+        for block, fresh_block in zip(blocks[kept:], fresh.blocks[kept:]):
+            block.set_weights(fresh_block.get_weights())
+    return backbone
+
+
+def _fresh_tokenizer(options: FinetuneOptions, train: LabelledExamples) -> gpt1_keras.GPT1Tokenizer:
+    """Loads a tokenizer, or learns one from the training texts."""
+    if options.tokenizer is not None:
+        return load_tokenizer(options.tokenizer, options.normalization)
+    texts = (
+        text.decode("utf-8", "replace")
+        for tensor in train.tensors().values()
+        for text in getattr(tensor, "flat_values", tensor).numpy()
+    )
+    return gpt1_keras.GPT1Tokenizer.learn(
+        texts, options.num_merges, normalization=options.normalization or "bert"
+    )
+
+
+def finetune(
+    options: FinetuneOptions,
+    output: str | os.PathLike[str],
+    data: DataOptions = DEFAULT_DATA,
+) -> dict[str, Any]:
+    """Starts or resumes a fine-tuning, and returns the content of `result.json`.
+
+    Raises:
+        KeyboardInterrupt: SIGINT or SIGTERM; the state has been saved.
+        ValueError: `output` holds a run with other options or on other data; or see `Run`.
+    """
+    if pathlib.Path(output, TRIALS).is_dir():
+        raise ValueError(
+            f"{output} holds a search: give --search to go on with it, or choose another --output."
+        )
+    options = as_recorded(options, output)
+    run = Run(output, facts_of(options), keep=1)
+    if run.result is None:
+        run.prepare(*preset_folders(options.preset, options.tokenizer))
+    elif options.task is not None:
+        return run.result  # published data sets do not change, and are long to read
+    dataset = find_dataset_of(options)
+    train = load_training_examples(options, dataset, data)
+    validation = load_validation_examples(dataset, data)
+    run.keep_data(fingerprints(train, validation))
+    if run.result is not None:
+        return run.result
+    licence = None if options.preset is None else licence_of(options.preset)
+    _check_examples(options, dataset, train, validation)
+    options = with_recipe(options, len(train))
+    assert options.epochs is not None and options.learning_rate is not None
+    run.choose(dataclasses.asdict(options))
+    keras.utils.set_random_seed(options.seed)
+    class_weight = None if options.class_weight is None else train.balanced_class_weights()
+    model = build_model(options, dataset, train)
+    baselines = score_baselines(dataset, train, validation, options.seed)
+
+    started = time.monotonic()
+    lengths = count_tokens(train, model.preprocessor)
+    validation_order = prediction_order(model, validation)  # before training, because it may fail
+    steps = -(-len(train) // options.batch_size)
+    model.compile(
+        finetuning_optimizer(
+            options.learning_rate, steps * options.epochs, options.layer_decay or 1.0
+        ),
+        lm_coefficient=options.lm_coefficient,
+    )
+    step = run.checkpoints.restore(model)
+    if step and options.lm_coefficient:
+        model.backbone.num_untrained_tokens = 0  # L1 has trained them
+    run.start()
+    if options.train is not None and options.validation is None:
+        validation.write(run.folder / "validation.jsonl")
+    metric = dataset.metrics[0]
+    saver = CheckpointSaver(run.checkpoints)
+    for epoch in range(len(run.history), options.epochs):
+        if _has_stopped_improving(run.history, metric, options.patience):
+            break
+        order = batch_order(lengths, options.batch_size, options.seed, epoch)
+        order = order[step - epoch * steps :]
+        if order:  # empty if the run was cut off between the epoch's end and its score
+            with saver.during_fit(step):
+                fitted = model.fit(
+                    make_batches(train, order),
+                    epochs=epoch + 1,
+                    initial_epoch=epoch,
+                    class_weight=class_weight,
+                    callbacks=[keras.callbacks.TensorBoard(run.folder / "logs"), saver],
+                    verbose=1 if sys.stdout.isatty() else 2,
+                )
+                step = (epoch + 1) * steps
+                if np.isfinite(fitted.history["loss"][-1]):  # else its predictions will say so
+                    run.checkpoints.save(model, step)
+                saver.saved()
+        outputs = predict_outputs(model, validation, validation_order)
+        scores = score(validation, answers_of(outputs), dataset.metrics)
+        _finish_epoch(run, model, scores, outputs, validation, time.monotonic() - started)
+        started = time.monotonic()
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        print(f"Epoch {epoch + 1}: validation {shown}", flush=True)
+    best = max(run.history, key=lambda epoch: epoch[metric])
+    calibrated = None
+    if model.calibration is not None:
+        calibrated = read_json(run.folder / CALIBRATION)
+        plot_reliability(calibrated, run.folder / DIAGRAM)
+        print(calibration.describe(calibrated), flush=True)
+    plot_report(run.folder, train.class_names)
+    facts = {
+        "score": best[metric],
+        "metric": metric,
+        "best_epoch": best["epoch"],
+        "class_names": train.class_names,
+        "temperature": calibrated and calibrated["temperature"],
+        "train_examples": len(train),
+        "validation_examples": len(validation),
+        "baselines": baselines,
+        "decoder": type(model.backbone).__name__,
+        "parameters": model.count_params(),
+        "seconds": round(sum(epoch["seconds"] for epoch in run.history), 1),
+        "tensorflow": tf.__version__,
+    }
+    write_run_card(run, options, facts, licence)
+    return run.finish(facts)
+
+
+def _check_examples(
+    options: FinetuneOptions,
+    dataset: Dataset,
+    train: LabelledExamples,
+    validation: LabelledExamples,
+) -> None:
+    """Raises ValueError for data that would fail after an epoch; warns of labels all alike."""
+    what = f"The validation data of {options.task or options.validation or options.train}"
+    check_scorable(validation, dataset.metrics, what)
+    if train.class_names is not None and np.ptp(train.labels) == 0:
+        label = train.class_names[train.labels[0]]
+        warn(f"All {len(train)} training examples have the label {label!r}: nothing to learn.")
+
+
+def _has_stopped_improving(
+    history: list[dict[str, Any]], metric: str, patience: int | None
+) -> bool:
+    """Returns whether the last `patience` epochs have no better score than those before."""
+    if patience is None or len(history) <= patience:
+        return False
+    scores = [epoch[metric] for epoch in history]
+    return max(scores[-patience:]) <= max(scores[:-patience])
+
+
+def _finish_epoch(
+    run: Run,
+    model: Task,
+    scores: dict[str, float],
+    outputs: np.ndarray,
+    validation: LabelledExamples,
+    seconds: float,
+) -> None:
+    """Calibrates and saves the model if it is the best so far; adds scores.
+
+    The scores come last, so a run that is cut off here scores the epoch again.
+    """
+    metric, value = next(iter(scores.items()))
+    if value > max((epoch[metric] for epoch in run.history), default=float("-inf")):
+        _calibrate(run, model, outputs, validation)
+        write_report(run.folder, model, validation, outputs)
+        write_predictions(run.folder, validation, answers_of(outputs))
+        run.save_preset(model, "best")
+    epoch = len(run.history)
+    with tf.summary.create_file_writer(str(run.folder / "logs" / "validation")).as_default():
+        tf.summary.scalar("epoch_score", value, step=epoch)
+    run.add({"epoch": epoch + 1, **scores, "seconds": round(seconds, 2)})
+
+
+def _calibrate(run: Run, model: Task, outputs: np.ndarray, validation: LabelledExamples) -> None:
+    """Calibrates a model whose answers have probabilities on the validation data."""
+    if model.calibration is None:
+        return
+    report = calibration.calibrate(model, outputs, validation.labels)
+    model.calibration = report.calibration
+    write_json(run.folder / CALIBRATION, {"examples": len(validation), **report.as_json()})
