@@ -98,4 +98,4 @@ from gpt1_keras import *
 assert {convert, optimizer, presets, __version__} == {"a user's"}
 assert GPT1Backbone is gpt1_keras.GPT1Backbone and gpt1_keras.optimizer.finetuning_optimizer
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=600)
