@@ -38,10 +38,8 @@ def run(statement, failed):
 
 failed = []
 statements = [
-    "import keras_hub.models",
-    "wait_for('keras'); import gpt1_keras.upstream",
-    "wait_for('gpt1_keras.upstream'); import gpt1_keras.tasks.causal_lm",
-    "wait_for('gpt1_keras.tasks'); from gpt1_keras import GPT1Backbone",
+    "import keras",
+    "wait_for('keras_hub'); import gpt1_keras.tasks.causal_lm",  # while that imports our classes
 ]
 threads = [threading.Thread(target=run, args=(each, failed)) for each in statements]
 for thread in threads:
@@ -100,4 +98,4 @@ from gpt1_keras import *
 assert {convert, optimizer, presets, __version__} == {"a user's"}
 assert GPT1Backbone is gpt1_keras.GPT1Backbone and gpt1_keras.optimizer.finetuning_optimizer
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=600)
