@@ -47,7 +47,8 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
         **kwargs: as in `keras_hub.models.Backbone`.
 
     Raises:
-        ValueError: `fine_tuning` holds something else, or there are not as many tokens.
+        ValueError: `fine_tuning` holds something else, or `num_untrained_tokens` is not a whole
+            number from 0 to one less than all tokens.
     """
 
     optional_inputs = ("padding_mask",)
