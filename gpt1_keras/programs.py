@@ -99,8 +99,8 @@ def _check_packages(command: str, packages: Iterable[str]) -> None:
         found = None if spec is None or spec.origin is None else pathlib.Path(spec.origin).resolve()
         if found is not None and found != ours / package / "__init__.py":
             print(
-                f"{command}: error: {found} hides the package {package}, of which the programs "
-                f"are, as PYTHONPATH names its folder. Leave that out: PYTHONPATH= {command} ...",
+                f"{command}: error: {found} hides the package {package} of gpt1_keras, as its "
+                f"folder is on PYTHONPATH. Without it: PYTHONPATH= {command} ...",
                 file=sys.stderr,
             )
             sys.exit(2)

@@ -53,12 +53,13 @@ def examples(model):
 
 @pytest.fixture(scope="module")
 def files(model, examples, tmp_path_factory):
-    """A folder with the model's preset and a file of its examples."""
+    """A folder with the model's preset and a file of its examples; both files have a blank text."""
     folder = tmp_path_factory.mktemp("files")
     model.save_to_preset(str(folder / "preset"))
-    lines = [json.dumps(each) + "\n" for each in examples]
+    blank = {"text": "\x01", "label": "of no class"}
+    lines = [json.dumps(each) + "\n" for each in [blank, *examples]]
     (folder / "examples.jsonl").write_text("".join(lines))
-    texts = [json.dumps({"text": each["text"]}) + "\n" for each in examples[:40]]
+    texts = [json.dumps({"text": each["text"]}) + "\n" for each in [*examples[:40], blank]]
     (folder / "texts.jsonl").write_text("".join(texts))
     return folder
 
