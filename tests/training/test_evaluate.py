@@ -18,6 +18,7 @@ from training.evaluation.fine_tuned_models import load_model
 from training.evaluation.preset_evaluation import evaluate
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.finetune_run import finetune
+from training.runs.training_data import training_examples_of
 
 pytestmark = pytest.mark.slow
 
@@ -146,14 +147,18 @@ def test_the_program_prints_what_a_score_is_worth(pairs, choices, tmp_path, caps
         assert set(ours) == set(theirs)
 
 
-def test_training_data_that_are_gone(pairs, tmp_path, capsys):
-    path, best, _ = pairs
+def test_training_data_that_are_gone_or_others(pairs, tmp_path, capsys):
+    path, best, trained = pairs
     shutil.copytree(best, tmp_path / "best")
     output = str(tmp_path / "out")
     assert main(["--model", f"{tmp_path}/best", "--file", str(path), "--output", output]) == 0
     printed = capsys.readouterr()
     assert "warning: No baselines, as what the model has learned from was not found" in printed.err
     assert "pearson: " in printed.out and "this model" not in printed.out
+    data = trained["data_fingerprint"] | {"training": {"examples": 99, "texts": "", "labels": ""}}
+    (tmp_path / "result.json").write_text(json.dumps(trained | {"data_fingerprint": data}))
+    assert training_examples_of(tmp_path / "best", DataOptions()) is None
+    assert "it had 99 training examples, and there are 18." in capsys.readouterr().err
 
 
 def test_a_split_without_labels(mrpc, tmp_path):
