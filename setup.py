@@ -70,7 +70,7 @@ setup(
         "jax": ["jax", "grain>=0.2.18,<0.3"],
         # Quantized .tflite files. It brings LiteRT itself, which runs them: ai-edge-litert.
         "device": ["litert-quantizer>=0.11"],
-        # `training.finetune --search`.
+        # `gpt1 finetune --search`.
         "search": ["optuna>=5,<6"],
         # The peers that tests and benchmarks compare with. This version of torch has a CPU build.
         "bench": [

@@ -10,7 +10,7 @@ from gpt1_keras.cli import option, program
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    corpus: str = option("folder that training.corpus wrote")
+    corpus: str = option("folder that gpt1 corpus wrote")
     seed: int = option("of weights and dropout", 0)
 
 @program("training.example")

@@ -1,7 +1,7 @@
 """Checks that an export will run in TensorFlow Serving, before it is deployed.
 
-    python -m serving.check exports/sst2
-    python -m serving.check exports/sst2/1 --tf-dir OLDER/site-packages/tensorflow
+    gpt1 check exports/sst2
+    gpt1 check exports/sst2/1 --tf-dir OLDER/site-packages/tensorflow
 
 It prints what the export is, and runs every signature in TensorFlow's C++ runtime, which is also
 inside TensorFlow Serving. The process has no Python TensorFlow, and reads a copy in another folder.

@@ -1,7 +1,7 @@
 """Continues texts with a language model.
 
-    python -m serving.generate --model runs/books/preset "the road was long and" --length 60
-    python -m serving.generate --model runs/books/preset --temperature 0 < prompts.txt
+    gpt1 generate --model runs/books/preset "the road was long and" --length 60
+    gpt1 generate --model runs/books/preset --temperature 0 < prompts.txt
 
 Prompts are arguments or lines of the standard input. Each text is printed while it is generated:
 the prompt and its continuation, in one line. The options are those of the signature `generate` of

@@ -1,8 +1,8 @@
 """Answers every row of a table: its columns, and the label, its score and those of all classes.
 
-    python -m serving.predict --model exports/sst2 --input new.csv --output answers.csv
-    python -m serving.predict --model runs/sst2/best --input new.jsonl --output answers.parquet
-    python -m serving.predict --model exports/sst2 --input "new-*.csv" --output answers.csv \\
+    gpt1 predict --model exports/sst2 --input new.csv --output answers.csv
+    gpt1 predict --model runs/sst2/best --input new.jsonl --output answers.parquet
+    gpt1 predict --model exports/sst2 --input "new-*.csv" --output answers.csv \\
         --runner FlinkRunner
 
 An export runs in TensorFlow's C++ runtime, as in production; a preset runs the graph that it would

@@ -1,11 +1,11 @@
 """Asks a running server, this package's or TensorFlow Serving's own, about texts.
 
-    python -m serving.query --model sst2 "a joy to watch" "a waste of time"
-    python -m serving.query --model sst2 --target http://localhost:8501 < reviews.txt
-    python -m serving.query --model mnli --input premise="It rains." --input hypothesis="It is wet."
-    python -m serving.query --model mnli --file pairs.csv --json
-    python -m serving.query --model race --file questions.xlsx --input question="Who was it?"
-    python -m serving.query --model sst2 --label canary --explain "a joy to watch"
+    gpt1 query --model sst2 "a joy to watch" "a waste of time"
+    gpt1 query --model sst2 --target http://localhost:8501 < reviews.txt
+    gpt1 query --model mnli --input premise="It rains." --input hypothesis="It is wet."
+    gpt1 query --model mnli --file pairs.csv --json
+    gpt1 query --model race --file questions.xlsx --input question="Who was it?"
+    gpt1 query --model sst2 --label canary --explain "a joy to watch"
 
 Texts are arguments, the rows of a table (.csv, .tsv, .jsonl, .parquet or .xlsx, labelled or not),
 or the lines of another file or of the standard input; for a model that takes several texts, each

@@ -1,9 +1,9 @@
 """Calibrates a fine-tuned model: its probabilities then say how often it is right.
 
-    python -m training.calibrate --task sst2 --model RUN/best --data-dir DIR --output RUN
-    python -m training.calibrate --file FILE --model RUN/best --output RUN
+    gpt1 calibrate --task sst2 --model RUN/best --data-dir DIR --output RUN
+    gpt1 calibrate --file FILE --model RUN/best --output RUN
 
-`training.finetune` calibrates on the validation data. This program does it again, on data that you
+`gpt1 finetune` calibrates on the validation data. This program does it again, on data that you
 choose and that the model has not learned from. It writes the temperature into the preset, from
 which exports take it. The output gets the figures, calibration.json, and a reliability diagram,
 calibration.svg. The predicted classes never change.
@@ -23,7 +23,7 @@ from training.datasets.data_options import DataOptions, ExampleOptions
 @dataclasses.dataclass(frozen=True)
 class _Options:
     model: str = option(
-        "run of training.finetune, or its preset, such as RUN/best; it is changed",
+        "run of gpt1 finetune, or its preset, such as RUN/best; it is changed",
         name=PRESET_NAMES,
     )
     output: str = option("folder for calibration.json and calibration.svg")

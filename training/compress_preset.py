@@ -1,6 +1,6 @@
 """Makes a preset small enough to ship.
 
-    python -m training.compress_preset --preset runs/books/preset --output gpt1_tiny_books
+    gpt1 compress_preset --preset runs/books/preset --output gpt1_tiny_books
 
 The weights become float16, half the size, which `from_preset` reads as float32; each array carries
 a checksum, so that loading a damaged file is an error, never a worse model. `--fraction-bits 3`

@@ -1,7 +1,7 @@
 """Evaluates a fine-tuned model on a split of a data set, or on your own file.
 
-    python -m training.evaluate --task sst2 --model runs/sst2/best --data-dir DIR --output DIR
-    python -m training.evaluate --file FILE --model runs/mine/best --output DIR
+    gpt1 evaluate --task sst2 --model runs/sst2/best --data-dir DIR --output DIR
+    gpt1 evaluate --file FILE --model runs/mine/best --output DIR
 
 DIR/result.json has the metrics over the whole split, and beside them those of simple baselines that
 learn from the same data as the model. report.txt is the report by class, report.json its figures,
@@ -23,9 +23,7 @@ from training.datasets.data_options import DataOptions, ExampleOptions
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    model: str = option(
-        "run of training.finetune, or its preset, such as RUN/best", name=PRESET_NAMES
-    )
+    model: str = option("run of gpt1 finetune, or its preset, such as RUN/best", name=PRESET_NAMES)
     output: str = option("folder for result.json and the predictions")
 
 

@@ -1,7 +1,7 @@
 """Fine-tunes a model on one of the paper's data sets, or on your own.
 
-    python -m training.finetune --task sst2 --preset NAME --data-dir DIR --output DIR
-    python -m training.finetune --train FILE --validation FILE --preset NAME --output DIR
+    gpt1 finetune --task sst2 --preset NAME --data-dir DIR --output DIR
+    gpt1 finetune --train FILE --validation FILE --preset NAME --output DIR
 
 FILE is a .csv, .tsv or .jsonl. Its columns tell what kind of model to train; see
 `training.datasets.user_files`.
@@ -11,7 +11,7 @@ the epoch with the best score on the validation split; README.md in it is a mode
 calibrated on that split: DIR/calibration.json and DIR/calibration.svg say how far its probabilities
 can be trusted, before and after. DIR/result.json has its score, and those of simple baselines that
 learn from the same texts; DIR/report.txt, confusion.svg and errors.csv say what it gets right and
-wrong on that split, as those of `training.evaluate`. DIR/logs are for TensorBoard.
+wrong on that split, as those of `gpt1 evaluate`. DIR/logs are for TensorBoard.
 
 `--search N` looks for the learning rate, epochs, lambda and layer-wise decay with the best score on
 the validation split, in N trials. DIR/search.md is the table of all trials, DIR/search.svg their

@@ -1,9 +1,9 @@
 """Computes the perplexity of a language model on a corpus.
 
-    python -m training.perplexity --preset gpt1_tiny_books --corpus DIR
+    gpt1 perplexity --preset gpt1_tiny_books --corpus DIR
 
 Every token of the split except the first of each shard is predicted once, in consecutive windows of
-the model's context: the tokens that `training.paper.ngrams` scores.
+the model's context: the tokens that `gpt1 ngrams` scores.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 @dataclasses.dataclass(frozen=True)
 class _Options:
     preset: str = option(PRESET_HELP, name=PRESET_NAMES)
-    corpus: str = option("folder that training.corpus wrote")
+    corpus: str = option("folder that gpt1 corpus wrote")
     split: str = option("of the corpus", "validation")
 
 

@@ -1,19 +1,19 @@
 """Pre-trains a language model on a corpus (section 4.1 of the paper).
 
-    python -m training.pretrain --corpus DIR --config gpt1_tiny --steps 10000 --output DIR
+    gpt1 pretrain --corpus DIR --config gpt1_tiny --steps 10000 --output DIR
 
 After an interruption, even a kill, the same command goes on from the last checkpoint as if nothing
 had happened: batches are a function of the seed and the step. There is a checkpoint every
 `--checkpoint-every` updates and at least every two minutes, and another before Ctrl-C or SIGTERM
 ends the program. DIR/preset is the model, DIR/history.json has its losses and perplexities, also
 for TensorBoard in DIR/logs, and DIR/result.json these, the options and the last scores.
-DIR/context_use.svg shows how the model uses its context (see `training.paper.context_use`).
-DIR/snapshots has the backbone's weights during training, for `training.paper.zero_shot`.
+DIR/context_use.svg shows how the model uses its context (see `gpt1 context_use`).
+DIR/snapshots has the backbone's weights during training, for `gpt1 zero_shot`.
 
 With `--decay-steps`, a later run can go on from an earlier one, any number of times:
 
-    python -m training.pretrain ... --decay-steps 1000 --steps 10000 --output first
-    python -m training.pretrain ... --decay-steps 1000 --steps 20000 --resume-from first \
+    gpt1 pretrain ... --decay-steps 1000 --steps 10000 --output first
+    gpt1 pretrain ... --decay-steps 1000 --steps 20000 --resume-from first \
         --output second
 
 In each run the rate decays to 0 at the end, so each leaves a finished model. The next run goes on
@@ -42,7 +42,7 @@ _HOW_TO_RUN = "how to run"  # a group in --help
 
 @dataclasses.dataclass(frozen=True)
 class _RunOptions:
-    corpus: str = option("folder that training.corpus wrote")
+    corpus: str = option("folder that gpt1 corpus wrote")
     output: str = option("folder of the run: preset/, history.json, result.json")
     resume_from: str | None = option(
         "with --decay-steps: folder of an earlier run; this one goes on from its weights before "

@@ -1,4 +1,4 @@
-// Answers texts on Android with a classifier's .tflite file, as `python -m serving.tflite` makes it.
+// Answers texts on Android with a classifier's .tflite file, as `gpt1 tflite` makes it.
 // In the app's build.gradle.kts: implementation("com.google.ai.edge.litert:litert:2.3.0")
 //
 // It was not compiled for Android here, nor run there. The project's tests make the same calls of

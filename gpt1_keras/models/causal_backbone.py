@@ -39,7 +39,7 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
     Args:
         fine_tuning: what its weights are best fine-tuned with, a dict of some of the attributes of
             `FineTuningRecipe`, such as `{"learning_rate": 2e-4}`; by default what the paper's are.
-            Tasks and `training.finetune` go by it, and presets keep it.
+            Tasks and `gpt1 finetune` go by it, and presets keep it.
         **kwargs: as in `keras_hub.models.Backbone`.
 
     Raises:

@@ -11,7 +11,7 @@ from gpt1_keras.types import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """What `training.calibrate` learns on validation data, and presets hold.
+    """What `gpt1 calibrate` learns on validation data, and presets hold.
 
     Args:
         temperature: logits are divided by it before the softmax (Guo et al., 2017, section 4.2). It

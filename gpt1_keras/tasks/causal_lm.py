@@ -94,7 +94,7 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
         self._has_metrics = bool(weighted_metrics or metrics)
         if not self._has_own_loss:  # Keras requires one, and `forward_loss` computes the same
             loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        if sampler == "auto":  # as `serving.generate` and the signature of exports
+        if sampler == "auto":  # as `gpt1 generate` and the signature of exports
             k = min(40, self.backbone.vocabulary_size)
             sampler = keras_hub.samplers.TopKSampler(k=k, temperature=0.8)
         super().compile(

@@ -38,7 +38,7 @@ class GPT1TextClassifier(Task, keras_hub.models.TextClassifier):
             `"sigmoid"` the probability of a single class.
         dropout: rate of dropout on the hidden state at the extract token; 0.1 in the paper.
         temperature: divides logits before `probabilities`, and the scores of exports, are computed;
-            see `Calibration`. `training.calibrate` finds it.
+            see `Calibration`. `gpt1 calibrate` finds it.
         sure_threshold: the least probability at which an export calls its answer sure.
 
     Raises:

@@ -1,6 +1,6 @@
 """Exports a model as a versioned SavedModel that takes raw text.
 
-    python -m serving.export --model DIR --output DIR
+    gpt1 export --model DIR --output DIR
 
 writes DIR/1/, DIR/2/, ... for TF Serving: core TensorFlow ops only, no XLA, warm-up requests.
 """
@@ -44,8 +44,7 @@ class _ExportOptions:
         metavar="FILE",
     )
     validation: str | None = option(
-        "a table of labelled examples, as training.finetune takes, to measure on what the options "
-        "cost",
+        "a table of labelled examples, as gpt1 finetune takes, to measure on what the options cost",
         None,
         metavar="FILE",
     )

@@ -1,6 +1,6 @@
 """Options of exports: batching, embeddings and explanations.
 
-`serving.export --help` reads this file, so it imports no TensorFlow.
+`gpt1 export --help` reads this file, so it imports no TensorFlow.
 """
 
 import dataclasses

@@ -53,7 +53,7 @@ def export(
 ) -> str:
     """Writes the next version of a model, a SavedModel that takes texts; see docs/exports.md.
 
-    The arguments have the names of the options of `python -m serving.export`. Beside the
+    The arguments have the names of the options of `gpt1 export`. Beside the
     SavedModel, in assets.extra, are a README, metadata and warm-up requests.
 
     Args:

@@ -32,7 +32,7 @@ Either command serves it:
 
 ```
 docker run -p 8501:8501 -v "BASE_PATH:/models/{name}" -e MODEL_NAME={name} tensorflow/serving
-python -m serving.server --model_name {name} --model_base_path BASE_PATH
+gpt1 serve --model_name {name} --model_base_path BASE_PATH
 ```
 {setting}
 Then ask it:

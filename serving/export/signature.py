@@ -20,7 +20,7 @@ class Signature:
         function: maps named tensors to named tensors.
         specs: the specs of its inputs by name.
         example: maps a number of tokens to the inputs of one example of about this length, by name.
-            Warm-up requests, and so the requests of `serving.check`, are made of it. Further
+            Warm-up requests, and so the requests of `gpt1 check`, are made of it. Further
             tensors that it returns are left out.
         lengths: the lengths, in tokens, of the examples for warm-up.
         description: a sentence for the export's README.

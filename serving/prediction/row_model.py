@@ -145,7 +145,7 @@ def open_model(path: str, explain: bool = False) -> RowModel:
         explain: whether answers have the words that led to them.
 
     Raises:
-        ValueError: it is not an export of `serving.export`, or cannot explain its answers.
+        ValueError: it is not an export of `gpt1 export`, or cannot explain its answers.
         FileNotFoundError, OSError, ImportError: see `find_preset`.
     """
     try:
@@ -158,7 +158,7 @@ def open_model(path: str, explain: bool = False) -> RowModel:
 def _open_export(folder: Path, explain: bool) -> RowModel:
     if not (folder / METADATA_FILE).is_file():
         raise ValueError(
-            f"{folder} is not an export of serving.export: it has no {METADATA_FILE}, which names "
+            f"{folder} is not an export of gpt1 export: it has no {METADATA_FILE}, which names "
             "its texts and classes."
         )
     metadata = read_json(folder / METADATA_FILE)
@@ -169,7 +169,7 @@ def _open_export(folder: Path, explain: bool) -> RowModel:
     name = EXPLAIN if explain else DEFAULT_SIGNATURE
     if name not in servable.signature_defs:
         raise ValueError(
-            f"{folder} does not explain its answers. Export its model with serving.export "
+            f"{folder} does not explain its answers. Export its model with gpt1 export "
             "--explain, or give the preset as --model."
         )
 

@@ -1,4 +1,4 @@
-"""Runs requests on a model in a process without Python TensorFlow; `serving.check` starts it.
+"""Runs requests on a model in a process without Python TensorFlow; `gpt1 check` starts it.
 
 It reads a JSON object from the standard input: the `runtime`'s folder, the model's `path`, and
 `requests`, each with `feeds` (serialized TensorProtos in base64 by tensor name) and `fetches`. It

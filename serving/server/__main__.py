@@ -1,6 +1,6 @@
 """Serves models over gRPC and REST, as TensorFlow Serving does.
 
-python -m serving.server --model_name sst2 --model_base_path exports/sst2
+gpt1 serve --model_name sst2 --model_base_path exports/sst2
 """
 
 import contextlib

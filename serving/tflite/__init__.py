@@ -1,6 +1,6 @@
 """Models as .tflite files for devices: text in, scores out, only with LiteRT's built-in ops.
 
-`python -m serving.tflite` converts; see docs/on_device.md.
+`gpt1 tflite` converts; see docs/on_device.md.
 """
 
 import lazy_loader

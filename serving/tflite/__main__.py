@@ -1,6 +1,6 @@
 """Converts a model into one .tflite file, text in, scores out.
 
-    python -m serving.tflite --model runs/sst2/best --output sst2.tflite --quantize int8
+    gpt1 tflite --model runs/sst2/best --output sst2.tflite --quantize int8
 
 The file runs wherever LiteRT does: Android, iOS, browsers, Python, C. See docs/on_device.md.
 """

@@ -51,5 +51,5 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
     except _FAULTS as error:
         raise ValueError(f"{path} is damaged: {error}.") from None
     if metadata is None:
-        raise ValueError(f"{path} has no metadata named {NAME!r}: serving.tflite did not write it.")
+        raise ValueError(f"{path} has no metadata named {NAME!r}: gpt1 tflite did not write it.")
     return metadata

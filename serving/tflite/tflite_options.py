@@ -1,6 +1,6 @@
 """Options of .tflite files.
 
-`serving.tflite --help` reads this file, so it imports no TensorFlow.
+`gpt1 tflite --help` reads this file, so it imports no TensorFlow.
 """
 
 MAX_BYTES = 512  # of a text, by default

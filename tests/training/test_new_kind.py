@@ -57,7 +57,7 @@ class StanceClassifier(Task, keras_hub.models.Task):
 
 
 class Tagger(StanceClassifier):
-    """Its labels are of a form that `training.finetune` does not know."""
+    """Its labels are of a form that `gpt1 finetune` does not know."""
 
     label_arguments = ("tags",)
 
@@ -112,5 +112,5 @@ def test_step_3_to_the_end(add_kind, arguments, files, monkeypatch, tmp_path):
 def test_labels_of_another_form_are_refused_before_training(add_kind, arguments, capsys):
     add_kind(Tagger)
     assert finetune.main(arguments) == 1
-    message = "training.finetune gives a model class_names. Received: Tagger, whose labels are tags"
+    message = "gpt1 finetune gives a model class_names. Received: Tagger, whose labels are tags"
     assert message in capsys.readouterr().err

@@ -1,9 +1,9 @@
 """Turns text into a corpus of token ids for pre-training.
 
-    python -m training.corpus --input DIR --num-merges 40000 --output DIR
+    gpt1 corpus --input DIR --num-merges 40000 --output DIR
 
 Where the input has no split for validation, a twentieth of its documents is held back for it, or of
-the lines of a single document: `training.pretrain` validates on them.
+the lines of a single document: `gpt1 pretrain` validates on them.
 
 With `--runner`, options of Apache Beam go to it; those that a runner's job server alone knows come
 after `--`. Its workers must reach the input and the output's parent folder under the same

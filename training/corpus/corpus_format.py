@@ -41,7 +41,7 @@ class Split:
 
 
 class Corpus:
-    """A folder that `training.corpus` wrote.
+    """A folder that `gpt1 corpus` wrote.
 
     Attributes:
         index: dict, the content of `index.json`.

@@ -26,7 +26,7 @@ class ExampleOptions:
 
     task: str | None = option(f"one of {', '.join(sorted(DATASETS))}; or give --file", None)
     file: str | None = option(
-        "your own file, such as one that training.finetune takes or RUN/validation.jsonl", None
+        "your own file, such as one that gpt1 finetune takes or RUN/validation.jsonl", None
     )
     columns: str | None = columns_option()
     split: str = option("split of --task", "validation", choices=("train", "validation", "test"))

@@ -25,7 +25,7 @@ MODELS: dict[str, Any] = {
 
 
 def load_model(path: str | os.PathLike[str]) -> tuple[Task, str]:
-    """Loads a model that `training.finetune` wrote.
+    """Loads a model that `gpt1 finetune` wrote.
 
     Args:
         path: of its preset, such as `RUN/best`.

@@ -29,7 +29,7 @@ def calibrate_preset(
     """Calibrates a preset on a split of a data set or on a file.
 
     Args:
-        model: path of a run of `training.finetune`, or of its preset. The preset's temperature and
+        model: path of a run of `gpt1 finetune`, or of its preset. The preset's temperature and
             threshold are replaced last, after all other files but its card; its weights stay as
             they are.
         asked: which examples; those without a label are left out.

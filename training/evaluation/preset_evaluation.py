@@ -33,7 +33,7 @@ def evaluate(
     """Evaluates a model on a split of a data set or on a file.
 
     Args:
-        model: path of the preset that `training.finetune` wrote.
+        model: path of the preset that `gpt1 finetune` wrote.
         find_train: returns what the model has learned from, for the baselines; None leaves them
             out. It is called once the model has answered.
 

@@ -1,14 +1,14 @@
 """Runs the paper's ablations: its table 5, and the left of its figure 2.
 
-    python -m training.paper.ablate --tasks sst2,cola --preset NAME --data-dir DIR --output DIR
+    gpt1 ablate --tasks sst2,cola --preset NAME --data-dir DIR --output DIR
 
 It fine-tunes on each data set, with each seed, in each variant: in full, without the auxiliary loss
 and without pre-training (`--variants` picks some); with `--lstm PRESET`, from an LSTM that was
 pre-trained in the same way; with `--layers`, from the embeddings and the first 0, 1, ... blocks,
 with fresh weights in the other blocks.
-Each run is a folder of DIR/runs, as `training.finetune` writes it. DIR/baselines has the trivial
+Each run is a folder of DIR/runs, as `gpt1 finetune` writes it. DIR/baselines has the trivial
 baselines on the same examples. After an interruption, the same command goes on. DIR gets the tables
-and evidence of `training.paper.report`, and with `--layers` transfer.svg.
+and evidence of `gpt1 report`, and with `--layers` transfer.svg.
 """
 
 import sys

@@ -72,7 +72,7 @@ def score_baselines_of_runs(
     Baselines that `output` holds already are not scored again.
 
     Args:
-        runs: of `training.finetune` on data sets of the paper; their seeds are 0, 1, ...
+        runs: of `gpt1 finetune` on data sets of the paper; their seeds are 0, 1, ...
         output: path of the folder for `LIMIT/TASK/BASELINE/seed_N/result.json`.
     """
     seeds: dict[tuple[str, int | None], int] = {}

@@ -1,11 +1,11 @@
 """Scores trivial baselines on the paper's data sets: what a model must beat to show anything.
 
-    python -m training.paper.baselines --tasks sst2,mrpc --data-dir DIR --output DIR
+    gpt1 baselines --tasks sst2,mrpc --data-dir DIR --output DIR
 
 The baselines are the most frequent label, a linear model on the words (tf-idf), and, where an
 example has several texts, the share of words that they have in common. They learn from the train
-split; with `--limit-examples`, from the examples that `training.finetune` samples with each seed.
-They are scored on the validation split by the same metrics. `training.paper.report --runs DIR ...`
+split; with `--limit-examples`, from the examples that `gpt1 finetune` samples with each seed.
+They are scored on the validation split by the same metrics. `gpt1 report --runs DIR ...`
 puts them into the tables. Beside each result.json are its predictions, predictions.jsonl.
 """
 

@@ -1,11 +1,11 @@
 """Measures how a language model uses its context.
 
-    python -m training.paper.context_use --preset gpt1_tiny_books --corpus DIR --output DIR
-    python -m training.paper.context_use --preset gpt1_tiny_books --text FILE --output DIR
+    gpt1 context_use --preset gpt1_tiny_books --corpus DIR --output DIR
+    gpt1 context_use --preset gpt1_tiny_books --text FILE --output DIR
 
 DIR/context_use.json has the loss by position in the context, and the loss of a passage when it is
 read first and when it follows itself; DIR/context_use.svg plots both. If a model uses its context,
-the loss falls with the position, and is lower for a passage that it can copy. `training.pretrain`
+the loss falls with the position, and is lower for a passage that it can copy. `gpt1 pretrain`
 measures the same at each checkpoint.
 """
 
@@ -20,7 +20,7 @@ from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 class _Options:
     preset: str = option(PRESET_HELP, name=PRESET_NAMES)
     output: str = option("folder for context_use.json and context_use.svg")
-    corpus: str | None = option("folder that training.corpus wrote; or give --text", None)
+    corpus: str | None = option("folder that gpt1 corpus wrote; or give --text", None)
     text: str | None = option("a text file, UTF-8", None, metavar="FILE")
     split: str = option("of the corpus", "validation")
     windows: int = option("how many, at most, spread over the text", 512)

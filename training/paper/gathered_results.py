@@ -10,7 +10,7 @@ from gpt1_keras.files import read_json
 from training.datasets.paper_datasets import find_dataset
 from training.paper.published_results import FULL
 
-# Options of `training.finetune` that runs on a data set must share to be comparable.
+# Options of `gpt1 finetune` that runs on a data set must share to be comparable.
 _SHARED = (
     *("limit_examples", "epochs", "batch_size", "learning_rate"),
     *("layer_decay", "class_weight", "lora", "dropout", "dtype"),
@@ -136,7 +136,7 @@ def _check_alike(
 
 
 def variant_of(result: dict[str, Any]) -> str:
-    """Tells which row of table 5, or point of figure 2, a result of `training.finetune` is.
+    """Tells which row of table 5, or point of figure 2, a result of `gpt1 finetune` is.
 
     Returns:
         The name of a baseline; or `"full"`, `"no auxiliary loss"`, `"no pre-training"`, `"LSTM"` or
@@ -159,7 +159,7 @@ def variant_of(result: dict[str, Any]) -> str:
 def gather(
     folders: Iterable[str | os.PathLike[str]],
 ) -> list[tuple[pathlib.Path, dict[str, Any]]]:
-    """Finds all results of `training.finetune` and `training.paper.baselines` below some folders.
+    """Finds all results of `gpt1 finetune` and `gpt1 baselines` below some folders.
 
     Runs on users' files are left out.
     """
@@ -172,7 +172,6 @@ def gather(
                 found.append((path, result))
     if not found:
         raise FileNotFoundError(
-            f"No results of training.finetune or training.paper.baselines in "
-            f"{', '.join(map(str, folders))}."
+            f"No results of gpt1 finetune or gpt1 baselines in {', '.join(map(str, folders))}."
         )
     return found

@@ -1,13 +1,13 @@
 """Shows how much pre-training helps with few and with many labels.
 
-    python -m training.paper.learning_curve --tasks sst2 --preset NAME --data-dir DIR --output DIR
+    gpt1 learning_curve --tasks sst2 --preset NAME --data-dir DIR --output DIR
 
 It fine-tunes on 100, 300, ... and all labels of each data set, from the preset and from random
 weights, with several seeds, and scores the trivial baselines on the same samples. DIR gets
 learning_curve.svg and learning_curve.md, with medians and ranges. Each run is a folder of DIR/runs,
-as `training.finetune` writes it, without its preset. After an interruption, the same command goes
+as `gpt1 finetune` writes it, without its preset. After an interruption, the same command goes
 on, also with more labels, tasks or seeds. As evidence, DIR gets scores.csv and predictions/, as
-`training.paper.report` writes them.
+`gpt1 report` writes them.
 """
 
 import sys

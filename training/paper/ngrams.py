@@ -1,6 +1,6 @@
 """Scores n-gram models on a corpus, to compare a model with what counting alone reaches.
 
-    python -m training.paper.ngrams --corpus DIR --output FILE.json
+    gpt1 ngrams --corpus DIR --output FILE.json
 
 It counts the train split. It scores every token of the validation split except the first of each
 shard, exactly those that `training.corpus.windows.SequentialWindows` predicts; with `--tokens`,
@@ -19,10 +19,8 @@ from gpt1_keras.cli import option, program
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    corpus: str = option("folder that training.corpus wrote")
-    output: str | None = option(
-        "JSON file for the scores, as training.paper.plot_pretraining takes it", None
-    )
+    corpus: str = option("folder that gpt1 corpus wrote")
+    output: str | None = option("JSON file for the scores, as gpt1 plot_pretraining takes it", None)
     tokens: int | None = option("score only this many, from the first (default: all)", None)
 
 

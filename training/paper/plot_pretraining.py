@@ -1,9 +1,9 @@
 """Plots the perplexity of a pre-training run against its updates.
 
-    python -m training.paper.plot_pretraining --run DIR --ngrams FILE.json --output FILE.svg
+    gpt1 plot_pretraining --run DIR --ngrams FILE.json --output FILE.svg
 
-DIR is the folder of a run of `training.pretrain`, finished or still running. FILE.json is what
-`training.paper.ngrams` writes. The same version of matplotlib makes the same bytes of the same
+DIR is the folder of a run of `gpt1 pretrain`, finished or still running. FILE.json is what
+`gpt1 ngrams` writes. The same version of matplotlib makes the same bytes of the same
 files.
 """
 
@@ -15,9 +15,9 @@ from gpt1_keras.cli import option, program
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    run: str = option("folder of a run of training.pretrain")
+    run: str = option("folder of a run of gpt1 pretrain")
     output: str = option("the plot: FILE.svg or FILE.png")
-    ngrams: str | None = option("scores of training.paper.ngrams, to plot as lines", None)
+    ngrams: str | None = option("scores of gpt1 ngrams, to plot as lines", None)
 
 
 @program("training.paper.plot_pretraining")

@@ -1,8 +1,8 @@
 """Puts fine-tuned results into the paper's tables 2 to 5, beside the published ones.
 
-    python -m training.paper.report --runs DIR --output DIR
+    gpt1 report --runs DIR --output DIR
 
-It gathers every result.json of `training.finetune` and `training.paper.baselines` below `--runs`.
+It gathers every result.json of `gpt1 finetune` and `gpt1 baselines` below `--runs`.
 `--output` gets tables.md, and for each table a .svg. Our results are medians and ranges
 over seeds, on validation splits. Published results, also those of others' small models, are on test
 splits. As evidence, `--output` gets scores.csv, with the scores of all runs, and

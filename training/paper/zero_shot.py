@@ -1,11 +1,11 @@
 """Tests what a language model knows without fine-tuning (section 5 of the paper).
 
-    python -m training.paper.zero_shot --preset gpt1_tiny_books --data-dir DIR --output DIR
-    python -m training.paper.zero_shot --run RUN --data-dir DIR --output DIR
+    gpt1 zero_shot --preset gpt1_tiny_books --data-dir DIR --output DIR
+    gpt1 zero_shot --run RUN --data-dir DIR --output DIR
 
 Each probe asks which text the model finds likelier. DIR/result.json has the scores, also on a scale
 from guessing (0) to the best single model before the paper (1). RUN is a finished pre-training with
-snapshots (`training.pretrain --snapshot-every N`). Where runs went on from one another, give all of
+snapshots (`gpt1 pretrain --snapshot-every N`). Where runs went on from one another, give all of
 them, in order. All snapshots are scored. DIR/zero_shot.svg plots the scaled scores against passes
 over the corpus, as the paper's figure 2 does against updates; `--beside` adds another run, such as
 the LSTM's, dashed. After an interruption, the same command goes on.

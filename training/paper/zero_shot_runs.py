@@ -128,7 +128,7 @@ def read_beside(path: str, names: Sequence[str]) -> dict[str, Any]:
     missing = [name for name in names if name not in result.get("names", ())]
     if missing or "passes_per_update" not in result:
         raise ValueError(
-            f"{path} is no result of training.paper.zero_shot --run with the probes {list(names)}."
+            f"{path} is no result of gpt1 zero_shot --run with the probes {list(names)}."
         )
     return result
 

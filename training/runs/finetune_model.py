@@ -42,7 +42,7 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamp
         labels["class_names"] = train.class_names
     if not labels.keys() <= set(model_cls.label_arguments):
         raise ValueError(
-            f"training.finetune gives a model {', '.join(labels)}. Received: {model_cls.__name__}, "
+            f"gpt1 finetune gives a model {', '.join(labels)}. Received: {model_cls.__name__}, "
             f"whose labels are {', '.join(model_cls.label_arguments)}; train it by its `fit`."
         )
     if options.lora is not None:

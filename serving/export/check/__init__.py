@@ -1,1 +1,1 @@
-"""What `serving.check` finds out about an export."""
+"""What `gpt1 check` finds out about an export."""

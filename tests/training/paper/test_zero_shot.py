@@ -282,7 +282,7 @@ def test_errors_are_one_line(run, corpus, tmp_path, capsys):
         (["--run", str(run), "--data-dir", str(tmp_path)], "glue/cola is not in"),
         (
             ["--run", str(run), "--beside", str(beside)],
-            "is no result of training.paper.zero_shot --run",
+            "is no result of gpt1 zero_shot --run",
         ),
     ):
         assert main([*arguments, "--output", str(tmp_path / "out")]) == 1
