@@ -17,9 +17,7 @@ from training.evaluate import main
 from training.evaluation.fine_tuned_models import load_model
 from training.evaluation.preset_evaluation import evaluate
 from training.runs.finetune_options import FinetuneOptions
-from training.runs.finetuning import finetune
-from training.runs.finetune_run import finetune
-from training.runs.training_data import training_examples_of
+from training.runs.finetuning import finetune, training_examples_of
 
 pytestmark = pytest.mark.slow
 
