@@ -1,1 +1,0 @@
-"""Which bytes of a text, as it was given, the code points of its words came from."""
