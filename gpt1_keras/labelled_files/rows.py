@@ -14,7 +14,7 @@ _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
 _SHOWN = 80  # characters of a damaged value
 _MOST_NAMES = 20  # in a message
 _MOST_BAD_ROWS = 10  # that a message names
-_MAY_BE_BLANK = ("question", CHOICES)  # an optional text, and texts of which some may be absent
+_ONE_TEXT = ("context", "question")  # of which either may be blank
 _VISIBLE = re.compile("[!-~]")
 # Of spaces, of control, format and private characters, and of marks without a letter.
 _UNREADABLE = ("Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Mn")
@@ -124,7 +124,8 @@ def with_texts(
 ) -> list[Row]:
     """Returns the rows that have something to read, and tells how many are left out.
 
-    A row is left out if one of its texts is blank; a question and choices may be.
+    A row is left out if one of its texts is blank, or one of its choices. A context and a question
+    are one text.
 
     Args:
         fields: the names of the texts that a model reads.
@@ -134,21 +135,25 @@ def with_texts(
     Raises:
         ValueError: no row is left.
     """
-    names = [name for name in fields if name not in _MAY_BE_BLANK]
+    fields = list(fields)
+    parts = [[name] for name in fields if name not in _ONE_TEXT]
+    parts += [[name for name in fields if name in _ONE_TEXT]]
     found: list[Row] = []
     blank: list[Row] = []
     for row in rows:
-        texts = (row[name] for name in names)
-        # A list in the place of a text is refused elsewhere.
-        is_left_out = any(isinstance(text, str) and is_blank(text) for text in texts)
+        is_left_out = any(part and all(_has_blank(row[name]) for name in part) for part in parts)
         (blank if is_left_out else found).append(row)
     if blank and not found:
-        raise ValueError(f"{path}: all {len(rows):,} rows have a blank {' or '.join(names)}.")
+        raise ValueError(f"{path}: all {len(rows):,} rows have a blank text.")
     if blank:
         what = "row with a blank text is" if len(blank) == 1 else "rows with a blank text are"
         where = f"line {blank[0].line}" if len(blank) == 1 else f"the first in line {blank[0].line}"
         tell(f"{path}: {len(blank):,} {what} left out, {where}.")
     return found
+
+
+def _has_blank(texts: str | list[str]) -> bool:
+    return any(map(is_blank, texts)) if isinstance(texts, list) else is_blank(texts)
 
 
 def shortened(text: str) -> str:

@@ -122,10 +122,12 @@ def test_rows_with_a_blank_text_are_left_out(write, capsys):
     pairs = [{"premise": "a", "hypothesis": each, "label": 1} for each in ("b", "", "c")]
     assert len(examples(write("pairs.jsonl", pairs))) == 2
     assert "1 row with a blank text is left out, line 2." in capsys.readouterr().err
-    context = [
-        {"context": each, "question": "", "choices": ["a", ""], "label": 1} for each in " ab"
+    choices = [
+        {"context": context, "question": question, "choices": ["c", choice], "label": 0}
+        for context, question, choice in ("abd", "a d", " bd", "  d", "ab ")
     ]
-    assert len(examples(write("choices.jsonl", context))) == 2  # a question and a choice may be
+    assert len(examples(write("choices.jsonl", choices))) == 3  # one of the first two may be blank
+    assert "2 rows with a blank text are left out, the first in line 4" in capsys.readouterr().err
     with pytest.raises(ValueError, match="all 1 rows have a blank text"):
         find_user_files(write("blank.csv", "text,label\n ,no\n"), None)
 
