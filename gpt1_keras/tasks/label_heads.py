@@ -276,7 +276,7 @@ class ScoreHead(LabelHead):
         """Returns the mean of the integers under the softmax of their logits, float32 `[batch]`."""
         low, high = self.score_range
         integers = np.arange(low, high + 1, dtype="float32")
-        return ops.sum(ops.softmax(ops.cast(logits, "float32")) * integers, axis=-1)
+        return ops.sum(ops.multiply(ops.softmax(ops.cast(logits, "float32")), integers), axis=-1)
 
     def predictions(self, outputs: Tensor) -> np.ndarray:
         return ops.convert_to_numpy(self.score_of(outputs))

@@ -137,8 +137,8 @@ class Task(FunctionalModel, TaskHooks):
             ValueError: the task's predictions have no probabilities, such as scores; or the task is
                 compiled with a binary cross-entropy, and its outputs are logits of classes.
         """
-        is_binary = keras_name(self.loss).lower().startswith("binary")
-        if is_binary and self.class_names is not None and not self.task_head.is_multi_label:
+        are_logits = self.class_names is not None and getattr(self.task_head, "is_linear", False)
+        if are_logits and keras_name(self.loss).lower().startswith("binary"):
             raise ValueError(
                 "A binary cross-entropy takes each class by itself, and the softmax of logits does "
                 f"not. Received: loss={keras_name(self.loss)}. For several labels of a text, build "

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 import gpt1_keras
-from gpt1_keras.optimization.optimizer import GPT1Adam
+from gpt1_keras.optimization.optimizer import GPT1Adam, finetuning_optimizer
 from training.corpus.batches import training_batches, validation_batches
 from training.corpus.corpus_format import Split
 from training.corpus.windows import SequentialWindows, Windows
@@ -162,10 +162,10 @@ def train_a_classifier_on_an_odd_batch(strategy):
             preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer, 32),
             dropout=0.0,
         )
-        classifier.compile(GPT1Adam(1e-2), jit_compile=False)
+        classifier.compile(finetuning_optimizer(1e-2), metrics=["mae"], jit_compile=False)
     fitted = classifier.fit(texts, scores, batch_size=2, epochs=3, shuffle=False, verbose=0)
-    loss = classifier.evaluate(texts, scores, batch_size=2, verbose=0)
-    return {"losses": fitted.history["loss"], "loss": loss}
+    logs = classifier.evaluate(texts, scores, batch_size=2, verbose=0, return_dict=True)
+    return {"losses": fitted.history["loss"], **logs}
 
 
 def train_on_a_generator(strategy):

@@ -105,7 +105,8 @@ def assert_same(found, expected, scenario):
     assert np.all(np.isfinite(expected["losses"]))
     assert np.std(expected["losses"]) > 1e-3
     np.testing.assert_allclose(found["losses"], expected["losses"], rtol=0, atol=tolerance)
-    assert found["loss"] == pytest.approx(expected["loss"], abs=tolerance)
+    for name in expected.keys() & {"loss", "accuracy", "mae"}:
+        assert found[name] == pytest.approx(expected[name], abs=tolerance)
     if "norms" in expected:
         np.testing.assert_allclose(found["norms"], expected["norms"], rtol=10 * tolerance)
 
