@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 import gpt1_keras
-from gpt1_keras.optimization.optimizer import GPT1Adam
+from gpt1_keras.optimization.optimizer import GPT1Adam, finetuning_optimizer
 from training.corpus.batches import training_batches, validation_batches
 from training.corpus.corpus_format import Split
 from training.corpus.windows import SequentialWindows, Windows
@@ -163,6 +163,7 @@ def train_a_classifier_on_an_odd_batch(strategy):
             dropout=0.0,
         )
         classifier.compile(GPT1Adam(1e-2), metrics=["mae"], jit_compile=False)
+        classifier.compile(finetuning_optimizer(1e-2), metrics=["mae"], jit_compile=False)
     fitted = classifier.fit(texts, scores, batch_size=2, epochs=3, shuffle=False, verbose=0)
     logs = classifier.evaluate(texts, scores, batch_size=2, verbose=0, return_dict=True)
     return {"losses": fitted.history["loss"], **logs}
