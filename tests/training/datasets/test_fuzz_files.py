@@ -148,7 +148,6 @@ def test_what_json_writes_is_read(read, rows):
         json.dumps({"context": context, CHOICES: choices, LABEL: len(choices) - 1}) + "\n"
         for context, choices in rows
     )
-    if expected := [row for row in rows if not is_blank(row[0])]:
     expected = [row for row in rows if not any(map(is_blank, [row[0], *row[1]]))]
     if expected:
         found, examples = read(".jsonl", content.encode())
