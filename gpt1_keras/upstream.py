@@ -204,10 +204,10 @@ def update_loss_metric(model: keras.Model, loss: Tensor, count: Tensor) -> None:
 
 
 def keras_loops(model: PipelineModel) -> Any:
-    """Returns an object with the `fit` and `evaluate` of `keras.Model`, for data of ids.
+    """Returns an object with the `fit`, `evaluate` and `predict` of `keras.Model`.
 
-    Those of KerasHub preprocess the examples of arrays and of a dataset of TensorFlow or Grain.
-    They fail on a `PyDataset` and on a distributed dataset.
+    It takes what is preprocessed already, also a `PyDataset` and a distributed dataset. KerasHub's
+    would preprocess it.
     """
     return super(PipelineModel, model)
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from gpt1_keras.tasks.data import blank_examples, errors_in_words, holds_batches
+from gpt1_keras.tasks.examples import Examples, blank_examples, errors_in_words, holds_batches
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
-from gpt1_keras.tokenization.backend import is_single
 
 Answer = dict[str, Any]
 
@@ -24,19 +23,15 @@ def classify(task: Any, x: Any, batch_size: int | None) -> Any:
         with errors_in_words():
             return [
                 answer
-                for texts in batches
-                for answer in _answers(task, texts, task.predict_on_batch(texts))
+                for examples in map(task.read_examples, batches)
+                for answer in _answers(task, examples, task.predict_on_batch(examples.texts))
             ]
-    texts = task.preprocessor.by_field(x)
-    first = texts[task.preprocessor.fields[0]]
-    is_one = is_single(first)
-    is_empty = not is_one and hasattr(first, "__len__") and not len(first)
-    answers = []
-    if not is_empty:
-        answers = _answers(task, texts, task.predict(texts, batch_size, verbose=0))
+    examples, answers = task.read_examples(x), []
+    if len(examples):
+        answers = _answers(task, examples, task.predict(examples, batch_size, verbose=0))
     pandas = sys.modules.get("pandas")  # if it is not imported, the texts are not of pandas
     if pandas is None or not isinstance(x, (pandas.DataFrame, pandas.Series)):
-        return answers[0] if is_one else answers
+        return answers[0] if examples.is_one else answers
     has_threshold = task.calibration is not None and task.calibration.sure_threshold is not None
     columns = column_names(
         *(task.class_names, task.calibration is not None, has_threshold),
@@ -59,64 +54,80 @@ def _check_classifies(task: Any) -> None:
         )
 
 
-def _answers(task: Any, texts: Any, outputs: Any) -> list[Answer]:
-    """Returns the outputs that `predict` returned for texts, in words."""
-    are_blank = blank_examples(task.preprocessor, texts)
-    return [
-        {**answer, "blank": is_blank}
-        for answer, is_blank in zip(_in_words(task, texts, outputs), are_blank, strict=True)
-    ]
-
-
-def _in_words(task: Any, texts: Any, outputs: Any) -> list[Answer]:
-    """Returns the answers, without `blank`."""
+def _answers(task: Any, examples: Examples, outputs: Any) -> list[Answer]:
+    """Returns the outputs that `predict` returned for examples, in words."""
     outputs = ops.convert_to_numpy(outputs)
+    blank = {"blank": blank_examples(task.preprocessor, examples.texts)}
     if task.calibration is None:
-        return [{"score": score} for score in np.reshape(outputs, -1).tolist()]
+        return answers_of({"score": np.reshape(outputs, -1).tolist(), **blank})
     probabilities = ops.convert_to_numpy(task.probabilities(outputs))
-    best, scores = probabilities.argmax(axis=-1).tolist(), probabilities.tolist()
+    best, names = probabilities.argmax(axis=-1).tolist(), task.class_names
+    named: dict[str, Any] = {"scores": probabilities.tolist(), **blank}
     if task.task_head.is_multi_label:
-        answers = [
-            {
-                "labels": [name for name, score in zip(task.class_names, each) if score > 0.5],
-                "scores": dict(zip(task.class_names, each)),
-            }
-            for each in scores
+        named["labels"] = [
+            [name if score > 0.5 else "" for name, score in zip(names, each)]
+            for each in named["scores"]
         ]
-    elif task.class_names is not None:
-        answers = [
-            {
-                "label": task.class_names[index],
-                "score": each[index],
-                "scores": dict(zip(task.class_names, each)),
-            }
-            for index, each in zip(best, scores)
-        ]
+    elif names is not None:
+        named["label"] = [names[index] for index in best]
     else:
-        answers = [
-            {
-                "label": choices[index],
-                "choice": index,
-                "score": each[index],
-                "scores": each[: len(choices)],
-            }
-            for index, each, choices in zip(best, scores, _choices(task, texts))
-        ]
+        named["choice"] = best
     if task.calibration.sure_threshold is not None:
-        are_sure = ops.convert_to_numpy(task.calibration.is_sure(probabilities)).tolist()
-        for answer, is_sure in zip(answers, are_sure):
-            answer["is_sure"] = is_sure
-    return answers
+        named["is_sure"] = ops.convert_to_numpy(task.calibration.is_sure(probabilities)).tolist()
+    choices = None if names is not None else _choices(task, examples)
+    return answers_of(named, names, choices)
 
 
-def _choices(task: Any, texts: Any) -> Sequence[Sequence[str]]:
+def _choices(task: Any, examples: Examples) -> Sequence[Sequence[str]]:
     """Returns the choices of each example, as the model has read them."""
-    choices = task.preprocessor.as_batch(texts)[task.preprocessor.fields[-1]]
+    choices = examples.texts[task.preprocessor.fields[-1]]
     rows = choices.to_list() if hasattr(choices, "to_list") else choices
     return [
         [each.decode(errors="replace") if isinstance(each, bytes) else each for each in row]
         for row in rows
     ]
+
+
+def answers_of(
+    outputs: Mapping[str, Sequence[Any]],
+    class_names: Sequence[str] | None = None,
+    choices: Sequence[Sequence[str]] | None = None,
+) -> list[Answer]:
+    """Returns the answer to each example, as `Task.classify` does.
+
+    Args:
+        outputs: lists with a value for each example, by the names that an export gives them.
+        class_names: in the order of `scores`; None for scores and choices.
+        choices: of each example; None for scores and classes.
+    """
+    if "scores" not in outputs:
+        answers: list[Answer] = [{"score": score} for score in outputs["score"]]
+    elif choices is not None:
+        answers = [
+            {
+                "label": row[index],
+                "choice": index,
+                "score": scores[index],
+                "scores": scores[: len(row)],
+            }
+            for index, scores, row in zip(outputs["choice"], outputs["scores"], choices)
+        ]
+    else:
+        named = [dict(zip(class_names or (), scores)) for scores in outputs["scores"]]
+        if "labels" in outputs:
+            answers = [
+                {"labels": list(filter(None, labels)), "scores": scores}
+                for labels, scores in zip(outputs["labels"], named)
+            ]
+        else:
+            answers = [
+                {"label": label, "score": scores[label], "scores": scores}
+                for label, scores in zip(outputs["label"], named)
+            ]
+    for name in ("is_sure", "blank"):
+        for answer, value in zip(answers, outputs.get(name, ())):
+            answer[name] = value
+    return answers
 
 
 def column_names(

@@ -115,16 +115,20 @@ class GPT1CausalLMPreprocessor(FromHandle, keras_hub.models.CausalLMPreprocessor
         """Like `GPT1Tokenizer.export_to_transformers`."""
         self.tokenizer.export_to_transformers(path)
 
-    def for_slicing(self, x: Any) -> Any:
-        """Returns a user's texts, one or a batch, as a batch that can be sliced into examples."""
-        return text_backend().as_texts(batch_of_one(x) if is_single(x) else x)
+    def read(self, x: Any) -> tuple[Any, bool]:
+        """Returns a user's texts as a batch of strings, `[batch]`, and whether it was one text.
+
+        Raises ValueError if they are not strings.
+        """
+        is_one = is_single(x)
+        return text_backend().as_texts(batch_of_one(x) if is_one else x), is_one
 
     def _pack(self, x: Any, length: int | None, extra: int = 0) -> dict[str, Any]:
         """Returns `token_ids` and `padding_mask`, int32 `[batch, length + extra]`."""
         length = self.sequence_length if length is None else length
         if length < 1:
             raise ValueError(f"Expected sequence_length of at least 1. Received: {length}.")
-        backend, is_one, texts = text_backend(), is_single(x), self.for_slicing(x)
+        backend, (texts, is_one) = text_backend(), self.read(x)
         if backend.rank(texts) != 1:
             raise ValueError(
                 "Expected strings of shape [batch], or one string. Received rank: "

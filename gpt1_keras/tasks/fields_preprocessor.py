@@ -102,53 +102,61 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
         # An axis of choices stays whole, as there are fewer choices than tokens.
         return {name: tensor[..., :longest] for name, tensor in inputs.items()}
 
-    def as_tensors(self, x: Any) -> dict[str, Any]:
-        """Checks a user's batch of texts, and returns string tensors by field.
+    def read(self, x: Any) -> tuple[dict[str, Any], bool]:
+        """Checks a user's texts, once.
 
-        Raises ValueError if the number of texts, their names or their shapes are wrong.
+        Args:
+            x: one example, or a batch: a text for each field as a tuple, a dict, or columns of a
+                pandas DataFrame, which may have others; or a text of the only field.
+
+        Returns:
+            `(texts, is_one)`: a batch of string tensors by field; and whether it was one example,
+            without a batch dimension.
+
+        Raises:
+            ValueError: the number of texts, their names or their shapes are wrong.
+        """
+        texts = self._by_field(x)
+        is_one = is_single(texts[self.fields[0]])
+        if is_one:
+            texts = {field: batch_of_one(text) for field, text in texts.items()}
+        return self.as_tensors(texts), is_one
+
+    def as_tensors(self, texts: dict[str, Any]) -> dict[str, Any]:
+        """Returns a batch of texts by field as string tensors.
+
+        Raises ValueError if their shapes are wrong.
         """
         backend = text_backend()
-        texts = {field: backend.as_texts(text) for field, text in self.by_field(x).items()}
-        ranks = {field: backend.rank(text) for field, text in texts.items()}
+        tensors = {field: backend.as_texts(texts[field]) for field in self.fields}
+        ranks = {field: backend.rank(tensor) for field, tensor in tensors.items()}
         if set(ranks.values()) != {1}:
             raise ValueError(
                 "Expected strings of shape [batch], or one string for each field. Received ranks: "
                 f"{ranks}."
             )
-        return texts
+        return tensors
 
     def call(
         self, x: Any, y: Any = None, sample_weight: Any = None, pad_to: PadTo = "sequence_length"
     ) -> Any:
-        is_one = is_single(self.by_field(x)[self.fields[0]])
-        texts = self.as_batch(x)
+        texts, is_one = self.read(x)
         self.check_labels(texts, y)
-        framed, _ = self.transform(list(texts.values()))
-        inputs = self.pad(framed, pad_to)
+        inputs = self.inputs_of(texts, pad_to)
         if is_one:
             inputs = {name: batch[0] for name, batch in inputs.items()}
         return keras.utils.pack_x_y_sample_weight(to_backend_tensors(inputs), y, sample_weight)
 
+    def inputs_of(self, texts: dict[str, Any], pad_to: PadTo) -> dict[str, Any]:
+        """Returns the model's inputs of a batch that `read` returned."""
+        framed, _ = self.transform(list(texts.values()))
+        return self.pad(framed, pad_to)
+
     def check_labels(self, texts: dict[str, Any], y: Any) -> None:
-        """Raises an error if labels do not fit the texts that `as_tensors` returned."""
+        """Raises an error if labels do not fit a batch that `read` returned."""
 
-    def as_batch(self, x: Any) -> dict[str, Any]:
-        """Returns what `as_tensors` does, of a batch or of one example, as a batch."""
-        texts = self.by_field(x)
-        if is_single(texts[self.fields[0]]):
-            texts = {field: batch_of_one(text) for field, text in texts.items()}
-        return self.as_tensors(texts)
-
-    def for_slicing(self, x: Any) -> dict[str, Any]:
-        """Returns a user's texts by field, in a form that can be sliced into examples."""
-        return self.as_batch(x)
-
-    def by_field(self, x: Any) -> dict[str, Any]:
-        """Returns texts by field: names those of a tuple, and checks and orders those of a dict.
-
-        Of a pandas DataFrame, the fields are columns; it may have others. Raises ValueError if the
-        number or the names of the texts are wrong.
-        """
+    def _by_field(self, x: Any) -> dict[str, Any]:
+        """Returns texts by field: names those of a tuple, and checks those of a dict or table."""
         if hasattr(x, "columns"):
             columns = list(x.columns)
             if any(columns.count(field) != 1 for field in self.fields):
@@ -159,7 +167,7 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
         if isinstance(x, dict):
             if set(x) != set(self.fields):
                 raise ValueError(f"Expected the fields {self.fields}. Received: {sorted(x)}.")
-            return {field: x[field] for field in self.fields}
+            return x
         texts = x if isinstance(x, tuple) else (x,)
         if len(texts) != len(self.fields):
             raise ValueError(

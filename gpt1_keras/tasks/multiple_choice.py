@@ -87,9 +87,9 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
     def count_tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         return tf.reduce_sum(tf.cast(inputs["branches"] >= 0, tf.int32), axis=-1)
 
-    def as_tensors(self, x: Any) -> dict[str, Any]:
+    def as_tensors(self, texts: dict[str, Any]) -> dict[str, Any]:
         """See `FieldsPreprocessor.as_tensors`; choices are ragged, `[batch, None]`."""
-        backend, texts = text_backend(), self.by_field(x)
+        backend = text_backend()
         *names, choices = self.fields
         tensors = {name: backend.as_texts(texts[name]) for name in names}
         tensors[choices] = backend.as_choices(texts[choices])
@@ -101,12 +101,8 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
             )
         return tensors
 
-    def by_field(self, x: Any) -> dict[str, Any]:
-        return super().by_field(tuple(x) if isinstance(x, list) else x)
-
-    def for_slicing(self, x: Any) -> dict[str, Any]:
-        # Nested lists of different lengths cannot become an array.
-        return text_backend().for_slicing(self.as_batch(x))
+    def _by_field(self, x: Any) -> dict[str, Any]:
+        return super()._by_field(tuple(x) if isinstance(x, list) else x)
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import types
 import warnings
@@ -30,7 +29,8 @@ from gpt1_keras.optimization.optimizer import (
 from gpt1_keras.optimization.training_step import training_step
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.tasks.answers import classify
-from gpt1_keras.tasks.data import (
+from gpt1_keras.tasks.examples import (
+    Examples,
     as_batches,
     check_sequences,
     errors_in_words,
@@ -57,6 +57,7 @@ from gpt1_keras.upstream import (
     in_grain_data_pipeline,
     is_selected,
     keras_loops,
+    to_backend_tensors,
 )
 
 # What a user of `Model.export` may look for.
@@ -372,9 +373,34 @@ class Task(FunctionalModel, TaskHooks):
         if y is not None:
             y = self._encode(as_labels(y))
         if isinstance(self.preprocessor, FieldsPreprocessor):
-            x = self.preprocessor.for_slicing(x)
-            return self.preprocessor(x, y, sample_weight, pad_to=self._pad_to())
-        return super().preprocess_samples(x, y, sample_weight)
+            x, _ = self.preprocessor.read(x)
+        return self.frame_examples(x, y, sample_weight)
+
+    def read_examples(self, x: Any, y: Any = None, sample_weight: Any = None) -> Examples:
+        """Checks texts, labels and weights as `fit` takes them, in memory, and encodes labels.
+
+        Raises:
+            ValueError: a text or a label is missing or wrong.
+        """
+        self.check_tokenizer()
+        if self.preprocessor is None:
+            self.check_inputs(x)
+        texts, is_one = x, False
+        if hasattr(self.preprocessor, "read"):
+            texts, is_one = self.preprocessor.read(x)
+        if y is not None:
+            y = as_labels(y)
+            # Without TensorFlow, which encodes labels, only data of ids have some.
+            y = self._encode(tf.convert_to_tensor(y)) if has_tensorflow() else y
+        return Examples(texts, y, sample_weight, is_one)
+
+    def frame_examples(self, texts: Any, labels: Any = None, weights: Any = None) -> Any:
+        """Turns a batch that `read_examples` has read into what Keras takes: texts become ids."""
+        if not isinstance(self.preprocessor, FieldsPreprocessor):
+            return super().preprocess_samples(texts, labels, weights)
+        self.preprocessor.check_labels(texts, labels)
+        inputs = self.preprocessor.inputs_of(texts, self._pad_to())
+        return keras.utils.pack_x_y_sample_weight(to_backend_tensors(inputs), labels, weights)
 
     def fit(
         self,
@@ -419,13 +445,13 @@ class Task(FunctionalModel, TaskHooks):
         if self.compiled:
             check_sets_no_rate(self.optimizer, kwargs.get("callbacks"))
         batches, validation_data = training_batches(
-            *(self._for_slicing, x, y, sample_weight, batch_size),
+            *(self, x, y, sample_weight, batch_size),
             validation_data=validation_data,
             validation_steps=kwargs.get("validation_steps"),
             validation_split=validation_split,
             shuffle=shuffle,
         )
-        warn_of_blank_examples(self.preprocessor, x)
+        warn_of_blank_examples(self.preprocessor, batches.examples)
         steps, initial = kwargs.get("steps_per_epoch"), kwargs.get("initial_epoch", 0)
         if isinstance(epochs, str):
             epochs = initial + self._recipe_epochs(epochs, steps or batches.count)
@@ -434,10 +460,9 @@ class Task(FunctionalModel, TaskHooks):
             if stretch_schedule(self.optimizer, updates, epochs - initial):
                 self.train_function = None  # its graph holds the earlier total as a constant
             warn_of_no_rate(self.optimizer, updates * (epochs - initial))
-        if steps and batches.count < 0 and not batches.are_of_ids:
-            # Without end, or Keras would find no data in the second epoch.
-            batches = dataclasses.replace(batches, x=batches.x.repeat())
-        loops: Any = keras_loops(self) if batches.are_of_ids else super()
+        if steps and batches.count < 0:
+            batches = batches.repeated()  # or Keras would find no data in the second epoch
+        loops: Any = keras_loops(self) if batches.are_ready else super()
         with errors_in_words():
             return loops.fit(
                 *(batches.x, batches.y),
@@ -458,9 +483,13 @@ class Task(FunctionalModel, TaskHooks):
         **kwargs: Any,
     ) -> Any:
         """Like `keras.Model.evaluate`, on the kinds of data that `fit` takes."""
-        batches = as_batches(self._for_slicing, x, y, sample_weight, batch_size)
-        warn_of_blank_examples(self.preprocessor, x)
-        loops: Any = keras_loops(self) if batches.are_of_ids else super()
+        if kwargs.get("_use_cached_eval_dataset"):  # `fit` evaluates batches that are ready
+            return keras_loops(self).evaluate(
+                x, y, batch_size, sample_weight=sample_weight, **kwargs
+            )
+        batches = as_batches(self, x, y, sample_weight, batch_size)
+        warn_of_blank_examples(self.preprocessor, batches.examples)
+        loops: Any = keras_loops(self) if batches.are_ready else super()
         with errors_in_words():
             return loops.evaluate(
                 *(batches.x, batches.y, batches.batch_size),
@@ -475,9 +504,10 @@ class Task(FunctionalModel, TaskHooks):
             float32: `[batch, classes]`, logits unless there is an activation; or scores, `[batch]`;
                 or logits, `[batch, choices]`.
         """
-        batches = as_batches(self._for_slicing, x, None, None, batch_size)
+        batches = as_batches(self, x, None, None, batch_size)
+        loops: Any = keras_loops(self) if batches.are_ready else super()
         with errors_in_words():
-            outputs = super().predict(batches.x, batches.batch_size, **kwargs)
+            outputs = loops.predict(batches.x, batches.batch_size, **kwargs)
         return self.task_head.predictions(outputs)
 
     def classify(self, x: Any, batch_size: int | None = None) -> Any:
@@ -559,17 +589,6 @@ class Task(FunctionalModel, TaskHooks):
         # With buckets, XLA compiles for few lengths. A graph without XLA takes any length.
         is_graph = keras.backend.backend() == "tensorflow" and not self.jit_compile
         return "longest" if is_graph else "bucket"
-
-    def _for_slicing(self, x: Any, y: Any) -> tuple[Any, Any]:
-        """Returns a user's texts and labels, checked, in a form to be sliced into examples."""
-        if hasattr(self.preprocessor, "for_slicing"):
-            x = self.preprocessor.for_slicing(x)
-        if y is not None:
-            y = as_labels(y)
-            if has_tensorflow():
-                y = tf.convert_to_tensor(y)
-                self._encode(y)  # tells of a wrong label before the first batch
-        return x, y
 
     def _encode(self, labels: Any) -> Tensor:
         """Returns labels as the compiled loss takes them."""

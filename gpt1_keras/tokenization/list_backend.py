@@ -160,15 +160,16 @@ def as_choices(x: Any) -> Any:
     return [row[:count] for row, count in zip(choices, counts)]
 
 
-def for_slicing(texts: dict[str, Any]) -> dict[str, Any]:
-    """As in `tensor_backend`. Raises ValueError unless the choices make an array."""
-    *_, choices = texts.values()
-    if len({len(row) for row in choices}) > 1 or not all(map(all, choices)):
+def check_slices(texts: dict[str, Any]) -> None:
+    """Raises ValueError unless texts by field, of which the last may be choices, make arrays."""
+    *_, last = texts.values()
+    if rank(last) == 1:
+        return
+    if len({len(row) for row in last}) > 1 or not all(map(all, last)):
         raise ValueError(
             "Where TensorFlow is not installed, all examples of a data set need the same number of "
-            f"choices, none of them empty. Received: {reprlib.repr(choices)}."
+            f"choices, none of them empty. Received: {reprlib.repr(last)}."
         )
-    return texts
 
 
 def check_choices(choices: list[list[str]], labels: Any = None) -> None:

@@ -54,11 +54,6 @@ def as_choices(x: Any) -> tf.RaggedTensor | tf.Tensor:
     )
 
 
-def for_slicing(texts: dict[str, Any]) -> dict[str, Any]:
-    """Texts by field, choices last, in a form that can be sliced into examples."""
-    return texts
-
-
 def check_choices(choices: tf.RaggedTensor, labels: Any = None) -> None:
     """Checks that every example has a choice, and that labels are indices; see `check_each`."""
     counts = choices.row_lengths()

@@ -156,6 +156,7 @@ def _answer_type(name: str) -> "pyarrow.DataType":
 
     types = {
         "label": pyarrow.string(),
+        "labels": pyarrow.list_(pyarrow.string()),
         "choice": pyarrow.int64(),
         "scores": pyarrow.list_(pyarrow.float64()),
         "is_sure": pyarrow.bool_(),

@@ -12,8 +12,8 @@ from grpc import StatusCode
 
 from gpt1_keras.files import read_json
 from gpt1_keras.labelled_files import shortened, shown_names
-from gpt1_keras.tasks.answers import column_names
-from gpt1_keras.tasks.data import errors_in_words
+from gpt1_keras.tasks.answers import answers_of, column_names, in_columns
+from gpt1_keras.tasks.examples import errors_in_words
 from serving.export.text_inputs import as_tensors
 from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN, METADATA_FILE, find_export
 from serving.plain_values import plain
@@ -21,6 +21,7 @@ from serving.prediction.rows import RowAnswer
 from serving.server.errors import ServingError
 from serving.server.models.servable import Servable
 
+_ANSWERS = ("label", "labels", "choice", "score", "scores", "is_sure", "blank")
 # Outputs of `explain` with a value for each word.
 _OF_WORDS = ("words", "word_fields", "word_choices", "word_shares")
 
@@ -58,7 +59,9 @@ class RowModel:
                 f"returns {', '.join(sorted(outputs))}."
             )
         self.fields = list(fields)
-        self.columns = column_names(class_names, "choice" in outputs, "is_sure" in outputs)
+        self.columns = column_names(
+            *(class_names, "choice" in outputs, "is_sure" in outputs, "labels" in outputs)
+        )
         left_out = () if len(self.fields) > 1 else ("word_fields",)
         self._of_words = [each for each in _OF_WORDS if each in outputs and each not in left_out]
         self.columns += self._of_words
@@ -111,33 +114,22 @@ class RowModel:
 
     def _in_words(self, outputs: _Outputs, rows: Sequence[Mapping[str, Any]]) -> list[RowAnswer]:
         """Returns the outputs of rows as answers."""
-        columns: dict[str, list[Any]] = {}
-        for name in ("label", "choice", "is_sure", *self._of_words):
-            if name in outputs:
-                columns[name] = plain(outputs[name])
-        if "scores" in outputs:
-            scores = plain(outputs["scores"])
-            columns["score"] = list(map(max, scores))
-            if self._choices is not None:
-                choices = [row[self._choices] for row in rows]
-                columns["scores"] = [each[: len(texts)] for each, texts in zip(scores, choices)]
-            if self._class_names is not None:
-                _check_names(self._class_names, columns["label"], scores)
-                for name, column in zip(self._class_names, zip(*scores)):
-                    columns[f"score_{name}"] = list(column)
-        else:
-            columns["score"] = plain(outputs["score"])
+        named = {name: plain(outputs[name]) for name in _ANSWERS if name in outputs}
+        if self._class_names is not None:
+            _check_names(self._class_names, named["label"], named["scores"])
+        choices = None if self._choices is None else [row[self._choices] for row in rows]
+        found = map(in_columns, answers_of(named, self._class_names, choices))
         for name in self._of_words:
             counts = outputs["num_words"].tolist()
-            columns[name] = [words[:count] for words, count in zip(columns[name], counts)]
-        blank = outputs.get("blank")  # of an export of an earlier version, nobody knows
+            words = zip(plain(outputs[name]), counts)
+            named[name] = [of_row[:count] for of_row, count in words]
         answers = []
-        for number, truncated in enumerate(outputs["truncated"].tolist()):
-            values = {name: columns[name][number] for name in self.columns}
-            if blank is not None and blank[number]:
+        for number, values in enumerate(found):
+            values |= {name: named[name][number] for name in self._of_words}
+            if values.pop("blank", False):  # an export of an earlier version does not say
                 answers.append(RowAnswer({}, f"{' or '.join(self.fields)} is blank"))
-            elif math.isfinite(values["score"]):
-                answers.append(RowAnswer(values, truncated=truncated))
+            elif math.isfinite(values.get("score", 0.0)):
+                answers.append(RowAnswer(values, truncated=bool(outputs["truncated"][number])))
             else:  # the text of a language model has no token to predict
                 answers.append(RowAnswer({}, f"its score is {values['score']}"))
         return answers

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpt1_keras.cli import progress
-from gpt1_keras.tasks.data import without_autotuning
+from gpt1_keras.tasks.examples import without_autotuning
 from training.datasets.labelled_examples import LabelledExamples
 
 _POOL = 64  # batches whose examples are sorted by length together

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import gpt1_keras
 from gpt1_keras.presets import load_task
-from gpt1_keras.tasks.data import blank_examples
+from gpt1_keras.tasks.examples import blank_examples
 from serving.export.exported_tasks import class_or_score_answers
 from tests.helpers.eager import eagerly
 
@@ -176,6 +176,11 @@ def test_logits_of_a_binary_loss_are_not_a_softmax_s(make_labeller, loss):
 BLANK = ["", " \t\n", "\u200b\u00a0", "\x00\x07", "\u0301"]
 
 
+def blank(preprocessor, x):
+    texts, _ = preprocessor.read(x)
+    return blank_examples(preprocessor, texts)
+
+
 def test_blank_texts(calibrated_classifier, chooser):
     texts = ["a film", *BLANK, "é", "!", "\u6f22"]
     preprocessor = calibrated_classifier.preprocessor
@@ -183,16 +188,16 @@ def test_blank_texts(calibrated_classifier, chooser):
     assert expected == [False] + [True] * len(BLANK) + [False] * 3
     assert [each["blank"] for each in calibrated_classifier.classify(texts)] == expected
     for x in (np.array(texts), tf.constant(texts), pd.Series(texts)):
-        assert blank_examples(preprocessor, x) == expected
+        assert blank(preprocessor, x) == expected
     for x in ("", [""], [b"\xff\xfe"], b" "):
-        assert blank_examples(preprocessor, x) == [True]
+        assert blank(preprocessor, x) == [True]
     pairs = gpt1_keras.GPT1TextSimilarityPreprocessor(preprocessor.tokenizer, 16)
-    assert blank_examples(pairs, (["", "a", "a"], ["a", " ", "b"])) == [True, True, False]
+    assert blank(pairs, (["", "a", "a"], ["a", " ", "b"])) == [True, True, False]
     choices = [["Yes.", "No."], ["Yes.", "No."], ["", "No."]]
     examples = (["", "", "a"], ["Why?", " ", "Why?"], choices)
-    assert blank_examples(chooser.preprocessor, examples) == [False, True, True]
+    assert blank(chooser.preprocessor, examples) == [False, True, True]
     lm = gpt1_keras.GPT1CausalLMPreprocessor(preprocessor.tokenizer)
-    assert blank_examples(lm, ["a", ""]) == [False, True]
+    assert blank(lm, ["a", ""]) == [False, True]
 
 
 @pytest.mark.parametrize("call", ["fit", "evaluate"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpt1_keras
-from gpt1_keras.tasks.data import as_batches
+from gpt1_keras.tasks.examples import as_batches
 from gpt1_keras.tasks.label_heads import ClassHead, make_label_head
 from tests.helpers.fuzzing import search
 
@@ -366,17 +366,21 @@ def test_the_same_labels_in_every_container(classifier, data):
 
     def indices(*arguments):
         try:
-            batches = as_batches(classifier._for_slicing, *arguments, None, None).x
-            return [classifier._encode(y).numpy().tolist() for _, y in batches]
+            batches = as_batches(classifier, *arguments, None, None).x
+            return [y.numpy().tolist() for _, y in batches]
         except ValueError as error:
             return str(error)
 
     expected = indices(TEXTS, labels)
     for name, container in CONTAINERS.items():
         assert indices(TEXTS, container(labels)) == expected, name
-    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, labels)).batch(6)
-    assert indices(dataset, None) == expected
     assert indices(iter([(TEXTS, labels)]), None) == expected
+    [batch] = tf.data.Dataset.from_tensor_slices((TEXTS, labels)).batch(6)
+    try:
+        found = [classifier.preprocess_samples(*batch)[1].numpy().tolist()]
+    except ValueError as error:
+        found = str(error)
+    assert found == expected
 
 
 @pytest.mark.slow

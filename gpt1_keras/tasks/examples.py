@@ -1,4 +1,4 @@
-"""What `fit`, `evaluate` and `predict` do with data: texts in, batches out."""
+"""Examples as users hand them over: checked once, and made into batches that Keras takes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from gpt1_keras.lazy import has_tensorflow
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.list_backend import check_slices
 
 _BATCH_SIZE = 32  # Keras's default
 # What a check says in a graph; and an error in a generator, or while a graph is made.
@@ -29,28 +30,58 @@ _VISIBLE = re.compile(b"[!-~]")  # in ASCII: what has a token in any normalizati
 # other, separators, marks.
 _LEFT_OUT = "CZM"
 
-# Turns users' texts and labels into a form that `tf.data` can slice into examples.
-_ForSlicing = Callable[[Any, Any], tuple[Any, Any]]
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """A user's examples, which a task has read: checked, and labels encoded, once.
+
+    Attributes:
+        texts: a batch as the preprocessor's `read` returns it: string tensors by field, or one of
+            a language model. Without such a preprocessor, what the user gave.
+        labels: as the compiled loss takes them; None if there are none. Where TensorFlow is not
+            installed, as the user gave them.
+        weights: of the examples, or None.
+        is_one: whether one example was given, without a batch dimension.
+    """
+
+    texts: Any
+    labels: Any = None
+    weights: Any = None
+    is_one: bool = False
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        """The texts, with labels and weights if there are any."""
+        if self.labels is None:
+            return _as_tensors((self.texts,))
+        labelled = (self.texts, self.labels)
+        return _as_tensors(labelled if self.weights is None else (*labelled, self.weights))
+
+    def __len__(self) -> int:
+        """Returns the number of examples."""
+        texts = self.texts
+        while isinstance(texts, (dict, tuple)):
+            texts = next(iter(texts.values() if isinstance(texts, dict) else texts))
+        return int(texts.shape[0]) if hasattr(texts, "shape") else len(texts)
 
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-    """Batches of examples, which KerasHub preprocesses one by one.
+    """Batches of examples.
 
-    `x` is a dataset of batches. Where TensorFlow is not installed, it may also be arrays or
-    strings, which KerasHub batches, with the other attributes. With a dataset, KerasHub refuses
-    those.
+    Attributes:
+        x: a dataset of what Keras takes, if they `are_ready`. Otherwise KerasHub preprocesses the
+            batches: of a Grain dataset; or, where TensorFlow is not installed, of arrays or
+            strings, with the other attributes.
+        examples: what they were made of, unless they were given as batches.
     """
 
     x: Any
     y: Any = None
     sample_weight: Any = None
     batch_size: int | None = None
-
-    @property
-    def are_of_ids(self) -> bool:
-        """Whether the batches hold ids, which are not preprocessed."""
-        return _holds_ids(self.x)
+    are_ready: bool = True
+    examples: Examples | None = None
 
     @property
     def count(self) -> int:
@@ -60,30 +91,46 @@ class Batches:
         except TypeError:
             return -1
 
+    def repeated(self) -> Batches:
+        """Returns the same, without end; data of ids that are no `tf.data` stay as they are."""
+        if not hasattr(self.x, "repeat"):
+            return self
+        return dataclasses.replace(self, x=self.x.repeat())
 
-def as_batches(
-    for_slicing: _ForSlicing, x: Any, y: Any, sample_weight: Any, batch_size: int | None
-) -> Batches:
+
+def as_batches(task: Any, x: Any, y: Any, sample_weight: Any, batch_size: int | None) -> Batches:
     """Returns the data of `evaluate` or `predict` as batches, in the given order.
 
-    `for_slicing` turns a user's `x` and `y` into a form that can be sliced into examples. `x` may
-    also be a generator of batches.
+    Args:
+        task: reads examples (`read_examples`) and turns batches of them, or batches of a user's
+            dataset, into what Keras takes (`frame_examples`, `preprocess_samples`).
+        x: what `Task.fit` takes, or `Examples`.
 
     Raises:
-        ValueError: there are no examples, `for_slicing` refuses them, or a dataset is not batched.
+        ValueError: there are no examples, the task refuses them, or a dataset is not batched.
     """
     if isinstance(x, Iterator):
-        x = _from_generator(x, for_slicing)
-    elif not has_tensorflow():
-        # KerasHub then uses Grain, whose batches must all have one length.
-        x, y = for_slicing(x, y)
-    elif not holds_batches(x):
-        return _batch(_examples(for_slicing, x, y, sample_weight), batch_size)
-    return Batches(without_autotuning(x), y, sample_weight, batch_size)
+        return Batches(_from_generator(task, x))
+    if _holds_ids(x):
+        return Batches(x, y, sample_weight, batch_size)
+    is_read = isinstance(x, Examples)
+    if not is_read and has_tensorflow() and holds_batches(x):
+        if isinstance(x, tf.data.Dataset) and y is sample_weight is batch_size is None:
+            return Batches(_mapped(without_autotuning(x), task.preprocess_samples))
+        # A Grain dataset; or KerasHub says in words what it does not take beside a dataset.
+        return Batches(x, y, sample_weight, batch_size, are_ready=False)
+    examples = x if is_read else task.read_examples(x, y, sample_weight)
+    if has_tensorflow():
+        return _batch(task, examples, _slices(examples), batch_size)
+    # KerasHub then uses Grain, whose batches must all have one length.
+    if isinstance(examples.texts, dict):
+        check_slices(examples.texts)
+    given = (examples.texts, examples.labels, examples.weights, batch_size)
+    return Batches(*given, are_ready=False, examples=examples)
 
 
 def training_batches(
-    for_slicing: _ForSlicing,
+    task: Any,
     x: Any,
     y: Any,
     sample_weight: Any,
@@ -107,20 +154,19 @@ def training_batches(
     if isinstance(validation_data, Iterator):
         if not validation_steps:
             validation_data = list(validation_data)
-        validation_data = _from_generator(validation_data, for_slicing)
-    if validation_data is not None:
+        validation_data = _from_generator(task, validation_data)
+    elif validation_data is not None:
         texts, labels, weights = keras.utils.unpack_x_y_sample_weight(validation_data)
-        validation_data = as_batches(for_slicing, texts, labels, weights, batch_size).x
-    if isinstance(x, Iterator):
-        x = _from_generator(x, for_slicing)
-    if holds_batches(x):
+        validation_data = as_batches(task, texts, labels, weights, batch_size).x
+    if isinstance(x, Iterator) or holds_batches(x):
         if validation_split:
             raise ValueError(
                 "`validation_split` needs strings or arrays. Received: "
                 f"validation_split={validation_split} with a {type(x).__name__}."
             )
-        return Batches(without_autotuning(x), y, sample_weight), validation_data
-    examples = _examples(for_slicing, x, y, sample_weight)
+        return as_batches(task, x, y, sample_weight, batch_size), validation_data
+    read = task.read_examples(x, y, sample_weight)
+    examples = _slices(read)
     count = len(examples)
     if validation_split and validation_data is None:
         count = math.floor(count * (1 - validation_split))
@@ -129,30 +175,33 @@ def training_batches(
                 f"`validation_split` must leave some of the {len(examples)} examples for training "
                 f"and some for validation. Received: validation_split={validation_split}."
             )
-        validation_data = _batch(examples.skip(count), batch_size).x
+        validation_data = _batch(task, read, examples.skip(count), batch_size).x
         examples = examples.take(count)
     if shuffle:
         examples = examples.shuffle(count, reshuffle_each_iteration=True)
-    return _batch(examples, batch_size), validation_data
+    return _batch(task, read, examples, batch_size), validation_data
 
 
-def _examples(for_slicing: _ForSlicing, x: Any, y: Any, sample_weight: Any) -> tf.data.Dataset:
-    """Returns strings or arrays as a dataset of examples, each a tuple, as `x` may be one."""
-    x, y = for_slicing(x, y)
-    labels = (y,) if sample_weight is None else (y, sample_weight)
-    arrays = (x, *(() if y is None else labels))
-    arrays = _as_tensors(arrays)
-    shapes = [array.shape for array in tf.nest.flatten(arrays)]
+def _slices(examples: Examples) -> tf.data.Dataset:
+    """Returns a dataset of single examples, each a tuple, as texts may be one."""
+    tensors = examples.tensors
+    shapes = [array.shape for array in tf.nest.flatten(tensors)]
     if any(not shape.rank or not shape[0] or shape[0] != shapes[0][0] for shape in shapes):
         raise ValueError(
             "Expected one example or more, and as many labels and weights if there are any. "
             f"Received shapes: {[tuple(shape) for shape in shapes]}."
         )
-    return tf.data.Dataset.from_tensor_slices(arrays)
+    return tf.data.Dataset.from_tensor_slices(tensors)
 
 
-def _batch(examples: tf.data.Dataset, batch_size: int | None) -> Batches:
-    return Batches(without_autotuning(examples.batch(batch_size or _BATCH_SIZE)))
+def _batch(task: Any, read: Examples, slices: tf.data.Dataset, batch_size: int | None) -> Batches:
+    batches = without_autotuning(slices.batch(batch_size or _BATCH_SIZE))
+    return Batches(_mapped(batches, task.frame_examples), examples=read)
+
+
+def _mapped(batches: tf.data.Dataset, preprocess: Callable) -> tf.data.Dataset:
+    """Preprocesses batches as KerasHub does, ahead of their use."""
+    return batches.map(preprocess, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
 def _holds_ids(x: Any) -> bool:
@@ -179,7 +228,7 @@ def holds_batches(x: Any) -> bool:
     return True
 
 
-def _from_generator(batches: Iterable[Any], for_slicing: _ForSlicing) -> tf.data.Dataset:
+def _from_generator(task: Any, batches: Iterable[Any]) -> tf.data.Dataset:
     """Turns batches into a dataset of unknown length; each is `x`, with labels and weights if any.
 
     Each pass over it iterates the batches anew, if they are a list; of a generator, it goes on
@@ -192,19 +241,18 @@ def _from_generator(batches: Iterable[Any], for_slicing: _ForSlicing) -> tf.data
                 "A batch is texts, or a tuple of texts and labels. Received: a list of "
                 f"{[type(each).__name__ for each in batch[:3]]}."
             )
-        x, *others = batch if isinstance(batch, tuple) else (batch,)
-        x, *labels = for_slicing(x, others[0] if others else None)
-        return _as_tensors((x, *labels, *others[1:])[: 1 + len(others)])
+        return task.read_examples(*(batch if isinstance(batch, tuple) else (batch,))).tensors
 
     first = next(iter(batches), None)
     if first is None:
         raise ValueError("Expected a generator of batches. Received: one without any.")
     if isinstance(batches, Iterator):
         batches = itertools.chain([first], batches)
-    return tf.data.Dataset.from_generator(
+    read = tf.data.Dataset.from_generator(
         lambda: map(tensors_of, batches),
         output_signature=keras.tree.map_structure(_any_size, tensors_of(first)),
     )
+    return _mapped(without_autotuning(read), task.frame_examples)
 
 
 def _as_tensors(x: Any) -> Any:
@@ -224,14 +272,13 @@ def _any_size(tensor: Any) -> Any:
     return tf.TensorSpec(shape, tensor.dtype)
 
 
-def blank_examples(preprocessor: Any, x: Any) -> list[bool]:
+def blank_examples(preprocessor: Any, read: Any) -> list[bool]:
     """Returns whether a text of each example has no token.
 
-    A context and a question are one text, and each of their choices is another. `preprocessor` is
-    one of ours, and `x` texts that it takes, one example or a batch.
+    A context and a question are one text, and each of their choices is another. `read` is what the
+    `read` of a preprocessor of ours returned.
     """
-    has_fields = hasattr(preprocessor, "as_batch")
-    texts = list(preprocessor.as_batch(x).values()) if has_fields else [preprocessor.for_slicing(x)]
+    texts = list(read.values()) if isinstance(read, dict) else [read]
     *first, last = map(_as_lists, texts)
     invisible = {text for text in keras.tree.flatten([first, last]) if _is_invisible(text)}
     if not invisible:
@@ -247,11 +294,11 @@ def blank_examples(preprocessor: Any, x: Any) -> list[bool]:
     return [not blank.isdisjoint(row) for row in zip(*first, last)]
 
 
-def warn_of_blank_examples(preprocessor: Any, x: Any) -> None:
-    """Warns of examples with a text without a token, if the data are texts, one or a batch."""
-    if not hasattr(preprocessor, "for_slicing") or isinstance(x, Iterator) or holds_batches(x):
+def warn_of_blank_examples(preprocessor: Any, examples: Examples | None) -> None:
+    """Warns of examples with a text without a token, if they are texts that a task has read."""
+    if examples is None or not hasattr(preprocessor, "read"):
         return
-    are_blank = blank_examples(preprocessor, x)
+    are_blank = blank_examples(preprocessor, examples.texts)
     if any(are_blank):
         warnings.warn(
             f"Nothing is read of a text without a token. Received one in {sum(are_blank):,} of "

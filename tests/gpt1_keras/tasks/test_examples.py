@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import gpt1_keras
-from gpt1_keras.tasks.data import without_autotuning
+from gpt1_keras.tasks.examples import without_autotuning
 
 TEXTS, LABELS = ["good", "bad"], [1, 0]
 
