@@ -28,7 +28,6 @@ import dataclasses
 import sys
 
 from gpt1_keras.cli import option, program
-from training.runs.checkpoints import newest_saved
 from training.runs.pretrain_options import (
     JIT_COMPILE,
     MEASURED,
@@ -36,6 +35,7 @@ from training.runs.pretrain_options import (
     CheckpointSchedule,
     PretrainOptions,
 )
+from training.runs.saved_work import newest_saved
 
 _HOW_TO_RUN = "how to run"  # a group in --help
 

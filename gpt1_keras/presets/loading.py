@@ -1,4 +1,4 @@
-"""Presets by name or path: the models that ship, their tasks and tokenizers."""
+"""Presets by name or path: their folders, tasks and tokenizers."""
 
 import os
 import pathlib
@@ -11,6 +11,7 @@ from gpt1_keras.files import contents_of, read_json
 from gpt1_keras.handles import HANDLES, is_handle, is_transformers_config, local_preset
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.preset_files import check_not_of_openai
+from gpt1_keras.presets.shipped import PRETRAINED
 from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.tokenizer import MERGES_FILE, VOCABULARY_FILE, GPT1Tokenizer
 from gpt1_keras.upstream import (
@@ -20,19 +21,6 @@ from gpt1_keras.upstream import (
     get_preset_loader,
     register_presets,
 )
-
-PRETRAINED = {
-    "gpt1_tiny_books": "GPT-1 of 5 million parameters, pre-trained on books in the public domain.",
-    "gpt1_small_books": "GPT-1 of 23 million parameters, pre-trained on the same books for longer.",
-}
-
-# The help of programs' options that name a preset, and their names: two, of which either is taken.
-PRESET_HELP = (
-    f"{', '.join(PRETRAINED)}, the folder of a preset or of a run, or a handle such as "
-    "hf://openai-community/openai-gpt, which is downloaded"
-)
-PRESET_NAMES = ("--model", "--preset")
-
 
 # Where the folder of a run has its preset: of a fine-tuning, and of a pre-training.
 _OF_A_RUN = ("best", "preset")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
-import types
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -29,6 +29,7 @@ from gpt1_keras.optimization.optimizer import (
 from gpt1_keras.optimization.training_step import training_step
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.tasks.answers import classify
+from gpt1_keras.tasks.compile_arguments import CompileArguments
 from gpt1_keras.tasks.examples import (
     Examples,
     as_batches,
@@ -292,27 +293,26 @@ class Task(FunctionalModel, TaskHooks):
             optimizer = finetuning_optimizer(self.backbone.recipe.learning_rate)
         optimizer = keras.optimizers.get(optimizer)
         self.training_step = training_step(self, accumulation_steps)
-        super().compile(
-            optimizer=optimizer,
-            loss=self.task_head.default_loss() if is_auto else loss,
-            metrics=metrics,
+        of_keras = {
+            "optimizer": optimizer,
+            "loss": self.task_head.default_loss() if is_auto else loss,
+            "metrics": metrics,
             **kwargs,
-        )
-        given = {"accumulation_steps": accumulation_steps, **kwargs}
+        }
+        super().compile(**of_keras)
+        given = {**of_keras, "loss": loss, "accumulation_steps": accumulation_steps}
+        known = inspect.signature(keras.Model.compile).parameters  # without KerasHub's
+        of_keras = {name: each for name, each in of_keras.items() if name in known}
         if self.auxiliary is not None:
             given["lm_coefficient"] = self.auxiliary.coefficient
-        # Not a dict, in which Keras would track the optimizer and metrics a second time.
-        self._compiled_with = types.SimpleNamespace(
-            optimizer=optimizer, loss=loss, metrics=metrics, **given
-        )
+        self._compiled_with = CompileArguments(of_keras, **given)
 
     def get_compile_config(self) -> dict[str, Any]:
         """Returns the arguments of `compile`, serialized; empty if it was not called."""
         if not self.compiled:
             return {}
-        is_built = self.optimizer is not None and self.optimizer.built
-        config = {**vars(self._compiled_with), "optimizer_is_built": is_built}
-        return keras.saving.serialize_keras_object(config)
+        self._compiled_with.is_built = self.optimizer is not None and self.optimizer.built
+        return keras.saving.serialize_keras_object(self._compiled_with)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Calls `compile` with what `get_compile_config` returned.
@@ -320,17 +320,16 @@ class Task(FunctionalModel, TaskHooks):
         It warns where an earlier version returned that, which knew only some of the arguments, and
         leaves the task as its constructor has compiled it.
         """
-        is_built = config.get("optimizer_is_built")
-        if is_built is None:
+        compiled_with = keras.saving.deserialize_keras_object(config)
+        if not isinstance(compiled_with, CompileArguments):
             warnings.warn(
                 f"An earlier version saved this {type(self).__name__} without the arguments of "
                 "`compile`, so it has the default ones. Call `compile` to train it with others.",
                 stacklevel=2,
             )
             return
-        arguments = {name: each for name, each in config.items() if name != "optimizer_is_built"}
-        self.compile(**keras.saving.deserialize_keras_object(arguments))
-        if is_built:  # so that Keras reads its state
+        self.compile(**compiled_with.given)
+        if compiled_with.is_built:  # so that Keras reads its state
             self.optimizer.build(self.trainable_variables)
 
     def forward_loss(
@@ -353,7 +352,7 @@ class Task(FunctionalModel, TaskHooks):
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Tensor]:
         """Like `keras.Model.compute_metrics`, of what `predict` returns; see `compile`."""
-        given = vars(self._compiled_with)
+        given = self._compiled_with.given
         measures = [given["metrics"], given.get("weighted_metrics")]
         if any(measures):
             y_pred = self.task_head.measured(y_pred)

@@ -75,7 +75,8 @@ def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> st
 
 
 def _tells_blank(signatures: Signatures) -> bool:
-    return "blank" in signatures.by_name[DEFAULT_SIGNATURE].compiled.structured_outputs
+    served = signatures.by_name.get(DEFAULT_SIGNATURE)
+    return served is not None and "blank" in served.compiled.structured_outputs
 
 
 def _curl(model: str, name: str, signature: Signature) -> str:

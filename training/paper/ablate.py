@@ -16,7 +16,7 @@ import sys
 from gpt1_keras.cli import program
 from training.datasets.data_options import DataOptions
 from training.paper.grid_options import AblationOptions, GridOptions
-from training.runs.checkpoints import newest_saved
+from training.runs.saved_work import newest_saved
 
 
 @program("training.paper.ablate", resumable=newest_saved)

@@ -19,7 +19,7 @@ from gpt1_keras.cli import check_at_least_one, option, program
 from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 from training.datasets.data_options import DataOptions
 from training.paper.probes import PROBES, find_probe
-from training.runs.checkpoints import newest_saved
+from training.runs.saved_work import newest_saved
 
 
 @dataclasses.dataclass(frozen=True)

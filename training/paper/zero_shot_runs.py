@@ -16,7 +16,8 @@ from training.datasets.tfds import prepared_builder, read_split
 from training.evaluation.dataset_metrics import METRICS, Metric
 from training.evaluation.likelihood import Scorer
 from training.evaluation.plots import COLORS, new_figure, save
-from training.paper.probes import READERS, Probe, ProbeExamples, find_probe
+from training.paper.probe_readers import READERS, ProbeExamples
+from training.paper.probes import Probe, find_probe
 from training.runs.earlier_run import shared_steps
 
 _SNAPSHOT = re.compile(r"(\d{8})\.weights\.h5")

@@ -21,17 +21,6 @@ from gpt1_keras.cli import signals_handled
 from gpt1_keras.files import atomic_path
 from gpt1_keras.models.stored_weights import check_finite
 
-_SAVED = ("checkpoints/step-*.npz", "result.json")  # a run's, in the folder or below it
-
-
-def newest_saved(output: str | os.PathLike[str]) -> str | None:
-    """Returns the path of what the same command goes on from; None if nothing was saved."""
-    folder = pathlib.Path(output)
-    found = [path for pattern in _SAVED for path in folder.rglob(pattern)]
-    newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
-    return None if newest is None else os.fspath(newest)
-
-
 _NAME = re.compile(r"step-(\d{8})\.npz")
 
 
