@@ -32,6 +32,7 @@ from gpt1_keras.optimization.training_step import training_step
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.tasks.answers import classify
 from gpt1_keras.tasks.calibration import Calibration
+from gpt1_keras.tasks.compile_config import CompileConfig
 from gpt1_keras.tasks.data import (
     as_batches,
     check_sequences,
@@ -261,7 +262,6 @@ class Task(FunctionalModel, TaskHooks):
             metrics = self.task_head.default_metrics() if self._takes_class_numbers else []
         if optimizer == "auto":
             optimizer = finetuning_optimizer(self.backbone.recipe.learning_rate)
-        optimizer = keras.optimizers.get(optimizer)
         self.training_step = training_step(self, accumulation_steps)
         super().compile(
             optimizer=optimizer,
@@ -272,36 +272,34 @@ class Task(FunctionalModel, TaskHooks):
         given = {"accumulation_steps": accumulation_steps, **kwargs}
         if self.auxiliary is not None:
             given["lm_coefficient"] = self.auxiliary.coefficient
-        # Not a dict, in which Keras would track the optimizer and metrics a second time.
-        self._compiled_with = types.SimpleNamespace(
-            optimizer=optimizer, loss=loss, metrics=metrics, **given
-        )
+        # Not a dict, in which Keras would track the metrics a second time.
+        self._compiled_with = types.SimpleNamespace(loss=loss, metrics=metrics, **given)
 
     def get_compile_config(self) -> dict[str, Any]:
-        """Returns the arguments of `compile`, serialized; empty if it was not called."""
-        if not self.compiled:
+        """Returns a serialized `CompileConfig`; an empty dict if `compile` was not called."""
+        of_keras = super().get_compile_config()
+        if not of_keras:
             return {}
+        of_task = keras.saving.serialize_keras_object(vars(self._compiled_with))
         is_built = self.optimizer is not None and self.optimizer.built
-        config = {**vars(self._compiled_with), "optimizer_is_built": is_built}
-        return keras.saving.serialize_keras_object(config)
+        return keras.saving.serialize_keras_object(CompileConfig(of_keras, of_task, is_built))
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Calls `compile` with what `get_compile_config` returned.
 
-        It warns where an earlier version returned that, which knew only some of the arguments, and
-        leaves the task as its constructor has compiled it.
+        It warns of a file of an earlier version, which had only some of the arguments, and leaves
+        the task as its constructor has compiled it.
         """
-        is_built = config.get("optimizer_is_built")
-        if is_built is None:
+        saved = CompileConfig.of_file(config)
+        if saved is None:
             warnings.warn(
                 f"An earlier version saved this {type(self).__name__} without the arguments of "
                 "`compile`, so it has the default ones. Call `compile` to train it with others.",
                 stacklevel=2,
             )
             return
-        arguments = {name: each for name, each in config.items() if name != "optimizer_is_built"}
-        self.compile(**keras.saving.deserialize_keras_object(arguments))
-        if is_built:  # so that Keras reads its state
+        self.compile(**saved.arguments())
+        if saved.optimizer_is_built:  # so that Keras reads its state
             self.optimizer.build(self.trainable_variables)
 
     def forward_loss(
