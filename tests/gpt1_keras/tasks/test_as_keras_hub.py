@@ -290,6 +290,7 @@ def test_clones(classifier, preprocessor):
     clone.set_weights(classifier.get_weights())
     inputs = preprocessor(list(TEXTS))
     np.testing.assert_allclose(clone(inputs), classifier(inputs), atol=1e-6)
+    assert isinstance(clone.optimizer, keras.optimizers.SGD)  # it is compiled as the classifier
 
 
 # === The language model ===
