@@ -1,4 +1,4 @@
-"""The names of an export's files and signatures, for the code that writes and that reads them."""
+"""The names of an export's files, signatures and versions, for those who write and read them."""
 
 import os
 from pathlib import Path

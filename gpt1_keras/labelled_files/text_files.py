@@ -1,4 +1,4 @@
-"""Files of text: their encoding, told from their bytes, and compression."""
+"""Files of text: their encoding, told from their bytes, compression, and JSON Lines."""
 
 import codecs
 import dataclasses

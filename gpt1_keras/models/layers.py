@@ -17,6 +17,9 @@ Observer: TypeAlias = Callable[[keras.layers.Dense, Tensor], None]
 
 _observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
 
+INITIALIZER_STDDEV = 0.02
+LAYER_NORM_EPSILON = 1e-5
+
 
 def linear(layer: keras.layers.Dense, x: Tensor) -> Tensor:
     """Returns x kernel + bias, as the layer does: `[..., in]` to `[..., out]`, in its dtype.
@@ -43,10 +46,6 @@ def observed_inputs(observer: Observer) -> Iterator[None]:
         yield
     finally:
         _observer.reset(token)
-
-
-INITIALIZER_STDDEV = 0.02
-LAYER_NORM_EPSILON = 1e-5
 
 
 def initializer() -> keras.Initializer:

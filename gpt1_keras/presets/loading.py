@@ -25,6 +25,9 @@ from gpt1_keras.upstream import (
 # Where the folder of a run has its preset: of a fine-tuning, and of a pre-training.
 _OF_A_RUN = ("best", "preset")
 
+_PRESET_ASSETS = pathlib.Path("assets", "tokenizer")
+_ORIGINAL_FILES = ("encoder_bpe_40000.json", "vocab_40000.bpe")
+
 
 def find_preset(preset: str | os.PathLike[str], weights: bool = True) -> pathlib.Path:
     """Finds the folder of a preset.
@@ -79,10 +82,6 @@ register_presets(
     },
     GPT1Backbone,
 )
-
-
-_PRESET_ASSETS = pathlib.Path("assets", "tokenizer")
-_ORIGINAL_FILES = ("encoder_bpe_40000.json", "vocab_40000.bpe")
 
 
 def load_tokenizer(

@@ -1,4 +1,4 @@
-"""Heads: the layers on the hidden states at extract tokens, and the meaning of labels.
+"""Heads: the layers on the hidden states at extract tokens, labels, and calibrated outputs.
 
 A task holds its head as `task_head`. The heads for classes and for scores are in `label_heads`.
 """
@@ -20,6 +20,16 @@ from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.layers import initializer
 from gpt1_keras.tokenization.tensor_backend import check_each
 from gpt1_keras.types import Tensor
+
+_BOOLS = {"true": 1, "false": 0}  # as Python, R and JSON write them, in lower case
+# Keras's losses and metrics that take class numbers beside several outputs. It chooses a sparse one
+# for the second.
+_SPARSE = re.compile("sparse|iou|circle|ctc", re.IGNORECASE)
+_CHOSEN_BY_SHAPE = {"accuracy", "acc", "crossentropy", "ce"}
+_LARGEST = 2**64  # of the whole numbers that a label may be
+# So far below other logits that its softmax is 0.
+ABSENT_CHOICE_LOGIT = -1e9
+_WHOLE_NUMBER = r"\s*[0-9]+(\.0*)?\s*"  # as files may have an index
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +72,6 @@ UNCALIBRATED = Calibration()
 # The calibration of a fresh head, as arguments of a task: that of the preset's own head does not
 # fit it.
 FRESH_ARGUMENTS = dataclasses.asdict(UNCALIBRATED)
-
-
-_BOOLS = {"true": 1, "false": 0}  # as Python, R and JSON write them, in lower case
-# Keras's losses and metrics that take class numbers beside several outputs. It chooses a sparse one
-# for the second.
-_SPARSE = re.compile("sparse|iou|circle|ctc", re.IGNORECASE)
-_CHOSEN_BY_SHAPE = {"accuracy", "acc", "crossentropy", "ce"}
-_LARGEST = 2**64  # of the whole numbers that a label may be
 
 
 def as_labels(labels: Any) -> Any:
@@ -229,12 +231,6 @@ def number_of(name: str) -> float | None:
     except ValueError:
         return None
     return exact if abs(number) < _LARGEST else None
-
-
-# So far below other logits that its softmax is 0.
-ABSENT_CHOICE_LOGIT = -1e9
-
-_WHOLE_NUMBER = r"\s*[0-9]+(\.0*)?\s*"  # as files may have an index
 
 
 class Head:

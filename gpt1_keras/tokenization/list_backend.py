@@ -18,6 +18,9 @@ from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
 
 Ids = list[int]
 
+_WHITE_SPACE = " \t\n\v\f\r"  # what tf.strings.strip strips
+_NORMALIZER = BertNormalizer(lowercase=True)
+
 
 def frame(
     segments: Sequence[list[Ids]],
@@ -126,9 +129,6 @@ def _to_array(rows: list[Ids], length: int, padding: int) -> np.ndarray:
     for values, row in zip(array, rows):
         values[: len(row)] = row[:length]
     return array
-
-
-_WHITE_SPACE = " \t\n\v\f\r"  # what tf.strings.strip strips
 
 
 def as_texts(x: Any, errors: str = "replace") -> Any:
@@ -315,6 +315,3 @@ class _NormalizedCodePoints(dict[int, str]):
         is_byte = 0xDC80 <= code_point < 0xDD00  # the surrogate of an invalid byte
         self[code_point] = "" if is_byte else _NORMALIZER.normalize_str(chr(code_point))
         return self[code_point]
-
-
-_NORMALIZER = BertNormalizer(lowercase=True)

@@ -13,6 +13,11 @@ CODE_POINTS = 0x110000
 _PAGE_BITS = 7
 _PAGE = 1 << _PAGE_BITS
 
+ABSENT = np.int32(2**31 - 1)  # what a table of int32 returns for a pair that it lacks
+_MAX_ROUNDS = 500
+_HASHES = 2**62
+_NOT_UTF8 = b"\xff"
+
 
 class CodePointTable:
     """Maps every code point to an int32, and keeps each distinct page of 128 values once.
@@ -90,10 +95,6 @@ class CodePointMap:
         return tf.RaggedTensor.from_row_splits(codes, splits, validate=False), source
 
 
-ABSENT = np.int32(2**31 - 1)  # what a table of int32 returns for a pair that it lacks
-_MAX_ROUNDS = 500
-
-
 class PairTable:
     """Looks up the value of each pair of adjacent symbols.
 
@@ -168,10 +169,6 @@ def _assign_slots(candidates: np.ndarray, size: int) -> np.ndarray | None:
         unplaced = np.union1d(unplaced[~placed], evicted[placed & (evicted >= 0)])
         candidate[unplaced] ^= 1
     return None
-
-
-_HASHES = 2**62
-_NOT_UTF8 = b"\xff"
 
 
 class StringTable:

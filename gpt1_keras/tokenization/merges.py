@@ -14,6 +14,9 @@ from gpt1_keras.tokenization.vocabulary import Vocabulary
 _NONE = -1  # no symbol
 _BEYOND = 2**63 - 1  # above every merge
 
+# For finding the pairs that may ever be joined. The 40,000 original merges take 250,000 steps.
+_MOST_STEPS = 2**22
+
 
 class CrossingMerges:
     """Says whether merging joins symbols of two adjacent tokens, one of `left` and one of `right`.
@@ -88,10 +91,6 @@ def _edges(
     order = np.argsort(edges[1:] == 0, axis=-1, kind="stable")
     depth = max(1, np.count_nonzero(edges[1], axis=-1).max(initial=0))
     return np.take_along_axis(edges, order, -1)[..., :depth].transpose(1, 0, 2)
-
-
-# For finding the pairs that may ever be joined. The 40,000 original merges take 250,000 steps.
-_MOST_STEPS = 2**22
 
 
 class Merger:

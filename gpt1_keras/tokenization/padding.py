@@ -1,4 +1,4 @@
-"""Padding framed ids to lengths that batches share."""
+"""Ragged tensors of framed ids, and padding them to lengths that batches share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from gpt1_keras.lazy import tensorflow as tf
+
+SMALLEST_BUCKET = 16
 
 
 def row_splits(lengths: tf.Tensor) -> tf.Tensor:
@@ -86,8 +88,6 @@ def concatenate(texts: tf.RaggedTensor) -> tf.Tensor:
     rows = row_indices(texts.row_splits)
     return tf.strings.unsorted_segment_join(texts.values, rows, texts.nrows())
 
-
-SMALLEST_BUCKET = 16
 
 # What all sequences of a batch are padded to.
 PadTo: TypeAlias = Literal["sequence_length", "bucket", "longest"]

@@ -27,6 +27,12 @@ from serving.export_names import DEFAULT_SIGNATURE, EXAMPLES_INPUT, SAVED_MODEL_
 from serving.runtime.process import REQUEST
 from serving.server.calls.inference import serialized_examples
 
+_INIT_SIGNATURE = "__saved_model_init_op"  # run when the model is loaded
+_TOLERANCE = 1e-5
+_TIMEOUT_SECONDS = 600
+# Products of attention have four axes, abcd.
+_PRODUCT = re.compile(r",exec,cpu,(inner_product|matmul),.*\bsrc:\w+:\w*:blocked:(ab|ba):")
+
 
 def read_graph(path: Path) -> MetaGraphDef:
     """Reads the graph that TensorFlow Serving serves.
@@ -80,9 +86,6 @@ def _nodes(graph: MetaGraphDef) -> Iterator[NodeDef]:
     yield from graph.graph_def.node
     for function in graph.graph_def.library.function:
         yield from function.node_def
-
-
-_INIT_SIGNATURE = "__saved_model_init_op"  # run when the model is loaded
 
 
 @dataclass(frozen=True)
@@ -174,12 +177,6 @@ def _row(info: TensorInfo) -> np.ndarray:
 def _serialized(values: Any) -> bytes:
     """Returns values as a serialized TensorProto."""
     return tf.make_tensor_proto(values).SerializeToString()
-
-
-_TOLERANCE = 1e-5
-_TIMEOUT_SECONDS = 600
-# Products of attention have four axes, abcd.
-_PRODUCT = re.compile(r",exec,cpu,(inner_product|matmul),.*\bsrc:\w+:\w*:blocked:(ab|ba):")
 
 
 def run_in(folder: str | os.PathLike[str], path: Path, requests: Sequence[Request]) -> Any:

@@ -1,4 +1,4 @@
-"""What an export is made of."""
+"""What an export is made of, and its metadata."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A signature: a named function of an export, with examples for warm-up and a description."""
+"""Signatures: named functions of an export, with examples and descriptions; and their answers."""
 
 import dataclasses
 import functools

@@ -8,6 +8,8 @@ from typing import Any
 
 from gpt1_keras.cli import option
 
+_INT32 = 2**31 - 1  # gRPC's options, and most of TensorFlow Serving's flags, are 32-bit integers
+
 
 def _ignored(anyway: Any, why: str) -> Any:
     """Returns a flag that has no effect here; its default is the value that always applies."""
@@ -67,9 +69,6 @@ class IgnoredFlags:
         ]
         if asked:
             logging.warning("Without effect here: %s", ", ".join(asked))
-
-
-_INT32 = 2**31 - 1  # gRPC's options, and most of TensorFlow Serving's flags, are 32-bit integers
 
 
 def _flag(default: Any, help: str, least: int = 0, most: int = _INT32) -> Any:

@@ -22,6 +22,11 @@ from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
 NOTHING, SPACE, FIRST_CHARACTER = range(3)
 MAX_CHARACTERS = 3  # the most that a code point becomes
 
+FEWEST = 64  # slots of the smallest graph
+_LARGEST = 2**31 - 1
+# For sequences of two, three and four bytes: the first byte's base, and the range of code points.
+_SEQUENCES = [(0xC0, 0x80, 0x7FF), (0xE0, 0x800, 0xFFFF), (0xF0, 0x10000, 0x10FFFF)]
+
 
 class NormalizationTable:
     """Maps code points to codes of characters, and these to the first symbols for merging.
@@ -80,9 +85,6 @@ class NormalizationTable:
         """Returns the symbols of characters, int32, from their codes and whether they end words."""
         return tf.gather(self._symbols, tf.where(is_final, codes + self._num_codes, codes))
 
-
-FEWEST = 64  # slots of the smallest graph
-_LARGEST = 2**31 - 1
 
 TokenizedTexts: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]  # ids, starts, lengths
 
@@ -269,10 +271,6 @@ def code_points(bytes: tf.Tensor) -> tf.Tensor:
         well_formed = follows & (decoded >= first) & (decoded <= last) & (bytes >= lead)
         result = tf.where(well_formed, decoded, result)
     return result
-
-
-# For sequences of two, three and four bytes: the first byte's base, and the range of code points.
-_SEQUENCES = [(0xC0, 0x80, 0x7FF), (0xE0, 0x800, 0xFFFF), (0xF0, 0x10000, 0x10FFFF)]
 
 
 def _move(column: tf.Tensor, by: int) -> tf.Tensor:

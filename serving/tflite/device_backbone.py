@@ -19,6 +19,8 @@ from gpt1_keras.models.gpt1_backbone import GPT1Backbone, check_no_variant
 
 KeysAndValues: TypeAlias = tuple[tf.Tensor, tf.Tensor]  # float [1, heads, length, head_dim]
 
+LOGITS = "logits"  # in the name of the product that shares the token embeddings' weights
+
 
 class Dense(tf.Module):
     """A dense layer, x W + b, in float32.
@@ -128,8 +130,6 @@ def constant(array: np.ndarray) -> tf.Variable:
     """Returns an array as a variable that is not trained; the file then holds it only once."""
     return tf.Variable(array, trainable=False)
 
-
-LOGITS = "logits"  # in the name of the product that shares the token embeddings' weights
 
 Cache: TypeAlias = list[KeysAndValues]  # of each block
 

@@ -22,6 +22,8 @@ from serving.tflite.device_graph import (
     task_graph,
 )
 
+_HIDDEN = 1e9  # subtracted from the logit of an absent choice
+
 
 def class_or_score_graph(spec: DeviceSpec, reads_both_orders: bool = False) -> DeviceGraph:
     """Returns the graph of a task that answers with a class or a number.
@@ -72,9 +74,6 @@ def class_or_score_graph(spec: DeviceSpec, reads_both_orders: bool = False) -> D
 def similarity_graph(spec: DeviceSpec) -> DeviceGraph:
     """Returns the graph of similarity: `class_or_score_graph` with both orders of the texts."""
     return class_or_score_graph(spec, reads_both_orders=True)
-
-
-_HIDDEN = 1e9  # subtracted from the logit of an absent choice
 
 
 def choice_graph(spec: DeviceSpec) -> DeviceGraph:

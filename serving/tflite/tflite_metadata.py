@@ -1,4 +1,4 @@
-"""The metadata of a .tflite file: JSON in a buffer of its own."""
+"""The metadata of a .tflite file: JSON in a buffer of its own, read from the flatbuffer."""
 
 import json
 import os
@@ -14,6 +14,10 @@ from serving.tflite_buffer import read_buffer
 
 _LARGE = 1024  # bytes; constants of this size or more lie after the flatbuffer
 _ALIGNMENT = 16  # bytes; the constants' offsets are multiples of it
+
+NAME = "gpt1_keras"
+# What flatbuffers, NumPy and json raise for a damaged file.
+_FAULTS = (struct.error, ValueError, IndexError, TypeError, OverflowError)
 
 
 def unpack(content: bytes) -> schema.ModelT:
@@ -61,11 +65,6 @@ class _SharingBuilder(flatbuffers.Builder):
         if key not in self._written:
             self._written[key] = super().CreateNumpyVector(x)
         return self._written[key]
-
-
-NAME = "gpt1_keras"
-# What flatbuffers, NumPy and json raise for a damaged file.
-_FAULTS = (struct.error, ValueError, IndexError, TypeError, OverflowError)
 
 
 def add_metadata(content: bytes, metadata: dict[str, Any]) -> bytes:

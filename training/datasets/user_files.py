@@ -39,6 +39,17 @@ from training.datasets.paper_datasets import (
 _MOST_BINS = 10  # of scores
 _EXAMPLES_PER_BIN = 20
 
+_KINDS = {
+    ("text",): CLASSIFICATION,
+    ("premise", "hypothesis"): CLASSIFICATION,
+    ("text1", "text2"): SIMILARITY,
+    ("context", "question", CHOICES): MULTIPLE_CHOICE,
+    ("context", CHOICES): MULTIPLE_CHOICE,
+}
+_SCORE_METRICS = ("pearson", "spearman")
+_MOST_SCORES = 10_000  # integers in a range of scores
+_MISSING = ("nan", "<na>", "nat")  # in lower case
+
 
 def held_back(
     texts: Iterable[Sequence[object]], labels: np.ndarray, share: float, seed: int
@@ -72,18 +83,6 @@ def held_back(
         count = int(np.sum(middles < share * sizes[members].sum()))
         is_held[members[: min(max(count, 1), len(members) - 1)]] = True
     return is_held[groups]
-
-
-_KINDS = {
-    ("text",): CLASSIFICATION,
-    ("premise", "hypothesis"): CLASSIFICATION,
-    ("text1", "text2"): SIMILARITY,
-    ("context", "question", CHOICES): MULTIPLE_CHOICE,
-    ("context", CHOICES): MULTIPLE_CHOICE,
-}
-_SCORE_METRICS = ("pearson", "spearman")
-_MOST_SCORES = 10_000  # integers in a range of scores
-_MISSING = ("nan", "<na>", "nat")  # in lower case
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,12 @@ from training.evaluation.predictions import answers_of, read_predictions
 _MOST_CLASSES = 30  # more could not be read
 _MOST_CHARACTERS = 30  # of a name
 
+# In the folder of a run.
+REPORT, FIGURES, ERRORS = "report.txt", "report.json", "errors.csv"
+CONFUSION, RELIABILITY, SCATTER = "confusion.svg", "reliability.svg", "scores.svg"
+_MOST_LINES = 40  # of a report that programs print
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the start of a formula
+
 
 def plot_confusion(
     labels: np.ndarray,
@@ -76,14 +82,6 @@ def plot_scores(labels: np.ndarray, answers: np.ndarray, path: str | os.PathLike
 def _shortened(name: str) -> str:
     """Returns the beginning of a name."""
     return shown(name if len(name) <= _MOST_CHARACTERS else f"{name[: _MOST_CHARACTERS - 1]}…")
-
-
-# In the folder of a run.
-REPORT, FIGURES, ERRORS = "report.txt", "report.json", "errors.csv"
-CONFUSION, RELIABILITY, SCATTER = "confusion.svg", "reliability.svg", "scores.svg"
-
-_MOST_LINES = 40  # of a report that programs print
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the start of a formula
 
 
 def write_report(

@@ -22,6 +22,15 @@ _MOST_ITERATIONS = 1000  # of logistic regression
 _WORD = r"\w+"  # scikit-learn's default leaves out words of one character
 _words = TfidfVectorizer(token_pattern=_WORD).build_analyzer()  # lower-cased
 
+# A baseline learns from a sample of larger data, so that it takes seconds: a linear model's time
+# grows with the words and with the classes.
+_MOST_CHARACTERS = 40_000_000
+_FEW_CLASSES = 2
+_ADVICE = (
+    "Try more --epochs, another --learning-rate, more labelled texts, or larger weights, as "
+    "--preset hf://openai-community/openai-gpt."
+)
+
 
 def baselines_of(dataset: Dataset) -> dict[str, Callable[..., np.ndarray]]:
     """Returns the baselines of a data set by name; `OVERLAP` only where there are several texts.
@@ -124,16 +133,6 @@ def _logistic_regression() -> LogisticRegression:
 
 def _strings(column: np.ndarray) -> list[str]:
     return [text.decode("utf-8", "replace") for text in column]
-
-
-# A baseline learns from a sample of larger data, so that it takes seconds: a linear model's time
-# grows with the words and with the classes.
-_MOST_CHARACTERS = 40_000_000
-_FEW_CLASSES = 2
-_ADVICE = (
-    "Try more --epochs, another --learning-rate, more labelled texts, or larger weights, as "
-    "--preset hf://openai-community/openai-gpt."
-)
 
 
 def score_baselines(

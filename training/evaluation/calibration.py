@@ -29,6 +29,13 @@ from training.evaluation.predictions import predict_outputs
 
 _BINS = 15  # as in Guo et al. (2017)
 
+LOWEST, HIGHEST = 0.1, 10.0  # temperatures
+_LEAST_EXAMPLES = 50
+_RISK = 0.05  # probability that sure answers are right less often than asked
+_PARTS = 10**6  # thresholds are rounded down to parts of 1, because exports compute in float32
+CALIBRATION, DIAGRAM = "calibration.json", "calibration.svg"  # in the folder of a run
+_TASK = "task.json"
+
 
 def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     """Measures how far probabilities can be trusted.
@@ -108,12 +115,6 @@ def _plot_bins(axes: Axes, measured: Mapping[str, Any], title: str) -> None:
     axes.plot(confidence, accuracy, "o-", color=BLUE, clip_on=False, label="right")
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axes.set_xlabel("probability of the answer")
-
-
-LOWEST, HIGHEST = 0.1, 10.0  # temperatures
-_LEAST_EXAMPLES = 50
-_RISK = 0.05  # probability that sure answers are right less often than asked
-_PARTS = 10**6  # thresholds are rounded down to parts of 1, because exports compute in float32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -305,10 +306,6 @@ def describe(content: Mapping[str, Any]) -> str:
             f"{sure['examples']} answers, of which {sure['right']} are right"
         )
     return "\n".join(lines)
-
-
-CALIBRATION, DIAGRAM = "calibration.json", "calibration.svg"  # in the folder of a run
-_TASK = "task.json"
 
 
 def calibrate_preset(

@@ -18,6 +18,8 @@ from training.corpus.windows import SequentialWindows
 
 _WINDOWS_AT_ONCE = 16
 
+_BATCH_SIZE = 16
+
 
 def load_for_corpus(preset: str | os.PathLike[str], corpus: Corpus) -> GPT1CausalLM:
     """Loads a language model that takes a corpus's ids: compiled, without its preprocessor.
@@ -49,9 +51,6 @@ def perplexity(preset: str | os.PathLike[str], corpus: Corpus, split: str = "val
         corpus.split(split), lm.backbone.max_sequence_length, _WINDOWS_AT_ONCE
     )
     return lm.evaluate(validation_batches(windows), return_dict=True)["perplexity"]
-
-
-_BATCH_SIZE = 16
 
 
 class TokenLosses(keras.Model):

@@ -1,4 +1,4 @@
-"""Grids of fine-tuning runs on the paper's data sets, which run after the baselines."""
+"""Grids of fine-tuning runs on the paper's data sets, the ablations among them, and baselines."""
 
 import os
 import pathlib

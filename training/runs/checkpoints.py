@@ -31,6 +31,10 @@ _FAULTS = (
 )
 _BYTES_BESIDE_ARRAYS = 2**20  # at most: the options, and the arrays' own headers
 
+_SECONDS_PER_CHECKPOINT = 120.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LOSS_STATE = "loss_state"  # of a checkpoint's note: that of the mean loss so far
+
 
 class Checkpoints:
     """The checkpoints of one run.
@@ -169,11 +173,6 @@ def _check_size(archive: zipfile.ZipFile, variables: list[keras.Variable]) -> No
 def _state(model: keras.Model) -> list[keras.Variable]:
     model.optimizer.build(model.trainable_variables)
     return [*model.variables, *model.optimizer.variables]
-
-
-_SECONDS_PER_CHECKPOINT = 120.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-LOSS_STATE = "loss_state"  # of a checkpoint's note: that of the mean loss so far
 
 
 class CheckpointSaver(keras.callbacks.Callback):

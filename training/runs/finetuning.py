@@ -53,6 +53,8 @@ from training.runs.run_folder import (
     recorded_options,
 )
 
+_TRAINING = "training"  # examples, among a run's fingerprints
+
 
 def as_recorded(options: FinetuneOptions, folder: str | os.PathLike[str]) -> FinetuneOptions:
     """Fills in epochs and learning rate from the run that a folder holds, if it holds one.
@@ -91,9 +93,6 @@ def _recipe_of(options: FinetuneOptions) -> FineTuningRecipe:
         return FineTuningRecipe.of(read_json(path).get("config", {}).get("fine_tuning"))
     except (ValueError, AttributeError) as error:
         raise ValueError(f"{path} is damaged: {error}") from None
-
-
-_TRAINING = "training"  # examples, among a run's fingerprints
 
 
 def find_dataset_of(options: FinetuneOptions) -> Dataset:

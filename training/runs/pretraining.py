@@ -58,6 +58,13 @@ _FREE_ARGUMENTS = (
     "fine_tuning",
 )  # of a backbone; no weight depends on them
 
+_SCORES = (
+    *("loss", "validation_loss", "validation_perplexity"),
+    *("tokens_per_second", "share_of_peak"),
+)
+_CONTEXT_WINDOWS = 64  # on which the use of the context is measured
+_ENTRY = "entry"  # of a checkpoint's note: that of the history, before the validation
+
 
 def build_model(
     options: PretrainOptions,
@@ -125,12 +132,6 @@ def _check_alike(initial: CausalBackbone, backbone: CausalBackbone, preset: str 
         raise ValueError(f"{preset} has another configuration: {changed}.")
 
 
-_SCORES = (
-    *("loss", "validation_loss", "validation_perplexity"),
-    *("tokens_per_second", "share_of_peak"),
-)
-
-
 class PretrainLogs:
     """Writes entries of a run's history, and the learning rate, as events."""
 
@@ -152,8 +153,6 @@ class PretrainLogs:
 
 if TYPE_CHECKING:  # TensorFlow may be missing on another backend
     import tensorflow as tf
-
-_CONTEXT_WINDOWS = 64  # on which the use of the context is measured
 
 
 class Validation:
@@ -203,9 +202,6 @@ def plot_context_use(run: Run) -> None:
     entries = [entry for entry in run.history if "context_use" in entry]
     if entries:
         save(plot_series(entries, run.options["config"]), run.folder / "context_use.svg")
-
-
-_ENTRY = "entry"  # of a checkpoint's note: that of the history, before the validation
 
 
 def pretrain(

@@ -37,6 +37,10 @@ from training.runs.run_folder import TRIALS, Run, facts_of, preset_folders
 
 _LOGARITHMIC = ("learning_rate",)
 
+_RATE_FACTOR = 8.0  # the search goes from the given rate divided by this to the rate times this
+_LEAST_LAYER_DECAY = 0.5
+_WORST_SCORE = -1.0  # of any metric: the score of a trial that has diverged
+
 
 def write_report(run: Run, names: Sequence[str]) -> None:
     """Writes search.md and search.svg."""
@@ -81,11 +85,6 @@ def plot(trials: Sequence[dict[str, Any]], names: Sequence[str], path: pathlib.P
         axes.set(xlabel=name.replace("_", " "))
     panels[0].set(ylabel="validation score")
     save(figure, path)
-
-
-_RATE_FACTOR = 8.0  # the search goes from the given rate divided by this to the rate times this
-_LEAST_LAYER_DECAY = 0.5
-_WORST_SCORE = -1.0  # of any metric: the score of a trial that has diverged
 
 
 def search(

@@ -15,6 +15,8 @@ from gpt1_keras.types import Tensor
 
 MASKED_SCORE = -1e9  # exp of it is 0 in float32, and no sum of it with a score overflows
 
+_BLOCK_LENGTH = 128  # queries that are computed together
+
 
 def visible_keys(
     queries: int | Tensor,
@@ -68,9 +70,6 @@ def masked_scores(query: Tensor, key: Tensor, is_visible: Tensor) -> Tensor:
     """
     scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
     return ops.where(is_visible, ops.cast(scores, "float32"), MASKED_SCORE)
-
-
-_BLOCK_LENGTH = 128  # queries that are computed together
 
 
 def causal_attention(

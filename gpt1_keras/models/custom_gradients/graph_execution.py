@@ -13,6 +13,9 @@ from keras import ops
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.types import Tensor
 
+LEAST_ELEMENTS = 2**18  # for fewer, compiling takes longer than it saves
+_VALUES = 2**16
+
 
 def after(tensor: Tensor) -> AbstractContextManager[None]:
     """Returns a context whose operations run after the tensor is computed."""
@@ -28,9 +31,6 @@ def zero_after(tensor: Tensor) -> Tensor:
     """
     first = ops.reshape(tensor, (-1,))[0]
     return ops.cast(ops.isnan(first), tensor.dtype)
-
-
-LEAST_ELEMENTS = 2**18  # for fewer, compiling takes longer than it saves
 
 
 def fused(function: Callable) -> Callable:
@@ -60,9 +60,6 @@ def fused(function: Callable) -> Callable:
         return compiled()(*values)
 
     return run
-
-
-_VALUES = 2**16
 
 
 def random_mask(

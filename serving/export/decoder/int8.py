@@ -17,6 +17,15 @@ _LARGEST = 127.0  # of a weight; the smallest is -127
 _LEVELS = 255.0  # steps of an activation
 _QUANTIZED = (tf.quint8, tf.qint8)
 
+REQUIREMENT = (
+    "TensorFlow with oneDNN (Linux on x86-64) on a processor with AVX512-VNNI, AVX-VNNI or AMX"
+)
+_SIZE = 64
+# oneDNN compiles a product for each number of rows. With these four sizes between powers of two, at
+# most a fifth of the rows is padding. Larger batches are padded to multiples of the last size.
+ROW_SIZES = (8, 16, 24, 32, *(size << octave for octave in range(3, 10) for size in (5, 6, 7, 8)))
+_SMOOTHING = 0.75  # the share of the channels' differences that moves into the weights
+
 
 @dataclasses.dataclass(frozen=True)
 class Range:
@@ -144,12 +153,6 @@ def _types(*dtypes: tf.DType) -> AttrValue:
     return AttrValue(list=AttrValue.ListValue(type=[each.as_datatype_enum for each in dtypes]))
 
 
-REQUIREMENT = (
-    "TensorFlow with oneDNN (Linux on x86-64) on a processor with AVX512-VNNI, AVX-VNNI or AMX"
-)
-_SIZE = 64
-
-
 def check_this_machine() -> None:
     """Raises ValueError if 8-bit products are missing, or not exact, on this machine."""
     largest = _largest_product()
@@ -213,12 +216,6 @@ def _assert_exact(linear: Int8Linear) -> tf.Operation:
             product[0, 0],
         ],
     )
-
-
-# oneDNN compiles a product for each number of rows. With these four sizes between powers of two, at
-# most a fifth of the rows is padding. Larger batches are padded to multiples of the last size.
-ROW_SIZES = (8, 16, 24, 32, *(size << octave for octave in range(3, 10) for size in (5, 6, 7, 8)))
-_SMOOTHING = 0.75  # the share of the channels' differences that moves into the weights
 
 
 class Int8Block(tf.Module):

@@ -7,6 +7,11 @@ import tensorflow as tf
 
 from gpt1_keras.tokenization.control_flow import call_if
 
+# Attention's memory grows with a group's sequences times the square of their length. A group of
+# more than this, 16 sequences of 512 tokens, is computed in parts.
+_MAX_PAIRS = 2**22
+_MORE_BUCKETS = (2, 4, 8)  # times the last one, for the branches of many choices
+
 
 def first_with_prefix(features: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     """Finds, for each prefix of each sequence, the first sequence that begins with it.
@@ -45,12 +50,6 @@ def first_with_prefix(features: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         parallel_iterations=1,
     )
     return tf.concat([firsts, batch[tf.newaxis]], axis=0)
-
-
-# Attention's memory grows with a group's sequences times the square of their length. A group of
-# more than this, 16 sequences of 512 tokens, is computed in parts.
-_MAX_PAIRS = 2**22
-_MORE_BUCKETS = (2, 4, 8)  # times the last one, for the branches of many choices
 
 
 class Packing(NamedTuple):

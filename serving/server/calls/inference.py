@@ -1,4 +1,4 @@
-"""The calls on one servable: Predict and GetModelMetadata."""
+"""The calls on servables: Predict, GetModelMetadata, Classify, Regress and MultiInference."""
 
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
@@ -33,21 +33,6 @@ from serving.server.models.model_manager import ModelManager
 from serving.server.models.servable import Servable
 from serving.server.prometheus_metrics import MeasuredRequest, Metrics
 
-
-@dataclass(frozen=True)
-class Resources:
-    """The models, limits and metrics of one server."""
-
-    models: ModelManager
-    metrics: Metrics
-    admission: Admission
-    limits: RequestLimits
-
-    def measured(self, api: str, entrypoint: str) -> AbstractContextManager[MeasuredRequest]:
-        """Counts and times the body of a `with` statement as one request; see `Metrics.request`."""
-        return self.metrics.request(api, entrypoint, self.models.__contains__)
-
-
 SIGNATURE_DEF = "signature_def"
 _PIECE = 2**16  # elements that are added to a reply in a few milliseconds
 _VALUE_FIELDS = {
@@ -64,6 +49,20 @@ _VALUE_FIELDS = {
     "bool": "bool_val",
     "object": "string_val",
 }
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The models, limits and metrics of one server."""
+
+    models: ModelManager
+    metrics: Metrics
+    admission: Admission
+    limits: RequestLimits
+
+    def measured(self, api: str, entrypoint: str) -> AbstractContextManager[MeasuredRequest]:
+        """Counts and times the body of a `with` statement as one request; see `Metrics.request`."""
+        return self.metrics.request(api, entrypoint, self.models.__contains__)
 
 
 def predict(

@@ -35,6 +35,18 @@ _UP_TO_LONE_SURROGATE = re.compile(
     re.DOTALL,
 )
 
+_FEATURES = {  # a JSON value's type: its field in a tf.train.Feature and its type there
+    str: ("bytes_list", tf.string),
+    dict: ("bytes_list", tf.string),
+    int: ("int64_list", tf.int64),
+    float: ("float_list", tf.float32),
+}
+_BASE64_OUTPUT_SUFFIX = "_bytes"
+# Writing this many elements takes some 10 milliseconds, in which other threads wait for Python's
+# interpreter.
+_PIECE = 2**13
+_REPLY_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
 
 def parse_document(body: bytes) -> dict[str, Any]:
     """Returns the JSON object in a request's body.
@@ -92,14 +104,6 @@ def shown(value: Any) -> str:
         if length > _MAX_SHOWN_CHARS:
             return "".join(pieces)[:_MAX_SHOWN_CHARS] + "..."
     return "".join(pieces)
-
-
-_FEATURES = {  # a JSON value's type: its field in a tf.train.Feature and its type there
-    str: ("bytes_list", tf.string),
-    dict: ("bytes_list", tf.string),
-    int: ("int64_list", tf.int64),
-    float: ("float_list", tf.float32),
-}
 
 
 def read_inputs(document: Mapping[str, Any], signature: SignatureDef) -> dict[str, TensorProto]:
@@ -255,13 +259,6 @@ def _numbers(dtype: tf.DType) -> tuple[tuple[type, ...], float, float]:
     if dtype.is_floating:
         return (int, float), -float(dtype.max), float(dtype.max)
     return (), 0, 0
-
-
-_BASE64_OUTPUT_SUFFIX = "_bytes"
-# Writing this many elements takes some 10 milliseconds, in which other threads wait for Python's
-# interpreter.
-_PIECE = 2**13
-_REPLY_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 def write_outputs(

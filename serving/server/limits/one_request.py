@@ -22,6 +22,10 @@ _MOST_VARINT_BYTES = 10
 _FIXED_SIZES = {1: 8, 5: 4}  # by the number of the field's wire type
 _VARINT, _LENGTH_AND_BYTES = 0, 2
 
+MAX_DIMENSIONS = 32  # more than any model's; the runtime takes 254, and NumPy 64
+_LONGEST_SECONDS = 1e9  # 30 years; threads cannot wait much longer
+_STRING_BYTES = 24  # of a string in the runtime, besides its content
+
 
 def has_too_many_fields(body: bytes, message: Descriptor) -> bool:
     """Returns whether a message, with the messages in it, has more than `MOST_FIELDS` fields.
@@ -79,11 +83,6 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
 def _messages(message: Descriptor) -> Mapping[int, Descriptor]:
     """Returns the types of a message's fields that hold messages, by their numbers."""
     return {each.number: each.message_type for each in message.fields if each.message_type}
-
-
-MAX_DIMENSIONS = 32  # more than any model's; the runtime takes 254, and NumPy 64
-_LONGEST_SECONDS = 1e9  # 30 years; threads cannot wait much longer
-_STRING_BYTES = 24  # of a string in the runtime, besides its content
 
 
 @dataclass(frozen=True)

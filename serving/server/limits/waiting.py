@@ -18,6 +18,8 @@ MOST_CALLS = 64  # that may take their time to send their message
 _SECONDS = 120.0  # until it has to be whole, as over REST
 _CROWDED_SECONDS = 0.5  # for calls beyond `MOST_CALLS`, the oldest first
 
+_FREE_BYTES = 2**16  # of each request, which do not count: large ones keep out no small ones
+
 
 class Receiving:
     """The calls whose message is on its way. Each holds a thread until it is whole.
@@ -58,9 +60,6 @@ class Receiving:
     def close(self) -> None:
         """Gives calls no more time than when they are too many, as the server stops."""
         self._seconds = _CROWDED_SECONDS
-
-
-_FREE_BYTES = 2**16  # of each request, which do not count: large ones keep out no small ones
 
 
 class Admission:

@@ -1,4 +1,4 @@
-"""The addresses that a server listens on, and gRPC's own options."""
+"""The addresses that a server listens on, its certificates, and gRPC's own options."""
 
 import socket
 import ssl

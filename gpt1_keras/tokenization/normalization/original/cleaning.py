@@ -29,6 +29,11 @@ from gpt1_keras.tokenization.padding import concatenate, row_indices, row_splits
 _SYLLABLE, _LEAD, _VOWEL, _TRAIL = 0xAC00, 0x1100, 0x1161, 0x11A7
 _SYLLABLES, _LEADS, _VOWELS, _TRAILS = 11172, 19, 21, 28
 
+# ftfy has no such bound. A second round is seldom needed; each decodes one level of `&amp;amp;`.
+MAX_ROUNDS = 8
+_PLAIN = r"[ -%'-~\t\n]*"  # printable ASCII without `&`
+_DASHES, _ELLIPSIS, _ACUTE = "[—–―]", "…", "´"
+
 
 class CharacterRepair:
     """Makes ftfy's repairs of single code points, then composes characters with their marks (NFC).
@@ -99,12 +104,6 @@ def _compose_hangul(left: tf.Tensor, right: tf.Tensor, composed: tf.Tensor) -> t
     closes &= (trail > 0) & (trail < _TRAILS)
     composed = tf.where(opens, _SYLLABLE + (lead * _VOWELS + vowel) * _TRAILS, composed)
     return tf.where(closes, left + trail, composed)
-
-
-# ftfy has no such bound. A second round is seldom needed; each decodes one level of `&amp;amp;`.
-MAX_ROUNDS = 8
-_PLAIN = r"[ -%'-~\t\n]*"  # printable ASCII without `&`
-_DASHES, _ELLIPSIS, _ACUTE = "[—–―]", "…", "´"
 
 
 class Cleaner:

@@ -27,6 +27,42 @@ _REFERENCE = "&#?[0-9A-Za-z]{1,24};"
 _REPLACEMENT = 0xFFFD  # what a number beyond Unicode refers to
 _DIGITS = 7  # of the largest code point, in decimal
 
+# RE2 cannot match single bytes, so the code point of the same number stands for each.
+_MARK = "\u0100"  # not a byte
+# Where the byte A0 became a space. Byte C3 and a space were `à` and a space, except before the few
+# endings of words that the first pattern matches, which it keeps from the second.
+_GRAVE = (
+    ("(\u00c3) ( |quele|quela|quilo|s )", rf"\1{_MARK}\2"),
+    ("\u00c3 ", "\u00c3\u00a0 "),
+    (_MARK, " "),
+)
+_A, _B = "[\u0080-\u0084\u0086-\u009f\u00a1-\u00bf]", "[\u0080-\u00bf]"
+_SPACE = (
+    f"([\u00c2\u00c3\u00c5\u00ce\u00d0\u00d9]) |([\u00e2\u00e3]) ({_A})|([\u00e0-\u00e3]{_A}) "
+    f"|(\u00f0) ({_B}{_B})|(\u00f0{_B}) ({_B})|(\u00f0{_B}{_B}) "
+)
+_NO_SPACE = "\\1\\2\\4\\5\\7\\9\u00a0\\3\\6\\8"
+# Where a byte was lost, `�` replaced it, for which byte 1A stands, or `?` did.
+_LOST, _LOST_OR = "[\x1a?]", "[\x1a\u0080-\u00bf]"
+_LOSSY = "|".join(
+    [
+        "[\u00c2-\u00df]\x1a",
+        "[\u00c2-\u00c3]\\?",
+        f"\u00ed[\u00a0-\u00af]{_LOST}\u00ed[\u00b0-\u00bf][\x1a?\u0080-\u00bf]",
+        f"\u00ed[\u00a0-\u00af][\x1a?\u0080-\u00bf]\u00ed[\u00b0-\u00bf]{_LOST}",
+        f"[\u00e0-\u00ef]{_LOST}{_LOST_OR}",
+        f"[\u00e0-\u00ef]{_LOST_OR}{_LOST}",
+        f"[\u00f0-\u00f4]{_LOST}{_LOST_OR}{_LOST_OR}",
+        f"[\u00f0-\u00f4]{_LOST_OR}{_LOST}{_LOST_OR}",
+        f"[\u00f0-\u00f4]{_LOST_OR}{_LOST_OR}{_LOST}",
+        "\x1a",
+    ]
+)
+_REPLACEMENT_CHARACTER = "\u00ef\u00bf\u00bd"  # the bytes of `�`
+# Matches whatever ftfy's own test for mojibake matches. That is slow, and `é` alone is common.
+_SUSPICIOUS = r"(?s).*(?:[^\x00-\x7f]{2}|[\x{80}-\x{9f}ÂÃŒœ]).*"
+_MAX_ROUNDS = 8  # ftfy has no bound. Each round undoes one misreading; the last finds none.
+
 
 class EntityDecoder:
     """Decodes character references as ftfy's unescape_html does."""
@@ -73,46 +109,6 @@ class EntityDecoder:
         codes = tf.where(is_long | (codes > 0x10FFFF), _REPLACEMENT, codes)
         codes = tf.RaggedTensor.from_uniform_row_length(codes, 1)
         return tf.strings.unicode_encode(self._references(codes), "UTF-8")
-
-
-# RE2 cannot match single bytes, so the code point of the same number stands for each.
-_MARK = "\u0100"  # not a byte
-
-# Where the byte A0 became a space. Byte C3 and a space were `à` and a space, except before the few
-# endings of words that the first pattern matches, which it keeps from the second.
-_GRAVE = (
-    ("(\u00c3) ( |quele|quela|quilo|s )", rf"\1{_MARK}\2"),
-    ("\u00c3 ", "\u00c3\u00a0 "),
-    (_MARK, " "),
-)
-_A, _B = "[\u0080-\u0084\u0086-\u009f\u00a1-\u00bf]", "[\u0080-\u00bf]"
-_SPACE = (
-    f"([\u00c2\u00c3\u00c5\u00ce\u00d0\u00d9]) |([\u00e2\u00e3]) ({_A})|([\u00e0-\u00e3]{_A}) "
-    f"|(\u00f0) ({_B}{_B})|(\u00f0{_B}) ({_B})|(\u00f0{_B}{_B}) "
-)
-_NO_SPACE = "\\1\\2\\4\\5\\7\\9\u00a0\\3\\6\\8"
-
-# Where a byte was lost, `�` replaced it, for which byte 1A stands, or `?` did.
-_LOST, _LOST_OR = "[\x1a?]", "[\x1a\u0080-\u00bf]"
-_LOSSY = "|".join(
-    [
-        "[\u00c2-\u00df]\x1a",
-        "[\u00c2-\u00c3]\\?",
-        f"\u00ed[\u00a0-\u00af]{_LOST}\u00ed[\u00b0-\u00bf][\x1a?\u0080-\u00bf]",
-        f"\u00ed[\u00a0-\u00af][\x1a?\u0080-\u00bf]\u00ed[\u00b0-\u00bf]{_LOST}",
-        f"[\u00e0-\u00ef]{_LOST}{_LOST_OR}",
-        f"[\u00e0-\u00ef]{_LOST_OR}{_LOST}",
-        f"[\u00f0-\u00f4]{_LOST}{_LOST_OR}{_LOST_OR}",
-        f"[\u00f0-\u00f4]{_LOST_OR}{_LOST}{_LOST_OR}",
-        f"[\u00f0-\u00f4]{_LOST_OR}{_LOST_OR}{_LOST}",
-        "\x1a",
-    ]
-)
-_REPLACEMENT_CHARACTER = "\u00ef\u00bf\u00bd"  # the bytes of `�`
-
-# Matches whatever ftfy's own test for mojibake matches. That is slow, and `é` alone is common.
-_SUSPICIOUS = r"(?s).*(?:[^\x00-\x7f]{2}|[\x{80}-\x{9f}ÂÃŒœ]).*"
-_MAX_ROUNDS = 8  # ftfy has no bound. Each round undoes one misreading; the last finds none.
 
 
 class MojibakeRepair:
