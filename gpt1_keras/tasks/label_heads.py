@@ -160,7 +160,8 @@ class ClassHead(LabelHead):
         message = f"Labels must be one of {self.class_names}{or_index}. Received:"
         if labels.dtype == tf.string:
             return index_of_name(labels, self.class_names, message)
-        self._refuse_unclear("Labels", labels.dtype.name, labels.dtype == tf.bool)
+        is_bool = labels.dtype == tf.bool
+        self._refuse_unclear("Labels", "bools" if is_bool else "numbers", is_bool)
         return index_of_number(labels, self._numbers, message)
 
     def encode_names(self, labels: Tensor) -> Tensor:

@@ -443,13 +443,14 @@ class Task(FunctionalModel, TaskHooks):
         check_dtypes(self.trainable_variables)
         if self.compiled:
             check_sets_no_rate(self.optimizer, kwargs.get("callbacks"))
-        batches, validation_data = training_batches(
-            *(self, x, y, sample_weight, batch_size),
-            validation_data=validation_data,
-            validation_steps=kwargs.get("validation_steps"),
-            validation_split=validation_split,
-            shuffle=shuffle,
-        )
+        with errors_in_words():
+            batches, validation_data = training_batches(
+                *(self, x, y, sample_weight, batch_size),
+                validation_data=validation_data,
+                validation_steps=kwargs.get("validation_steps"),
+                validation_split=validation_split,
+                shuffle=shuffle,
+            )
         warn_of_blank_examples(self.preprocessor, batches.examples)
         steps, initial = kwargs.get("steps_per_epoch"), kwargs.get("initial_epoch", 0)
         if isinstance(epochs, str):
@@ -486,10 +487,10 @@ class Task(FunctionalModel, TaskHooks):
             return keras_loops(self).evaluate(
                 x, y, batch_size, sample_weight=sample_weight, **kwargs
             )
-        batches = as_batches(self, x, y, sample_weight, batch_size)
-        warn_of_blank_examples(self.preprocessor, batches.examples)
-        loops: Any = keras_loops(self) if batches.are_ready else super()
         with errors_in_words():
+            batches = as_batches(self, x, y, sample_weight, batch_size)
+            warn_of_blank_examples(self.preprocessor, batches.examples)
+            loops: Any = keras_loops(self) if batches.are_ready else super()
             return loops.evaluate(
                 *(batches.x, batches.y, batches.batch_size),
                 sample_weight=batches.sample_weight,
@@ -503,9 +504,9 @@ class Task(FunctionalModel, TaskHooks):
             float32: `[batch, classes]`, logits unless there is an activation; or scores, `[batch]`;
                 or logits, `[batch, choices]`.
         """
-        batches = as_batches(self, x, None, None, batch_size)
-        loops: Any = keras_loops(self) if batches.are_ready else super()
         with errors_in_words():
+            batches = as_batches(self, x, None, None, batch_size)
+            loops: Any = keras_loops(self) if batches.are_ready else super()
             outputs = loops.predict(batches.x, batches.batch_size, **kwargs)
         return self.task_head.predictions(outputs)
 

@@ -28,7 +28,7 @@ from training.corpus.corpus_format import Corpus
 from training.corpus.pairs import Pairs
 from training.corpus.windows import SequentialWindows, Windows
 from training.evaluation.context_losses import ContextUse, spread_windows
-from training.evaluation.context_report import plot_series
+from training.evaluation.context_plots import plot_series
 from training.evaluation.likelihood import load_for_corpus
 from training.evaluation.plots import save
 from training.evaluation.throughput import flops_per_token, measure_peak

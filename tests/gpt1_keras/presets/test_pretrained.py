@@ -181,7 +181,7 @@ def test_an_installed_wheel_fine_tunes_exports_and_serves_without_a_network(tmp_
     installed = tmp_path / "installed"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
     source = tmp_path / "source"  # pip builds in it
-    for folder in ("gpt1_keras", "training", "serving"):
+    for folder in ("gpt1_keras", "training", "serving", "examples"):
         shutil.copytree(ROOT / folder, source / folder)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)

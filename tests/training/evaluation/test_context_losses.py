@@ -12,7 +12,7 @@ import gpt1_keras
 from gpt1_keras.models.causal_backbone import CausalBackbone, token_inputs
 from training.evaluation import context_report
 from training.evaluation.context_losses import ContextUse, spread_windows
-from training.evaluation.context_report import plot_series
+from training.evaluation.context_plots import plot_series
 from training.paper.context_use import main
 
 TOKENS, LENGTH = 40, 24
