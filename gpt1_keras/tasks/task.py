@@ -384,6 +384,10 @@ class Task(FunctionalModel, TaskHooks):
         self.check_tokenizer()
         if self.preprocessor is None:
             self.check_inputs(x)
+        if y is None and sample_weight is not None:
+            raise ValueError(
+                "`sample_weight` weighs examples with labels. Received: weights without labels."
+            )
         texts, is_one = x, False
         if hasattr(self.preprocessor, "read"):
             texts, is_one = self.preprocessor.read(x)

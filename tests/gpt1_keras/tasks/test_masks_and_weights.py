@@ -75,6 +75,17 @@ def test_the_language_model_follows_the_mask(backbone):
     np.testing.assert_allclose(found[1, 1:], expected[1, :5], atol=1e-5)
 
 
+def test_weights_without_labels_are_refused(backbone):
+    """They would weigh nothing: a language model's targets are tokens."""
+    for task in (
+        gpt1_keras.GPT1CausalLM(backbone),
+        make_task(backbone, gpt1_keras.GPT1TextClassifier),
+    ):
+        for call in (task.fit, task.evaluate):
+            with pytest.raises(ValueError, match="weights without labels"):
+                call(spread(LEFT, False), sample_weight=np.ones(2), verbose=0)
+
+
 @pytest.mark.slow
 def test_an_example_without_weight_trains_nothing(backbone, task_cls):
     """L3 as a whole is weighted, where L1 once was not."""
