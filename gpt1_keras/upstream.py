@@ -76,7 +76,7 @@ def schedule_step(optimizer: keras.optimizers.Optimizer) -> int:
 
     With `gradient_accumulation_steps`, it counts batches, and `optimizer.iterations` updates.
     """
-    return int(keras.ops.convert_to_numpy(optimizer._iterations))  # also of several replicas
+    return int(optimizer._iterations.numpy())  # also of several replicas
 
 
 def layers_of(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
