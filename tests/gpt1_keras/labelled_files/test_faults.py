@@ -19,7 +19,7 @@ def write(tmp_path):
     def write(name, content):
         path = tmp_path / name
         content = content if isinstance(content, bytes) else content.encode()
-        path.write_bytes(gzip.compress(content) if name.lower().endswith(".gz") else content)
+        path.write_bytes(gzip.compress(content, mtime=0) if name.lower().endswith(".gz") else content)
         return path
 
     return write
@@ -101,7 +101,7 @@ def test_rows_know_their_lines(write):
         ("a.csv", "text,label\na,b\n".encode("utf-16-le"), "a.csv is not UTF-8"),
         ("a.csv", "text,label\na,b\n".encode("utf-16-be"), "a.csv is not UTF-8"),
         ("a.csv", "text,label\na,b\n".encode("utf-16")[:-1], "a.csv is damaged, or not UTF-8"),
-        ("a.csv.gz", gzip.compress(b"text,label\na,b\n"), r"a\.csv\.gz is not UTF-8"),  # twice
+        ("a.csv.gz", gzip.compress(b"text,label\na,b\n", mtime=0), r"a\.csv\.gz is not UTF-8"),  # twice
         ("a.jsonl", '{"text": ' + "[" * 900 + "]" * 900 + "}", "line 1: 'text' holds lists or obj"),
         ("a.jsonl", '{"text": ' + '{"a": ' * 200 + "1" + "}" * 201, "line 1: 'text' holds lists"),
     ],

@@ -86,8 +86,8 @@ COMPRESSED = [  # as gRPC's clients compress messages, or as if
     gzip.compress(EMPTY_ENTRIES, mtime=0),
     zlib.compress(EMPTY_ENTRIES),
     gzip.compress(EMPTY_ENTRIES, mtime=0)[:-9],
-    gzip.compress(b"\x12\x00" * 2**21),
-    gzip.compress(_MESSAGES[0].SerializeToString()),
+    gzip.compress(b"\x12\x00" * 2**21, mtime=0),
+    gzip.compress(_MESSAGES[0].SerializeToString(), mtime=0),
     b"\x1f\x8b\x08\x00",
     b"\x78\x9c",
 ]
