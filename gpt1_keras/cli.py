@@ -184,7 +184,7 @@ class Program:
         work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         app = cyclopts.App(
             name=self._typed,
-            help=inspect.cleandoc(self.function.__doc__ or "").split("\n\n")[0],
+            help=self.summary,
             help_epilogue=RESUMABLE if self.resumable else None,
             help_format="plaintext",
             version_flags=(),
@@ -264,6 +264,11 @@ class Program:
         return near[0] if near and given not in known else None
 
     @property
+    def summary(self) -> str:
+        """The first paragraph of the function's docstring."""
+        return inspect.cleandoc(self.function.__doc__ or "").split("\n\n")[0]
+
+    @property
     def _typed(self) -> str:
         """What was typed before the arguments."""
         return self.command or f"python -m {self.name}"
@@ -280,6 +285,71 @@ class Program:
         print(f"Usage: {self._typed} [OPTIONS], see --help", file=sys.stderr)
         print(f"{self._typed}: error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+class Commands:
+    """Several programs in one: the first argument is the name of a program's function.
+
+    Args:
+        name: what follows `python -m`.
+        programs: each is named by `name`, a blank, and its function's name.
+    """
+
+    def __init__(self, name: str, *programs: Program) -> None:
+        self._name = name
+        self._programs = {each.function.__name__: each for each in programs}
+
+    def __call__(self, arguments: Sequence[str] | None = None) -> int:
+        chosen, rest = self._choose(arguments)
+        if Program.command is not None:
+            Program.command += f" {chosen.function.__name__}"
+        return chosen(rest)
+
+    def parse(self, arguments: Sequence[str] | None = None) -> tuple[dict[str, Any], list[str]]:
+        """Reads arguments as the program that they name does; see `Program.parse`."""
+        chosen, rest = self._choose(arguments)
+        return chosen.parse(rest)
+
+    def _choose(self, arguments: Sequence[str] | None) -> tuple[Program, list[str]]:
+        command = Program.command or f"python -m {self._name}"
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        return choose(command, {"Programs": self._programs}, lambda each: each.summary, given)
+
+
+def choose(
+    command: str,
+    groups: Mapping[str, Mapping[str, _Item]],
+    summary: Callable[[_Item], str],
+    arguments: Sequence[str],
+) -> tuple[_Item, list[str]]:
+    """Finds the program that the first argument names, or lists all.
+
+    Args:
+        command: what the user typed before the arguments.
+        groups: from headings of the list to programs by name.
+        summary: of a program, for the list.
+
+    Returns:
+        The program, and its arguments.
+
+    Raises:
+        SystemExit: the list has been printed, or there is no such program.
+    """
+    programs = {name: each for group in groups.values() for name, each in group.items()}
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        width = max(map(len, programs))
+        lines = [f"Usage: {command} PROGRAM [OPTIONS], see {command} PROGRAM --help"]
+        for heading, group in groups.items():
+            lines.append(f"\n{heading}:")
+            lines += [f"  {name:{width}}  {summary(each)}" for name, each in group.items()]
+        sys.exit(exit_status(lambda: print("\n".join(lines))))
+    if (found := programs.get(name.replace("-", "_"))) is not None:
+        return found, rest
+    near = difflib.get_close_matches(name, programs, 1)
+    suggestion = f"Did you mean {near[0]}?" if near else f"See {command} --help."
+    print(f"{command}: error: Unknown program: {name}. {suggestion}", file=sys.stderr)
+    sys.exit(2)
 
 
 def exit_status(

@@ -4,15 +4,14 @@ This table names them as strings, so that nothing imports both `training` and `s
 """
 
 import ast
-import difflib
 import importlib.util
 import os
 import pathlib
 import runpy
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
-from gpt1_keras.cli import Program, exit_status
+from gpt1_keras.cli import Program, choose
 from gpt1_keras.version import __version__
 
 # From headings of the list to programs, and from these to what `python -m` runs.
@@ -38,14 +37,7 @@ PROGRAMS = {
         "generate": "serving.generate",
     },
     "Rebuild the paper's tables and figures": {
-        "ablate": "training.paper.ablate",
-        "baselines": "training.paper.baselines",
-        "context_use": "training.paper.context_use",
-        "learning_curve": "training.paper.learning_curve",
-        "ngrams": "training.paper.ngrams",
-        "plot_pretraining": "training.paper.plot_pretraining",
-        "report": "training.paper.report",
-        "zero_shot": "training.paper.zero_shot",
+        "paper": "training.paper",
     },
 }
 
@@ -65,21 +57,13 @@ def run(command: str, package: str = "") -> None:
         for heading, group in PROGRAMS.items()
     }
     groups = {heading: group for heading, group in chosen.items() if group}
-    programs = {name: module for group in groups.values() for name, module in group.items()}
-    _check_packages(command, {module.partition(".")[0] for module in programs.values()})
-    name, *arguments = sys.argv[1:] or ["--help"]
-    if name in ("-h", "--help"):
-        sys.exit(exit_status(lambda: print("\n".join(_list(command, groups)))))
-    if name == "--version":
+    modules = [module for group in groups.values() for module in group.values()]
+    _check_packages(command, {module.partition(".")[0] for module in modules})
+    if sys.argv[1:2] == ["--version"]:
         print(__version__)
         return
-    module = programs.get(name.replace("-", "_"))
-    if module is None:
-        near = difflib.get_close_matches(name, programs, 1)
-        suggestion = f"Did you mean {near[0]}?" if near else f"See {command} --help."
-        print(f"{command}: error: Unknown program: {name}. {suggestion}", file=sys.stderr)
-        sys.exit(2)
-    Program.command = f"{command} {name}"
+    module, arguments = choose(command, groups, _summary, sys.argv[1:])
+    Program.command = f"{command} {sys.argv[1]}"
     sys.argv = ["-m", *arguments]  # as `python -m` has it until the program has been found
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
@@ -104,15 +88,6 @@ def _check_packages(command: str, packages: Iterable[str]) -> None:
                 file=sys.stderr,
             )
             sys.exit(2)
-
-
-def _list(command: str, groups: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """Yields the lines that list the programs under their headings."""
-    width = max(len(name) for group in groups.values() for name in group)
-    yield f"Usage: {command} PROGRAM [OPTIONS], see {command} PROGRAM --help"
-    for heading, group in groups.items():
-        yield f"\n{heading}:"
-        yield from (f"  {name:{width}}  {_summary(module)}" for name, module in group.items())
 
 
 def _summary(module: str) -> str:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.docs.test_public_names import PROGRAMS
+from tests.docs.test_public_names import PAPER, PROGRAMS
 
 HEAVY = ("keras", "keras_hub", "tensorflow", "grpc", "numpy", "sklearn", "matplotlib", "h5py")
 SCRIPT = """
@@ -28,6 +28,12 @@ def modules_after(program, *arguments, status):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == status, done.stderr
     return set(done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_what_the_papers_programs_import(name):
+    modules = modules_after("training.paper", name, "--help", status=0)
+    assert modules.isdisjoint(HEAVY)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -23,8 +23,8 @@ import sys
 
 from gpt1_keras.cli import check_at_least_one, option, program
 from training.datasets.data_options import DataOptions
+from training.runs import newest_saved
 from training.runs.finetune_options import FinetuneOptions
-from training.runs.saved_work import newest_saved
 
 _SEARCH = "search for hyper-parameters (rate, epochs, lambda, layer-wise decay)"  # in --help
 

@@ -3,7 +3,7 @@
     gpt1 perplexity --preset gpt1_tiny_books --corpus DIR
 
 Every token of the split except the first of each shard is predicted once, in consecutive windows of
-the model's context: the tokens that `gpt1 ngrams` scores.
+the model's context: the tokens that `gpt1 paper ngrams` scores.
 """
 
 import dataclasses

@@ -7,8 +7,8 @@ had happened: batches are a function of the seed and the step. There is a checkp
 `--checkpoint-every` updates and at least every two minutes, and another before Ctrl-C or SIGTERM
 ends the program. DIR/preset is the model, DIR/history.json has its losses and perplexities, also
 for TensorBoard in DIR/logs, and DIR/result.json these, the options and the last scores.
-DIR/context_use.svg shows how the model uses its context (see `gpt1 context_use`).
-DIR/snapshots has the backbone's weights during training, for `gpt1 zero_shot`.
+DIR/context_use.svg shows how the model uses its context (see `gpt1 paper context_use`).
+DIR/snapshots has the backbone's weights during training, for `gpt1 paper zero_shot`.
 
 With `--decay-steps`, a later run can go on from an earlier one, any number of times:
 
@@ -28,6 +28,7 @@ import dataclasses
 import sys
 
 from gpt1_keras.cli import option, program
+from training.runs import newest_saved
 from training.runs.pretrain_options import (
     JIT_COMPILE,
     MEASURED,
@@ -35,7 +36,6 @@ from training.runs.pretrain_options import (
     CheckpointSchedule,
     PretrainOptions,
 )
-from training.runs.saved_work import newest_saved
 
 _HOW_TO_RUN = "how to run"  # a group in --help
 

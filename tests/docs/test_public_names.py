@@ -32,30 +32,27 @@ NAMES = {
 OTHERS = {"__version__", "convert", "optimizer", "presets"}
 # From what follows `gpt1` to what follows `python -m`.
 COMMANDS = {
-    "ablate": "training.paper.ablate",
-    "baselines": "training.paper.baselines",
     "calibrate": "training.calibrate",
     "check": "serving.check",
     "compress_preset": "training.compress_preset",
-    "context_use": "training.paper.context_use",
     "corpus": "training.corpus",
     "evaluate": "training.evaluate",
     "export": "serving.export",
     "finetune": "training.finetune",
     "generate": "serving.generate",
-    "learning_curve": "training.paper.learning_curve",
-    "ngrams": "training.paper.ngrams",
+    "paper": "training.paper",
     "perplexity": "training.perplexity",
-    "plot_pretraining": "training.paper.plot_pretraining",
     "predict": "serving.predict",
     "pretrain": "training.pretrain",
     "query": "serving.query",
-    "report": "training.paper.report",
     "serve": "serving.server",
     "tflite": "serving.tflite",
-    "zero_shot": "training.paper.zero_shot",
 }
 PROGRAMS = list(COMMANDS.values())
+PAPER = (
+    *("ablate", "baselines", "report", "learning_curve"),
+    *("zero_shot", "context_use", "ngrams", "plot_pretraining"),
+)
 
 
 def test_names_of_the_package():
@@ -104,3 +101,11 @@ def test_help(program, capsys):
         main_of(program)(["--help"])
     assert stopped.value.code == 0
     assert capsys.readouterr().out.startswith(f"Usage: python -m {program} ")
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_help_of_the_papers_programs(name, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main_of("training.paper")([name, "--help"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.startswith(f"Usage: python -m training.paper {name} ")

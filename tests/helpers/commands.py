@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from gpt1_keras.cli import Program
+from gpt1_keras.cli import Commands, Program
 from gpt1_keras.programs import PROGRAMS
 
 _MODULES = {name: module for group in PROGRAMS.values() for name, module in group.items()}
@@ -29,7 +29,7 @@ def module_of(command: str) -> str:
     return _MODULES[words[1]] if words[0] == "gpt1" else words[2]
 
 
-def main_of(program: str) -> Program:
+def main_of(program: str) -> Program | Commands:
     """Returns the `main` of what `python -m program` runs."""
     if importlib.util.find_spec(program).submodule_search_locations is not None:
         program += ".__main__"

@@ -22,9 +22,9 @@ from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.paper_datasets import DATASETS
 from training.datasets.user_files import find_user_files
 from training.evaluation.dataset_metrics import METRICS, check_scorable
-from training.paper import zero_shot, zero_shot_runs
+from training.paper import commands, zero_shot
 from training.paper.gathered_results import Results
-from training.paper.report_files import report
+from training.paper.report import report
 from training.runs import finetuning
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.run_folder import Run
@@ -291,9 +291,9 @@ def test_a_search_is_no_run(fine_tune, tmp_path):
 
 
 def test_a_missing_data_set_is_found_before_any_probe(tfds_dir, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(zero_shot_runs, "Scorer", lambda _: pytest.fail("a probe has begun"))
+    monkeypatch.setattr(zero_shot, "Scorer", lambda _: pytest.fail("a probe has begun"))
     arguments = ["--preset", "gpt1_tiny_books", "--probes", "dprd,wsc273", "--data-dir", tfds_dir]
-    assert zero_shot.main([*arguments, "--output", str(tmp_path)]) == 1
+    assert commands.zero_shot([*arguments, "--output", str(tmp_path)]) == 1
     assert "wsc273 is not in" in capsys.readouterr().err
 
 
@@ -306,17 +306,17 @@ def test_finished_probes_are_kept(tfds_dir, tmp_path, monkeypatch, capsys):
             raise OSError("the disk is gone")
         return {"score": 0.5, "relative": 0.0, "questions": 1}
 
-    monkeypatch.setattr(zero_shot_runs, "run_probe", run_probe)
-    monkeypatch.setattr(zero_shot_runs, "Scorer", lambda _: run_probe)
-    monkeypatch.setattr(zero_shot_runs, "load_task", lambda *_: None)
+    monkeypatch.setattr(zero_shot, "run_probe", run_probe)
+    monkeypatch.setattr(zero_shot, "Scorer", lambda _: run_probe)
+    monkeypatch.setattr(zero_shot, "load_task", lambda *_: None)
     arguments = ["--preset", "gpt1_tiny_books", "--probes", "dprd,sst2", "--data-dir", tfds_dir]
     arguments += ["--output", str(tmp_path)]
-    assert zero_shot.main(arguments) == 1
+    assert commands.zero_shot(arguments) == 1
     assert list(json.loads((tmp_path / "result.json").read_text())["probes"]) == ["dprd"]
-    assert zero_shot.main(arguments) == 0
+    assert commands.zero_shot(arguments) == 0
     assert ran == ["definite_pronoun_resolution", "glue/sst2", "glue/sst2"]
     assert "dprd: 0.5000" in capsys.readouterr().out
-    assert zero_shot.main([*arguments, "--limit", "3"]) == 1
+    assert commands.zero_shot([*arguments, "--limit", "3"]) == 1
     assert "holds another result: its limit is None, not 3" in capsys.readouterr().err
 
 

@@ -17,13 +17,14 @@ from typing import Any
 import gpt1_keras
 from gpt1_keras.files import atomic_path, write_json
 from gpt1_keras.presets.loading import describe_tokenizer, load_tokenizer
+from training.corpus import text_files, tfds_texts
 from training.corpus.corpus_format import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, Corpus
 from training.corpus.corpus_options import CorpusOptions
-from training.corpus.document_units import Unit, find_units
-from training.corpus.shards import shard_dtype, write_shard
+from training.corpus.shards import Unit, shard_dtype, write_shard
 from training.corpus.workers import run_in_beam, run_in_processes
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 
+TFDS_PREFIX = "tfds:"
 _COUNTS = ("tokens", "documents", "empty_documents", "bytes")
 
 
@@ -86,6 +87,38 @@ def make_corpus(
                 raise ValueError(f"The split {name!r} of {options.input} holds no token.")
     _report(index, seconds)
     return index
+
+
+def find_units(
+    source: str,
+    shard_bytes: int,
+    validation_share: float | None = 0.0,
+    data: DataOptions = DEFAULT_DATA,
+    field: str | None = None,
+) -> list[Unit]:
+    """Finds documents, and groups consecutive ones into units of similar length.
+
+    Args:
+        shard_bytes: approximate maximum of bytes in a unit; no document is divided.
+        validation_share: share of train that becomes the split validation; None for the default,
+            if the source has no such split.
+        field: of `tfds:NAME`, the feature that holds the text; see `training.corpus.tfds_texts`.
+    """
+    if shard_bytes < 1:
+        raise ValueError(f"A shard's size must be at least 1 byte. Received: {shard_bytes}.")
+    splits: Any
+    if source.startswith(TFDS_PREFIX):
+        name = source.removeprefix(TFDS_PREFIX)
+        splits = tfds_texts.find_groups(name, shard_bytes, data, field, validation_share)
+    else:
+        if field is not None:
+            raise ValueError(f"A field is for {TFDS_PREFIX}NAME, not for the folder {source}.")
+        splits = text_files.find_groups(source, shard_bytes, validation_share)
+    return [
+        Unit(split, index, len(groups), group)
+        for split, groups in splits.items()
+        for index, group in enumerate(groups)
+    ]
 
 
 def _check_output(output_path: str | os.PathLike[str], source_path: str) -> None:

@@ -1,5 +1,6 @@
-"""Turns documents into a shard of token ids."""
+"""Turns the documents of a unit of work into a shard of token ids."""
 
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -13,10 +14,34 @@ from gpt1_keras import GPT1Tokenizer
 from gpt1_keras.files import atomic_path
 from gpt1_keras.presets import load_tokenizer
 from training.corpus.corpus_format import TOKENIZER_FOLDER
-from training.corpus.document_units import Unit
 
 _BATCH_BYTES = 2**19  # text that is tokenized at once; takes about 500 MiB of memory
 _NO_TOKEN = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """The documents of a shard.
+
+    Attributes:
+        index: index of the shard in the split.
+        count: number of shards of the split.
+        documents: `TextFiles` or `TfdsDocuments`: an iterable of documents, each an iterable of
+            lines, which are bytes.
+    """
+
+    split: str
+    index: int
+    count: int
+    documents: Iterable[Iterable[bytes]]
+
+    @property
+    def file(self) -> str:
+        """The name of the shard's file."""
+        return f"{self.split}-{self.index:05}-of-{self.count:05}.npy"
+
+    def __str__(self) -> str:
+        return f"{self.file} ({self.documents})"
 
 
 class ShardError(OSError):

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from gpt1_keras.cli import warn
 from gpt1_keras.files import contents_of
-from training.corpus.validation_split import count_to_hold_back, share_to_hold_back
+from training.corpus.corpus_options import count_to_hold_back, share_to_hold_back
 
 # From the names of folders, in any case, to the names of splits.
 _SPLITS = {
@@ -104,7 +104,7 @@ def find_groups(
             splits; without any, all files are train.
         group_bytes: approximate maximum of bytes in a group.
         validation_share: share of train that becomes validation; see
-            `training.corpus.validation_split`. The hash of a document's name decides, so adding
+            `training.corpus.corpus_options`. The hash of a document's name decides, so adding
             documents moves no other document, unless it would leave one of the two without. A
             single document gives its last lines.
     """

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow_datasets as tfds
 
-from training.corpus.validation_split import count_to_hold_back, share_to_hold_back
+from training.corpus.corpus_options import count_to_hold_back, share_to_hold_back
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.tfds import prepared_builder
 
@@ -61,7 +61,7 @@ def find_groups(
         field: the feature that holds the text; by default the known one of lm1b, pg19 and wiki40b,
             otherwise the only string feature.
         validation_share: share of train, its last examples, that becomes validation; see
-            `training.corpus.validation_split`.
+            `training.corpus.corpus_options`.
 
     Returns:
         dict from split to slices; empty splits are left out.

@@ -12,8 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.cli import progress, signals_handled
-from training.corpus.document_units import Unit
-from training.corpus.shards import ShardError
+from training.corpus.shards import ShardError, Unit
 
 _stderr = os.dup(2)
 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -159,7 +159,7 @@ def variant_of(result: dict[str, Any]) -> str:
 def gather(
     folders: Iterable[str | os.PathLike[str]],
 ) -> list[tuple[pathlib.Path, dict[str, Any]]]:
-    """Finds all results of `gpt1 finetune` and `gpt1 baselines` below some folders.
+    """Finds all results of `gpt1 finetune` and `gpt1 paper baselines` below some folders.
 
     Runs on users' files are left out.
     """
@@ -172,6 +172,7 @@ def gather(
                 found.append((path, result))
     if not found:
         raise FileNotFoundError(
-            f"No results of gpt1 finetune or gpt1 baselines in {', '.join(map(str, folders))}."
+            "No results of gpt1 finetune or gpt1 paper baselines in "
+            f"{', '.join(map(str, folders))}."
         )
     return found

@@ -1,30 +1,23 @@
-"""Grids of fine-tuning runs on the paper's data sets, the ablations among them, and baselines."""
+"""Grids of fine-tuning runs on the paper's data sets, and baselines on the same examples."""
 
 import os
 import pathlib
 import re
-import statistics
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import gpt1_keras
 from gpt1_keras.files import check_writable, write_json
-from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.presets import find_preset
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.labelled_examples import load_examples
-from training.datasets.paper_datasets import DATASETS, find_dataset
+from training.datasets.paper_datasets import find_dataset
 from training.evaluation.baselines import baselines_of
 from training.evaluation.dataset_metrics import check_scorable, score
-from training.evaluation.plots import COLORS, new_figure, save
 from training.evaluation.predictions import write_predictions
-from training.paper.gathered_results import Results, gather
-from training.paper.grid_options import VARIANTS, AblationOptions, GridOptions
-from training.paper.published_results import FULL
-from training.paper.report_files import report
+from training.paper.grid_options import GridOptions
 from training.runs.finetune_options import FinetuneOptions
-from training.runs.finetuning import finetune
-from training.runs.memory import memory_freed
+from training.runs.finetuning import finetune, memory_freed
 
 _SHARED = ("preset", "epochs", "batch_size", "learning_rate", "dropout", "dtype")
 
@@ -81,72 +74,6 @@ def run_grid(
         with memory_freed():
             finetune(options, run, data)
         after_each(run)
-
-
-def ablation_grid(shared: GridOptions, options: AblationOptions) -> dict[str, FinetuneOptions]:
-    """Makes the runs of an ablation, as `make_grid` returns them."""
-    variants = {name: VARIANTS[name] for name in options.variant_names}
-    if options.lstm is not None:
-        variants["lstm"] = {"preset": options.lstm}
-    if options.layers:
-        counts = range(_count_blocks(shared.preset))
-        variants |= {f"{count}_blocks": {"transfer": str(count)} for count in counts}
-    return make_grid(shared, shared.dataset_names, variants, limit_examples=options.limit_examples)
-
-
-def ablate(
-    grid: Mapping[str, FinetuneOptions],
-    output: str | os.PathLike[str],
-    data: DataOptions = DEFAULT_DATA,
-) -> str:
-    """Starts or resumes the runs of an ablation, and plots them; returns tables in Markdown."""
-    folder = pathlib.Path(output)
-    run_grid(grid, folder, data)
-    blocks = {
-        int(options.transfer): f"{options.transfer} blocks"
-        for options in grid.values()
-        if options.transfer.isdecimal()
-    }
-    if blocks:
-        plot_transfer(Results(gather([folder / "runs"])), blocks, folder / "transfer.svg")
-    return report([folder / "runs", folder / "baselines"], folder)
-
-
-def plot_transfer(
-    results: Results, blocks: Mapping[int, str], path: str | os.PathLike[str]
-) -> None:
-    """Plots scores against blocks transferred (figure 2, left).
-
-    Each data set that has runs with some of the blocks has a panel.
-
-    Args:
-        blocks: dict from number of blocks, except all of them, to the results' variant.
-    """
-    points = {**blocks, max(blocks) + 1: FULL}
-    datasets = [
-        dataset
-        for dataset in DATASETS
-        if any(results.scores(name, dataset) for name in blocks.values())
-    ]
-    figure, panels = new_figure(width=3.2 * len(datasets), height=3.6, columns=len(datasets))
-    for panel, dataset, color in zip(panels, datasets, COLORS * 3):
-        found = {count: results.scores(name, dataset) for count, name in points.items()}
-        for count, scores in found.items():
-            panel.plot([count] * len(scores), list(scores.values()), ".", color=color, alpha=0.5)
-        medians = {count: statistics.median(s.values()) for count, s in found.items() if s}
-        panel.plot(list(medians), list(medians.values()), color=color)
-        none = results.median("no pre-training", [dataset])
-        if none is not None:
-            panel.axhline(none, color="0.5", linestyle="--", label="no pre-training")
-            panel.legend(edgecolor="none")
-        panel.set(title=dataset, xlabel="blocks transferred", ylabel=DATASETS[dataset].metrics[0])
-        panel.set_xticks(list(points))
-    save(figure, path)
-
-
-def _count_blocks(preset: str) -> int:
-    backbone = CausalBackbone.from_preset(str(find_preset(preset)), load_weights=False)
-    return len(getattr(backbone, "blocks", ()))
 
 
 def score_baselines(

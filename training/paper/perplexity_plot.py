@@ -99,7 +99,7 @@ def _read_ngrams(path: str | os.PathLike[str], expected: dict[str, Any]) -> dict
     scores = read_json(path)
     names = {"unigram_perplexity": "unigram", "trigram_perplexity": "trigram, Kneser-Ney"}
     if not {*expected, *names} <= scores.keys():
-        raise ValueError(f"{path} holds no scores of n-grams, as gpt1 ngrams writes.")
+        raise ValueError(f"{path} holds no scores of n-grams, as gpt1 paper ngrams writes.")
     for key, value in expected.items():
         if scores[key] != value:
             raise ValueError(f"{path} has the {key} {scores[key]}, and the run has {value}.")

@@ -10,7 +10,7 @@ class Probe:
     Attributes:
         tfds_name: of the data set in TensorFlow Datasets.
         split: to score.
-        reader: key of `training.paper.probe_readers.READERS`.
+        reader: key of `training.paper.zero_shot.READERS`.
         chance: the score of guessing.
         previous_best: the score of the best single model before the paper.
         metric: key of `training.evaluation.dataset_metrics.METRICS`.

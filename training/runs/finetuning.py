@@ -1,10 +1,12 @@
 """A run of fine-tuning: its examples, model, epochs and results."""
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -389,3 +391,12 @@ def _calibrate(run: Run, model: Task, outputs: np.ndarray, validation: LabelledE
     report = calibration.calibrate(model, outputs, validation.labels)
     model.calibration = report.calibration
     write_json(run.folder / CALIBRATION, {"examples": len(validation), **report.as_json()})
+
+
+@contextlib.contextmanager
+def memory_freed() -> Iterator[None]:
+    """Frees the memory of the models that are built and trained in the block, when it ends."""
+    try:
+        yield
+    finally:
+        keras.utils.clear_session(free_memory=True)

@@ -27,14 +27,12 @@ from training.corpus.batches import training_batches, validation_batches
 from training.corpus.corpus_format import Corpus
 from training.corpus.pairs import Pairs
 from training.corpus.windows import SequentialWindows, Windows
-from training.evaluation.context_losses import ContextUse, spread_windows
-from training.evaluation.context_plots import plot_series
+from training.evaluation.context_use import ContextUse, plot_series, spread_windows
 from training.evaluation.likelihood import load_for_corpus
 from training.evaluation.plots import save
 from training.evaluation.throughput import flops_per_token, measure_peak
 from training.runs.checkpoints import LOSS_STATE, CheckpointSaver
 from training.runs.compilation import CompilationTrial, can_try
-from training.runs.earlier_run import find_earlier_run
 from training.runs.pretrain_options import (
     MEASURED,
     PAPER_WARMUP,
@@ -46,6 +44,7 @@ from training.runs.run_folder import (
     Run,
     changed_options,
     facts_of,
+    find_earlier_run,
     preset_folders,
     recorded_options,
 )

@@ -30,9 +30,9 @@ from training.runs.finetuning import (
     fingerprints,
     load_training_examples,
     load_validation_examples,
+    memory_freed,
     with_recipe,
 )
-from training.runs.memory import memory_freed
 from training.runs.run_folder import TRIALS, Run, facts_of, preset_folders
 
 _LOGARITHMIC = ("learning_rate",)

@@ -40,12 +40,12 @@ ARGUMENTS = {
     "serving.export": ["--model", HANDLE, "--output", "out"],
     "serving.generate": ["--model", HANDLE, "a good film"],
     "serving.tflite": ["--model", HANDLE, "--output", "out"],
-    "training.paper.ablate": ["--tasks", "cola", "--preset", HANDLE, "--output", "out"],
+    "training.paper ablate": ["--tasks", "cola", "--preset", HANDLE, "--output", "out"],
     "training.compress_preset": ["--preset", HANDLE, "--output", "out"],
     "training.corpus": ["--input", "texts", "--tokenizer", HANDLE, "--output", "out"],
     "training.evaluate": ["--task", "cola", "--model", HANDLE, "--output", "out"],
     "training.finetune": ["--task", "cola", "--preset", HANDLE, "--output", "out"],
-    "training.paper.zero_shot": ["--preset", HANDLE, "--output", "out"],
+    "training.paper zero_shot": ["--preset", HANDLE, "--output", "out"],
 }
 
 
@@ -58,7 +58,8 @@ def test_no_network_is_one_line(program, hub, tmp_path, monkeypatch, capsys):
     for split in ("train", "valid"):
         (tmp_path / "texts" / split / "text.txt").write_text("a good film\n")
     monkeypatch.chdir(tmp_path)
-    assert main_of(program)(ARGUMENTS[program]) == 1
+    module, *name = program.split()
+    assert main_of(module)([*name, *ARGUMENTS[program]]) == 1
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: Could not download config.json of {HANDLE}: ")
     assert not (tmp_path / "out" / "best").exists()

@@ -10,10 +10,9 @@ from keras import ops
 
 import gpt1_keras
 from gpt1_keras.models.causal_backbone import CausalBackbone, token_inputs
-from training.evaluation import context_report
-from training.evaluation.context_losses import ContextUse, spread_windows
-from training.evaluation.context_plots import plot_series
-from training.paper.context_use import main
+from training.evaluation import context_use
+from training.evaluation.context_use import ContextUse, plot_series, spread_windows
+from training.paper.commands import context_use as main
 
 TOKENS, LENGTH = 40, 24
 CONFIDENCE = 7.0  # the logit of the token that is copied, where all others are 0
@@ -123,15 +122,15 @@ def test_tokens_that_were_never_trained_are_no_targets(bigram_lm, monkeypatch, t
     shard = np.random.default_rng(0).integers(0, TOKENS - 3, 3 * (LENGTH + 1))
     shard[[0, LENGTH + 7]] = TOKENS - 3
     corpus = types.SimpleNamespace(split=lambda _: types.SimpleNamespace(shards=[shard]))
-    monkeypatch.setattr(context_report, "Corpus", lambda _: corpus)
-    monkeypatch.setattr(context_report, "load_for_corpus", lambda *_: bigram_lm)
+    monkeypatch.setattr(context_use, "Corpus", lambda _: corpus)
+    monkeypatch.setattr(context_use, "load_for_corpus", lambda *_: bigram_lm)
     monkeypatch.setattr(bigram_lm.backbone, "num_untrained_tokens", 3)
-    found = context_report.measure_context_use("preset", tmp_path, corpus="corpus")
+    found = context_use.measure_context_use("preset", tmp_path, corpus="corpus")
     assert found["windows"] == 2
     assert found["loss_by_position"][0]["loss"] < 100.0
     shard[LENGTH:] = TOKENS - 3
     with pytest.raises(ValueError, match="begins with `<start>`, which preset was not"):
-        context_report.measure_context_use("preset", tmp_path, corpus="corpus")
+        context_use.measure_context_use("preset", tmp_path, corpus="corpus")
 
 
 @pytest.mark.slow

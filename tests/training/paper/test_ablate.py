@@ -7,9 +7,9 @@ import pytest
 import gpt1_keras
 from training.datasets.data_options import DataOptions
 from training.datasets.paper_datasets import DATASETS
-from training.paper.ablate import main
+from training.paper.ablate import ablate, ablation_grid
+from training.paper.commands import ablate as main
 from training.paper.grid_options import AblationOptions, GridOptions
-from training.paper.grids import ablate, ablation_grid
 
 
 @pytest.fixture

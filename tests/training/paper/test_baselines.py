@@ -13,8 +13,8 @@ from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import LabelledExamples, load_examples
 from training.datasets.paper_datasets import DATASETS
 from training.evaluation.baselines import MAJORITY, OVERLAP, TFIDF, baselines_of
-from training.paper.baselines import main
-from training.paper.report import main as report
+from training.paper.commands import baselines as main
+from training.paper.commands import report
 
 
 def examples(texts, labels, class_names=None):

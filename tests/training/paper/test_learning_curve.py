@@ -13,9 +13,9 @@ from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS
 from training.evaluation.dataset_metrics import score
 from training.evaluation.predictions import write_predictions
+from training.paper.commands import learning_curve as main
 from training.paper.grid_options import GridOptions
-from training.paper.learning_curve import main
-from training.paper.learning_curve_runs import by_size, make_curve
+from training.paper.learning_curve import by_size, make_curve
 
 
 @pytest.fixture

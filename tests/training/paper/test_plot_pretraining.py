@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from training.paper import plot_pretraining
+from training.paper.commands import plot_pretraining
 from training.paper.perplexity_plot import make_figure
 
 HISTORY = [
@@ -71,7 +71,7 @@ def test_an_svg_for_people_that_is_the_same_each_time(write):
     folder = write()
     arguments = ["--run", str(folder), "--ngrams", str(folder / "ngrams.json"), "--output"]
     for name in ("first.svg", "second.svg"):
-        assert plot_pretraining.main([*arguments, str(folder / "new" / name)]) == 0
+        assert plot_pretraining([*arguments, str(folder / "new" / name)]) == 0
     first, second = ((folder / "new" / name).read_bytes() for name in ("first.svg", "second.svg"))
     assert first == second
     for text in (
@@ -88,7 +88,7 @@ def test_an_svg_for_people_that_is_the_same_each_time(write):
 
 def test_a_png(write):
     folder = write(scores=None)
-    assert plot_pretraining.main(["--run", str(folder), "--output", str(folder / "run.png")]) == 0
+    assert plot_pretraining(["--run", str(folder), "--output", str(folder / "run.png")]) == 0
     assert (folder / "run.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -117,7 +117,7 @@ def test_a_png(write):
 def test_errors_are_one_line(write, capsys, files, output, error):
     folder = write(**files)
     arguments = ["--run", str(folder), "--ngrams", str(folder / "ngrams.json")]
-    assert plot_pretraining.main([*arguments, "--output", str(folder / output)]) == 1
+    assert plot_pretraining([*arguments, "--output", str(folder / output)]) == 1
     captured = capsys.readouterr()
     assert captured.err.startswith("error: ") and captured.err.count("\n") == 1
     assert error in captured.err
@@ -127,5 +127,5 @@ def test_errors_are_one_line(write, capsys, files, output, error):
 def test_a_damaged_history_is_named(write, capsys):
     folder = write()
     (folder / "history.json").write_text("[{")
-    assert plot_pretraining.main(["--run", str(folder), "--output", str(folder / "run.svg")]) == 1
+    assert plot_pretraining(["--run", str(folder), "--output", str(folder / "run.svg")]) == 1
     assert f"error: {folder / 'history.json'} is not JSON" in capsys.readouterr().err

@@ -12,11 +12,10 @@ from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.paper_datasets import DATASETS
 from training.evaluation.dataset_metrics import score
 from training.evaluation.predictions import write_predictions
+from training.paper.commands import report as main
 from training.paper.gathered_results import Results, variant_of
 from training.paper.published_results import TABLES
-from training.paper.report import main
-from training.paper.report_files import report
-from training.paper.tables import fill
+from training.paper.report import fill, report
 
 
 def result(task, seed, value, **changes):
@@ -254,4 +253,4 @@ def test_what_cannot_be_told_apart(write, tmp_path):
 
 def test_nothing_to_report(tmp_path, capsys):
     assert main(["--runs", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
-    assert "No results of gpt1 finetune or gpt1 baselines in" in capsys.readouterr().err
+    assert "No results of gpt1 finetune or gpt1 paper baselines in" in capsys.readouterr().err

@@ -12,9 +12,9 @@ import gpt1_keras
 from tests.helpers.eager import eagerly
 from training.datasets.data_options import DataOptions
 from training.evaluation.likelihood import Scorer
+from training.paper.commands import zero_shot as main
 from training.paper.probes import PROBES, find_probe
-from training.paper.zero_shot import main
-from training.paper.zero_shot_runs import best_threshold, run_probe, zero_shot_series
+from training.paper.zero_shot import best_threshold, run_probe, zero_shot_series
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.runs.pretraining import pretrain
 
@@ -282,7 +282,7 @@ def test_errors_are_one_line(run, corpus, tmp_path, capsys):
         (["--run", str(run), "--data-dir", str(tmp_path)], "glue/cola is not in"),
         (
             ["--run", str(run), "--beside", str(beside)],
-            "is no result of gpt1 zero_shot --run",
+            "is no result of gpt1 paper zero_shot --run",
         ),
     ):
         assert main([*arguments, "--output", str(tmp_path / "out")]) == 1

@@ -12,11 +12,11 @@ from gpt1_keras import GPT1CausalLM
 from gpt1_keras.presets.configurations import CONFIGURATIONS
 from tests.helpers.eager import eagerly
 from training.pretrain import main
+from training.runs import newest_saved
 from training.runs.checkpoints import CheckpointSaver
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.runs.pretraining import Validation, pretrain
 from training.runs.run_folder import Run
-from training.runs.saved_work import newest_saved
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import pytest
 from tensorflow.python.framework.func_graph import FuncGraph
 
 import gpt1_keras
-from training.runs.memory import memory_freed
+from training.runs.finetuning import memory_freed
 
 pytestmark = pytest.mark.slow
 

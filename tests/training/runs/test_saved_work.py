@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from training.runs.saved_work import newest_saved
+from training.runs import newest_saved
 
 
 @pytest.fixture
