@@ -436,10 +436,19 @@ def note(message: str) -> None:
 
 def check_at_least_one(options: Any, *names: str) -> None:
     """Raises ValueError if one of the named attributes is given and below 1."""
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1. Received: {value}.")
+    given = ((name, getattr(options, name)) for name in names)
+    check_options(options, *((name, n is None or n >= 1, "at least 1") for name, n in given))
+
+
+def check_options(options: Any, *rules: tuple[str, bool, str]) -> None:
+    """Raises ValueError for the first option that is not as it must be.
+
+    Args:
+        rules: of an option's name, whether its value is valid, and what is expected.
+    """
+    for name, is_valid, expected in rules:
+        if not is_valid:
+            raise ValueError(f"{name} must be {expected}. Received: {getattr(options, name)}.")
 
 
 def _convert(hint: Any, tokens: Sequence[cyclopts.Token]) -> Any:

@@ -15,7 +15,7 @@ whether it `is_sure`: 95 % of the sure answers are right, as far as the examples
 import dataclasses
 import sys
 
-from gpt1_keras.cli import option, program
+from gpt1_keras.cli import check_options, option, program
 from gpt1_keras.presets import PRESET_NAMES
 from training.datasets.data_options import DataOptions, ExampleOptions
 
@@ -35,10 +35,9 @@ class _Options:
     )
 
     def __post_init__(self) -> None:
-        if self.sure_precision is not None and not 0.0 < self.sure_precision < 1.0:
-            raise ValueError(
-                f"sure_precision must be above 0 and below 1. Received: {self.sure_precision}."
-            )
+        share = self.sure_precision
+        is_valid = share is None or 0.0 < share < 1.0
+        check_options(self, ("sure_precision", is_valid, "above 0 and below 1"))
 
 
 @program("training.calibrate")

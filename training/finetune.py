@@ -3,7 +3,8 @@
     gpt1 finetune --task sst2 --preset NAME --data-dir DIR --output DIR
     gpt1 finetune --train FILE --validation FILE --preset NAME --output DIR
 
-FILE is a .csv, .tsv or .jsonl. Its columns tell what kind of model to train; see
+FILE is a .csv, .tsv, .jsonl, .parquet or .xlsx, or a folder of Hugging Face's
+`Dataset.save_to_disk`. Its columns tell what kind of model to train; see
 `training.datasets.user_files`.
 
 After an interruption, the same command goes on from the last checkpoint. DIR/best is the preset of
@@ -37,14 +38,14 @@ class _OutputOptions:
 @dataclasses.dataclass(frozen=True)
 class _SearchOptions:
     search: int | None = option(
-        "how many trials; the first has the options as given", None, group=_SEARCH, metavar="N"
+        "run this many trials; the first has the options as given", None, group=_SEARCH, metavar="N"
     )
-    seeds: int = option("how many seeds of each trial; their median counts", 1, group=_SEARCH)
+    seeds: int = option("seeds of each trial; their median counts", 1, group=_SEARCH)
 
     def __post_init__(self) -> None:
         check_at_least_one(self, "search", "seeds")
         if self.search is None and self.seeds > 1:
-            raise ValueError("seeds are for --search; a single run has one --seed.")
+            raise ValueError("seeds needs --search: a single run has one --seed.")
 
 
 @program("training.finetune", resumable=newest_saved)

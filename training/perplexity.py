@@ -17,7 +17,7 @@ from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 class _Options:
     preset: str = option(PRESET_HELP, name=PRESET_NAMES)
     corpus: str = option("folder that gpt1 corpus wrote")
-    split: str = option("of the corpus", "validation")
+    split: str = option("split of the corpus to score", "validation")
 
 
 @program("training.perplexity")

@@ -48,7 +48,7 @@ class _BaselineOptions:
     limit_examples: int | None = option(
         "learn from this many examples, chosen at random (default: all)", None
     )
-    seeds: int = option("how many samples, with --limit-examples", 3)
+    seeds: int = option("with --limit-examples: how many samples", 3)
 
     def __post_init__(self) -> None:
         check_at_least_one(self, "limit_examples", "seeds")
@@ -156,7 +156,7 @@ class _ContextUseOptions:
     output: str = option("folder for context_use.json and context_use.svg")
     corpus: str | None = option("folder that gpt1 corpus wrote; or give --text", None)
     text: str | None = option("a text file, UTF-8", None, metavar="FILE")
-    split: str = option("of the corpus", "validation")
+    split: str = option("split of the corpus to measure on", "validation")
     windows: int = option("how many, at most, spread over the text", 512)
 
     def __post_init__(self) -> None:

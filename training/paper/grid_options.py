@@ -30,8 +30,8 @@ class GridOptions:
     epochs: int = option("passes over the training data", _PAPER.epochs)
     batch_size: int = option("examples in an update", FinetuneOptions.batch_size)
     learning_rate: float = option("the schedule's peak", _PAPER.learning_rate)
-    dropout: float | None = option("of the backbone (default: the model's own)", None)
-    dtype: str | None = option("to train in (default: float32)", None)
+    dropout: float | None = option("the backbone's dropout (default: the model's own)", None)
+    dtype: str | None = option("type to train in (default: float32)", None)
 
     def __post_init__(self) -> None:
         check_at_least_one(self, "seeds")

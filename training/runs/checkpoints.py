@@ -209,7 +209,8 @@ class CheckpointSaver(keras.callbacks.Callback):
 
         Args:
             step: updates before this `fit`.
-            loss_state: what the note of the checkpoint has, of which this `fit` is the rest.
+            loss_state: the state of the mean loss that the checkpoint's note holds, if this `fit`
+                goes on from a checkpoint.
 
         Raises:
             KeyboardInterrupt: a signal has asked to end.
@@ -260,4 +261,5 @@ class CheckpointSaver(keras.callbacks.Callback):
         for each in _SIGNALS:
             if signal.getsignal(each) == self._take:
                 signal.signal(each, signal.SIG_DFL)
-        print("\nSaving after this update. Ctrl-C again ends at once.", flush=True)
+        again = " Ctrl-C again ends at once." if number == signal.SIGINT else ""
+        print(f"\nSaving after this update.{again}", flush=True)

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import re
 
-from gpt1_keras.cli import check_at_least_one, option
+from gpt1_keras.cli import check_at_least_one, check_options, option
 from gpt1_keras.labelled_files import columns_option, parse_columns
 from gpt1_keras.presets import CONFIGURATIONS, PRESET_HELP, PRESET_NAMES, configuration
 from gpt1_keras.recipe import FineTuningRecipe
@@ -39,7 +39,7 @@ class FinetuneOptions:
         metavar="FILE",
     )
     validation_share: float | None = option(
-        f"that share, of each class (default: {VALIDATION_SHARE})", None
+        f"hold back this share of each class of --train (default: {VALIDATION_SHARE})", None
     )
     columns: str | None = columns_option()
     score_range: str | None = option(
@@ -97,12 +97,12 @@ class FinetuneOptions:
     patience: int | None = option(
         "stop after this many epochs without a better validation score (default: never)", None
     )
-    dropout: float | None = option("of the backbone (default: the model's own)", None)
+    dropout: float | None = option("the backbone's dropout (default: the model's own)", None)
     dtype: str | None = option(f"to train in: one of {', '.join(DTYPES)} (default: float32)", None)
     limit_examples: int | None = option(
         "train on this many examples, chosen at random (default: all)", None
     )
-    seed: int = option("of weights, order and dropout", 0)
+    seed: int = option("seed of the weights, the order and dropout", 0)
 
     def __post_init__(self) -> None:
         if (self.task is None) == (self.train is None):
@@ -110,47 +110,47 @@ class FinetuneOptions:
         if self.task is not None:
             find_dataset(self.task)
         if self.train is None and (self.validation or parse_columns(self.columns)):
-            raise ValueError("validation and columns are for --train.")
-        if self.score_range is not None and (self.train is None or self.scores is None):
+            raise ValueError("validation and columns need --train.")
+        if self.validation_share is not None and (self.train is None or self.validation):
             raise ValueError(
-                "score_range is for --train, and must be two whole numbers with a comma between "
-                f"them, the lower one first. Received: {self.score_range}."
+                "validation_share needs --train without --validation: it holds back a share of it."
             )
-        if self.validation_share is not None:
-            if self.train is None or self.validation is not None:
-                raise ValueError("validation_share is of --train, without --validation.")
-            if not 0 < self.validation_share < 1:
-                raise ValueError(
-                    f"validation_share must be above 0 and below 1. Received: "
-                    f"{self.validation_share}."
-                )
-        check_at_least_one(
-            self, "num_merges", "epochs", "batch_size", "limit_examples", "lora", "patience"
-        )
-        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate must be above 0. Received: {self.learning_rate}.")
-        if not 0 <= self.lm_coefficient < math.inf:
-            raise ValueError(f"lm_coefficient must be at least 0. Received: {self.lm_coefficient}.")
-        if self.dropout is not None and not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and below 1. Received: {self.dropout}.")
-        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
-            raise ValueError(
-                f"layer_decay must be above 0 and at most 1. Received: {self.layer_decay}."
-            )
-        if self.dtype not in (None, *DTYPES):
-            raise ValueError(f"Unknown dtype {self.dtype!r}; expected one of {list(DTYPES)}.")
-        if self.class_weight not in (None, "balanced"):
-            raise ValueError(f"class_weight must be balanced. Received: {self.class_weight}.")
         if self.lora is not None and (self.preset is None or self.transfer != "all"):
             raise ValueError(
                 "lora adapts pre-trained weights: it needs --preset, and all of its blocks."
             )
-        if self.normalization is not None:
-            check_normalization(self.normalization)
-        if self.transfer not in ("all", "none") and not self.transfer.isdecimal():
-            raise ValueError(f"transfer must be all, none or a number. Received: {self.transfer}.")
         if (self.preset is None) == (self.config is None):
             raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")
+        check_at_least_one(
+            self, "num_merges", "epochs", "batch_size", "limit_examples", "lora", "patience"
+        )
+        share, rate, dropout = self.validation_share, self.learning_rate, self.dropout
+        check_options(
+            self,
+            (
+                "score_range",
+                self.score_range is None or (self.train is not None and self.scores is not None),
+                "two whole numbers with a comma between them, the lower one first, with --train",
+            ),
+            ("validation_share", share is None or 0 < share < 1, "above 0 and below 1"),
+            ("learning_rate", rate is None or 0 < rate < math.inf, "above 0"),
+            ("lm_coefficient", 0 <= self.lm_coefficient < math.inf, "at least 0"),
+            ("dropout", dropout is None or 0 <= dropout < 1, "at least 0 and below 1"),
+            (
+                "layer_decay",
+                self.layer_decay is None or 0 < self.layer_decay <= 1,
+                "above 0 and at most 1",
+            ),
+            ("dtype", self.dtype in (None, *DTYPES), f"one of {list(DTYPES)}"),
+            ("class_weight", self.class_weight in (None, "balanced"), "balanced"),
+            (
+                "transfer",
+                self.transfer in ("all", "none") or self.transfer.isdecimal(),
+                "all, none or a number",
+            ),
+        )
+        if self.normalization is not None:
+            check_normalization(self.normalization)
         if self.config is not None:
             configuration(self.config)
 

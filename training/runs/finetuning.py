@@ -4,9 +4,10 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -55,6 +56,7 @@ from training.runs.run_folder import (
     recorded_options,
 )
 
+_SECONDS_TIMED = 20.0  # of a run's first epoch, before it says how long the rest will take
 _TRAINING = "training"  # examples, among a run's fingerprints
 
 
@@ -286,19 +288,22 @@ def finetune(
         validation.write(run.folder / "validation.jsonl")
     metric = dataset.metrics[0]
     saver = CheckpointSaver(run.checkpoints)
+    progress = EpochProgress(options.epochs, options.patience is not None)
     for epoch in range(len(run.history), options.epochs):
         if _has_stopped_improving(run.history, metric, options.patience):
             break
         order = batch_order(lengths, options.batch_size, options.seed, epoch)
         order = order[step - epoch * steps :]
         if order:  # empty if the run was cut off between the epoch's end and its score
+            left = len(order) + steps * (options.epochs - epoch - 1)
+            progress.start(epoch, left, [entry["seconds"] for entry in run.history])
             with saver.during_fit(step):
                 fitted = model.fit(
                     make_batches(train, order),
                     epochs=epoch + 1,
                     initial_epoch=epoch,
                     class_weight=class_weight,
-                    callbacks=[keras.callbacks.TensorBoard(run.folder / "logs"), saver],
+                    callbacks=[keras.callbacks.TensorBoard(run.folder / "logs"), saver, progress],
                     verbose=1 if sys.stdout.isatty() else 2,
                 )
                 step = (epoch + 1) * steps
@@ -391,6 +396,57 @@ def _calibrate(run: Run, model: Task, outputs: np.ndarray, validation: LabelledE
     report = calibration.calibrate(model, outputs, validation.labels)
     model.calibration = report.calibration
     write_json(run.folder / CALIBRATION, {"examples": len(validation), **report.as_json()})
+
+
+class EpochProgress(keras.callbacks.ProgbarLogger):
+    """Keras's progress bar under a line of our own: which epoch it is, and how long the rest takes.
+
+    In a run's first epoch, a second line says how long, once some updates have been timed.
+
+    Args:
+        epochs: of the whole run.
+        may_end_early: whether the run has `patience`.
+    """
+
+    def __init__(self, epochs: int, may_end_early: bool) -> None:
+        super().__init__()
+        self._epochs, self._may_end_early = epochs, may_end_early
+
+    def start(self, epoch: int, updates: int, seconds: Sequence[float]) -> None:
+        """Prints the line of an epoch.
+
+        Args:
+            epoch: from 0.
+            updates: of this epoch and those after it.
+            seconds: that each of the epochs before it took.
+        """
+        self._updates, self._is_told = updates, bool(seconds)
+        self._timed = -1  # the first update also traces the graph
+        line = f"Epoch {epoch + 1} of {'at most ' * self._may_end_early}{self._epochs}"
+        if seconds:
+            line += f", {_left(statistics.mean(seconds) * (self._epochs - epoch))}"
+        print(line, flush=True)
+
+    def set_params(self, params: Mapping[str, Any]) -> None:
+        super().set_params({**params, "epochs": 1})  # of several, Keras prints a line of its own
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        super().on_train_batch_end(batch, logs)
+        self._updates -= 1
+        self._timed += 1
+        if self._timed == 0:
+            self._started = time.monotonic()
+        seconds = time.monotonic() - self._started
+        if self._is_told or not self._timed or seconds < _SECONDS_TIMED:
+            return
+        self._is_told = True
+        print(f"\n{_left(seconds / self._timed * self._updates).capitalize()}", flush=True)
+
+
+def _left(seconds: float) -> str:
+    """Says how much time is left, in minutes."""
+    minutes = round(seconds / 60)
+    return f"about {minutes} min left" if minutes else "less than a minute left"
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from gpt1_keras.cli import check_at_least_one, option
+from gpt1_keras.cli import check_at_least_one, check_options, option
 from gpt1_keras.presets import CONFIGURATIONS, configuration
 
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -63,7 +63,7 @@ class PretrainOptions:
     )
     dtype: str = option(f"one of {', '.join(DTYPES)}", "float32")
     accumulation_steps: int = option("slices of a batch whose gradients are added", 1)
-    seed: int = option("of weights, windows and dropout", 0)
+    seed: int = option("seed of the weights, the windows and dropout", 0)
 
     def __post_init__(self) -> None:
         arguments = configuration(self.config)
@@ -73,7 +73,8 @@ class PretrainOptions:
         check_at_least_one(
             self, "steps", "decay_steps", "batch_size", "sequence_length", "accumulation_steps"
         )
-        for name, is_valid, expected in (
+        check_options(
+            self,
             ("learning_rate", 0 < self.learning_rate < math.inf, "above 0"),
             ("clip_norm", self.clip_norm is None or self.clip_norm > 0, "above 0"),
             ("warmup_steps", (self.warmup_steps or 0) >= 0, "at least 0"),
@@ -93,19 +94,16 @@ class PretrainOptions:
                 self.dropout is None or 0 <= self.dropout < 1,
                 "at least 0 and below 1",
             ),
-        ):
-            if not is_valid:
-                raise ValueError(f"{name} must be {expected}. Received: {getattr(self, name)}.")
+            *(
+                (name, getattr(self, name) in known, f"one of {list(known)}")
+                for name, known in (("dtype", DTYPES), ("initial_positions", INITIAL_POSITIONS))
+            ),
+        )
         if length > context:
             raise ValueError(
                 f"sequence_length must be at most {context}, the context of {self.config}. "
                 f"Received: {length}."
             )
-        for name, known in (("dtype", DTYPES), ("initial_positions", INITIAL_POSITIONS)):
-            if getattr(self, name) not in known:
-                raise ValueError(
-                    f"Unknown {name} {getattr(self, name)!r}; expected one of {list(known)}."
-                )
         if self.initial_positions != "random" and "units" in arguments:
             raise ValueError(f"{self.config} has no position embeddings to begin as zeros.")
         if self.initial_positions != "random" and self.initial_weights is not None:

@@ -1,4 +1,4 @@
-"""A run of pre-training: its model, logs, validation and updates."""
+"""A run of pre-training: its model, updates, validation and log."""
 
 import contextlib
 import dataclasses
@@ -131,7 +131,7 @@ def _check_alike(initial: CausalBackbone, backbone: CausalBackbone, preset: str 
         raise ValueError(f"{preset} has another configuration: {changed}.")
 
 
-class PretrainLogs:
+class TensorBoardLog:
     """Writes entries of a run's history, and the learning rate, as events."""
 
     def __init__(self, folder: pathlib.Path, model: keras.Model) -> None:
@@ -281,7 +281,7 @@ def pretrain(
             run.checkpoints.save(model, step, note)
     run.history = [entry for entry in run.history if entry["step"] <= step]
     validation = Validation(model, data, options, distribution)
-    logs = PretrainLogs(run.folder / "logs", model)
+    logs = TensorBoardLog(run.folder / "logs", model)
     saver = CheckpointSaver(run.checkpoints, distribution is None, is_quiet=verbose > 0)
     peak = measure_peak("float32" if options.dtype == "float32" else options.dtype[6:])
     tokens = options.batch_size * length
