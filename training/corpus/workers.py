@@ -11,7 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.cli import progress, signals_handled
+from gpt1_keras.cli import progress
+from gpt1_keras.exit_status import signals_handled
 from training.corpus.shards import ShardError, Unit
 
 _stderr = os.dup(2)

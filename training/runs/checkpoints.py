@@ -17,7 +17,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from gpt1_keras.cli import signals_handled
+from gpt1_keras.exit_status import signals_handled
 from gpt1_keras.files import atomic_path
 from gpt1_keras.models.stored_weights import check_finite
 
