@@ -9,7 +9,6 @@ import os
 import pathlib
 import runpy
 import sys
-from collections.abc import Iterable
 
 from gpt1_keras.cli import Program, choose
 from gpt1_keras.version import __version__
@@ -42,49 +41,35 @@ PROGRAMS = {
 }
 
 
-def run(command: str, package: str = "") -> None:
+def main() -> None:
     """Runs the program that the process's arguments name, as `python -m` would, or lists all.
-
-    `command` is what the user typed before the program's name. The programs to choose from are
-    those of a package, by default all.
 
     Raises:
         SystemExit: the program has ended, or there is none of that name, or a file of the user's
             hides it.
     """
-    chosen = {
-        heading: {name: module for name, module in group.items() if module.startswith(package)}
-        for heading, group in PROGRAMS.items()
-    }
-    groups = {heading: group for heading, group in chosen.items() if group}
-    modules = [module for group in groups.values() for module in group.values()]
-    _check_packages(command, {module.partition(".")[0] for module in modules})
+    # As this command, the processes that it starts import nothing from the folder at hand.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    _check_packages()
     if sys.argv[1:2] == ["--version"]:
         print(__version__)
         return
-    module, arguments = choose(command, groups, _summary, sys.argv[1:])
-    Program.command = f"{command} {sys.argv[1]}"
+    module, arguments = choose("gpt1", PROGRAMS, _summary, sys.argv[1:])
+    Program.command = f"gpt1 {sys.argv[1]}"
     sys.argv = ["-m", *arguments]  # as `python -m` has it until the program has been found
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def main() -> None:
-    """Runs the command `gpt1`."""
-    # As this command, the processes that it starts import nothing from the folder at hand.
-    os.environ["PYTHONSAFEPATH"] = "1"
-    run("gpt1")
-
-
-def _check_packages(command: str, packages: Iterable[str]) -> None:
+def _check_packages() -> None:
     """Raises SystemExit if Python would import something else under the name of a package."""
     ours = pathlib.Path(__file__).resolve().parents[1]
-    for package in sorted(packages):
+    for package in ("serving", "training"):
         spec = importlib.util.find_spec(package)
         found = None if spec is None or spec.origin is None else pathlib.Path(spec.origin).resolve()
         if found is not None and found != ours / package / "__init__.py":
             print(
-                f"{command}: error: {found} hides the package {package} of gpt1_keras, as its "
-                f"folder is on PYTHONPATH. Without it: PYTHONPATH= {command} ...",
+                f"gpt1: error: {found} hides the package {package} of gpt1_keras, as its "
+                f"folder is on PYTHONPATH. Without it: PYTHONPATH= gpt1 ...",
                 file=sys.stderr,
             )
             sys.exit(2)

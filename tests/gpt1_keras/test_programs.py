@@ -54,22 +54,12 @@ def test_the_list(gpt1, arguments):
 
 
 @pytest.mark.parametrize(
-    ("command", "inside", "outside"),
-    [("training", "  pretrain ", "  export "), ("serving", "  export ", "  pretrain ")],
-)
-def test_the_list_of_a_package(command, inside, outside):
-    done = subprocess.run(
-        [sys.executable, "-m", command], capture_output=True, text=True, cwd=ROOT, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    assert inside in done.stdout and outside not in done.stdout
-
-
-@pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
         (["fine-tune"], 2, "gpt1: error: Unknown program: fine-tune. Did you mean finetune?"),
         (["xyz"], 2, "gpt1: error: Unknown program: xyz. See gpt1 --help."),
+        (["paper", "ablatt"], 2, "gpt1 paper: error: Unknown program: ablatt. Did you mean ablate?"),
+        (["paper", "report", "--run", "x"], 2, "gpt1 paper report: error: Unknown option: --run."),
         (["finetune", "--presett", "x"], 2, "Unknown option: --presett. Did you mean --preset?"),
         (["compress-preset", "--output", "x"], 2, "gpt1 compress-preset: error: "),
     ],
