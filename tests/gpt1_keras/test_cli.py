@@ -277,22 +277,6 @@ def test_a_usage_error(fail, capsys):
     assert error == "python -m training.example: error: either a or b"
 
 
-def test_an_error_of_the_options_themselves(capsys):
-    @dataclasses.dataclass(frozen=True)
-    class Checked:
-        steps: int = option("how many", 0)
-
-        def __post_init__(self):
-            check_at_least_one(self, "steps")
-
-    @program("training.example")
-    def main(options: Checked) -> None:
-        raise AssertionError("The options are wrong.")
-
-    assert main([]) == 1
-    assert capsys.readouterr().err == "error: steps must be at least 1. Received: 0.\n"
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -436,17 +420,6 @@ def test_progress(monkeypatch, stream, shows):
     assert ("letters" in error.getvalue()) == shows
 
 
-@pytest.mark.parametrize("value", [1, 7, None])
-def test_numbers_that_are_at_least_one(value):
-    check_at_least_one(Options("data", seed=value), "seed")
-
-
-@pytest.mark.parametrize("value", [0, -1])
-def test_numbers_below_one(value):
-    with pytest.raises(ValueError, match=rf"^seed must be at least 1. Received: {value}.$"):
-        check_at_least_one(Options("data", rate=3, seed=value), "rate", "seed")
-
-
 def test_what_tensorflow_adds_to_its_messages_is_left_out(fail, capsys):
     node = "{{function_node __wrapped__SaveV2_device_/job:localhost/device:CPU:0}}"
     message = f"{node} /a/1/variables; No space left on device [Op:SaveV2] name: "
@@ -478,3 +451,24 @@ def test_an_error_in_a_graph_is_its_message(fail, capsys):
 def test_a_warning_is_one_line(capsys):
     warn("there is little to learn")
     assert capsys.readouterr() == ("", "warning: there is little to learn\n")
+
+
+@pytest.mark.parametrize(("value", "is_valid"), [(1, True), (7, True), (0, False), (-1, False)])
+def test_an_error_of_the_options_themselves(value, is_valid, capsys):
+    """It is one line, and not of usage."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Checked:
+        seeds: int | None = option("left out", None)
+        steps: int = option("how many", 0)
+
+        def __post_init__(self):
+            check_at_least_one(self, "seeds", "steps")
+
+    @program("training.example")
+    def main(options: Checked) -> None:
+        assert is_valid
+
+    assert main(["--steps", str(value)]) == (0 if is_valid else 1)
+    error = "" if is_valid else f"error: steps must be at least 1. Received: {value}.\n"
+    assert capsys.readouterr().err == error

@@ -112,7 +112,7 @@ def test_a_folder_that_appears_meanwhile_is_not_replaced(tmp_path, write, write_
     path = tmp_path / "path"
     if write_old:
         write_old(path, "old")
-    with pytest.raises(FileExistsError, match="appeared there meanwhile.*/path'"):
+    with pytest.raises(FileExistsError, match="meanwhile.*/path'"):
         with atomic_path(path) as temporary:
             write(temporary)
             if write_old:
@@ -215,7 +215,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
     with small_disk(tmp_path / "small", "16k") as folder:
         check_writable(folder / "not" / "yet")
         fill(folder)
-        with pytest.raises(OSError, match="No space left on device: '.*/small/not/yet'"):
+        with pytest.raises(OSError, match="No space.*/small/not/yet'"):
             check_writable(folder / "not" / "yet")
     with pytest.raises(PermissionError, match=r"\[Errno 1\d?\] .*: '/sys/run'"):
         check_writable("/sys/run")  # where root may not write either

@@ -58,7 +58,7 @@ def test_the_list(gpt1, arguments):
     [
         (["fine-tune"], 2, "gpt1: error: Unknown program: fine-tune. Did you mean finetune?"),
         (["xyz"], 2, "gpt1: error: Unknown program: xyz. See gpt1 --help."),
-        (["paper", "ablatt"], 2, "gpt1 paper: error: Unknown program: ablatt. Did you mean ablate?"),
+        (["paper", "ablatt"], 2, "Unknown program: ablatt. Did you mean ablate?"),
         (["paper", "report", "--run", "x"], 2, "gpt1 paper report: error: Unknown option: --run."),
         (["finetune", "--presett", "x"], 2, "Unknown option: --presett. Did you mean --preset?"),
         (["compress-preset", "--output", "x"], 2, "gpt1 compress-preset: error: "),

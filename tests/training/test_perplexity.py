@@ -19,26 +19,19 @@ def test_it_is_what_the_pre_training_says(pretrained, corpus, capsys):
 
 
 def test_a_corpus_of_another_tokenizer(pretrained, corpus, tmp_path):
-    tokenizer = gpt1_keras.GPT1Tokenizer.learn(["another text"] * 3, num_merges=5)
+    """Or of the other normalization."""
     model = gpt1_keras.GPT1CausalLM.from_preset(str(pretrained[0] / "preset"))
-    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tokenizer)
-    gpt1_keras.GPT1CausalLM(model.backbone, preprocessor).save_to_preset(str(tmp_path / "other"))
-    with pytest.raises(ValueError, match="was made with another tokenizer: its fingerprint is"):
-        perplexity(str(tmp_path / "other"), Corpus(corpus))
-
-
-def test_a_corpus_of_the_other_normalization(pretrained, corpus, tmp_path):
-    model = gpt1_keras.GPT1CausalLM.from_preset(str(pretrained[0] / "preset"))
-    model.preprocessor.tokenizer.save_files(tmp_path / "vocabulary", tmp_path / "merges")
-    tokenizer = gpt1_keras.GPT1Tokenizer(
-        tmp_path / "vocabulary", tmp_path / "merges", normalization="original"
-    )
-    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tokenizer)
-    gpt1_keras.GPT1CausalLM(model.backbone, preprocessor).save_to_preset(str(tmp_path / "other"))
-    with pytest.raises(
-        ValueError, match=r"\(normalization 'bert'\); .* \(normalization 'original'\)"
+    files = tmp_path / "vocabulary", tmp_path / "merges"
+    model.preprocessor.tokenizer.save_files(*files)
+    for name, tokenizer, message in (
+        ("text", gpt1_keras.GPT1Tokenizer.learn(["a text"] * 3, num_merges=5), "fingerprint"),
+        ("rules", gpt1_keras.GPT1Tokenizer(*files, normalization="original"), "'bert'.*'original'"),
     ):
-        perplexity(str(tmp_path / "other"), Corpus(corpus))
+        preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tokenizer)
+        lm = gpt1_keras.GPT1CausalLM(model.backbone, preprocessor)
+        lm.save_to_preset(str(tmp_path / name))
+        with pytest.raises(ValueError, match=message):
+            perplexity(str(tmp_path / name), Corpus(corpus))
 
 
 def test_errors_are_one_line(pretrained, corpus, tmp_path, capsys):

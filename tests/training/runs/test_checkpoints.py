@@ -65,7 +65,7 @@ def test_a_truncated_checkpoint_is_named_and_so_is_the_one_before(checkpoints, s
     checkpoints.save(model, 2)
     damaged = checkpoints.folder / "step-00000002.npz"
     damaged.write_bytes(damaged.read_bytes()[: int(share * damaged.stat().st_size)])
-    with pytest.raises(ValueError, match="step-00000002.npz is damaged: .*step-00000001.npz befo"):
+    with pytest.raises(ValueError, match="00002.npz is damaged.*00001.npz"):
         checkpoints.restore(model)
     damaged.unlink()
     assert checkpoints.restore(model) == 1
@@ -78,24 +78,14 @@ def test_a_bit_that_flipped(checkpoints):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    with pytest.raises(
-        ValueError, match="is damaged: .*delete the damaged one to go on from the s"
-    ):
+    with pytest.raises(ValueError, match="damaged.*from the start"):
         checkpoints.restore(model)
-
-
-def test_nothing_is_unpickled(checkpoints, tmp_path):
-    checkpoints.folder.mkdir()
-    path = checkpoints.folder / "step-00000001.npz"
-    np.savez(path, np.array([{}], object), header=np.frombuffer(b"{}", np.uint8))
-    with pytest.raises(ValueError, match="is damaged: Object arrays cannot be loaded"):
-        checkpoints.restore(make_model())
 
 
 @pytest.mark.slow
 def test_a_checkpoint_of_another_model(checkpoints):
     checkpoints.save(make_model(), 1)
-    with pytest.raises(ValueError, match=r"of another model: it has \(3, 4\) where \(3, 5\) was"):
+    with pytest.raises(ValueError, match=r"another model.*\(3, 4\).*\(3, 5\)"):
         checkpoints.restore(make_model(5))
 
 
@@ -109,7 +99,7 @@ def test_a_full_disk_costs_no_checkpoint(checkpoints, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(module.np, "savez", fill_up)
-    message = "step-00000002.npz: No space left on device. The last good one is .*step-00000001.npz"
+    message = "00002.npz: No space.*00001.npz"
     with pytest.raises(OSError, match=message):
         checkpoints.save(model, 2)
     assert names(checkpoints) == ["step-00000001.npz"]
@@ -123,44 +113,29 @@ def rewrite(path, **changes):
     np.savez_compressed(path, **content)
 
 
-@pytest.mark.parametrize("step", ["x", -3, 1e300, None, [1], 3])
-def test_a_number_of_updates_of_strangers(checkpoints, step):
-    model = make_model()
-    checkpoints.save(model, 2)
-    header = json.dumps({"step": step, "options": {}}).encode()
-    rewrite(checkpoints.folder / "step-00000002.npz", header=np.frombuffer(header, np.uint8))
-    with pytest.raises(ValueError, match="step-00000002.npz is damaged: it is of .* updates"):
-        checkpoints.restore(model)
+def header(content):
+    return {"header": np.frombuffer(content, np.uint8)}
 
 
-@pytest.mark.parametrize("header", [b"[" * 100_000, b"[]", b"{}", b"3"])
-def test_a_header_of_strangers(checkpoints, header):
-    model = make_model()
-    checkpoints.save(model, 2)
-    rewrite(checkpoints.folder / "step-00000002.npz", header=np.frombuffer(header, np.uint8))
-    with pytest.raises(ValueError, match="step-00000002.npz is damaged"):
-        checkpoints.restore(model)
-
-
-def test_a_bomb_is_not_unpacked(checkpoints):
-    model = make_model()
-    checkpoints.save(model, 2)
-    path = checkpoints.folder / "step-00000002.npz"
-    rewrite(path, arr_0=np.zeros(2**22, np.float32))
-    assert path.stat().st_size < 2**17
-    with pytest.raises(
-        ValueError, match="is damaged: it unpacks to 16,.* bytes, and the model has"
-    ):
-        checkpoints.restore(model)
-
-
-@pytest.mark.parametrize("array", [np.array(["a"] * 4), np.full(4, np.nan, np.float32)])
-def test_arrays_of_strangers(checkpoints, array):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        *((header(json.dumps({"step": step, "options": {}}).encode()), "updates")
+          for step in ("x", -3, 1e300, None, [1], 3)),
+        *((header(content), "") for content in (b"[" * 100_000, b"[]", b"{}", b"3")),
+        ({"arr_0": np.array([{}], object)}, "Object arrays"),
+        ({"arr_0": np.zeros(2**22, np.float32)}, "unpacks to 16,.* bytes"),
+        ({"bias": np.array(["a"] * 4)}, "its array"),
+        ({"bias": np.full(4, np.nan, np.float32)}, "its array"),
+    ],
+)  # fmt: skip
+def test_checkpoints_of_strangers(checkpoints, changes, message):
+    """Nothing is unpickled, and no bomb is unpacked."""
     model = make_model()
     checkpoints.save(model, 2)
     index = [value.shape for value in state(model)].index((4,))
-    rewrite(checkpoints.folder / "step-00000002.npz", **{f"arr_{index}": array})
-    with pytest.raises(
-        ValueError, match="step-00000002.npz is damaged: its array .* (must hold|that are)"
-    ):
+    path = checkpoints.folder / "step-00000002.npz"
+    rewrite(path, **{name.replace("bias", f"arr_{index}"): each for name, each in changes.items()})
+    assert path.stat().st_size < 2**18
+    with pytest.raises(ValueError, match=f"00002.npz is damaged: .*{message}"):
         checkpoints.restore(model)

@@ -110,14 +110,9 @@ def test_where_every_trial_diverges(tmp_path):
     def diverge(options, folder, data):
         raise DivergedError("not numbers")
 
-    with pytest.raises(ValueError, match="All 2 trials have diverged. Try a lower --learning-rate"):
+    with pytest.raises(ValueError, match="--learning-rate"):
         search_with(diverge, OPTIONS, tmp_path, 2, 1)
     assert "diverged" in (tmp_path / "search.md").read_text()
-
-
-def test_other_options(whole):
-    with pytest.raises(ValueError, match="other options: seeds was 3, not 2"):
-        search_with(made_up, OPTIONS, whole[0], 14, 2)
 
 
 def test_other_data(tmp_path, monkeypatch):
@@ -130,7 +125,7 @@ def test_other_data(tmp_path, monkeypatch):
     assert search_with(None, options, tmp_path / "run", 2, 1) == found
     path.write_text("text,label\n" + "".join(rows * 2))
     for trials in (2, 3):
-        with pytest.raises(ValueError, match="other data: it had 16 training examples"):
+        with pytest.raises(ValueError, match="16 training examples"):
             search_with(None, options, tmp_path / "run", trials, 1)
 
 
@@ -157,7 +152,7 @@ def test_the_program(tmp_path, capsys):
     assert main([*arguments, "--search", "0"]) == 1
     assert "search must be at least 1" in capsys.readouterr().err
     assert main([*arguments, "--seeds", "2"]) == 1
-    assert "seeds are for --search" in capsys.readouterr().err
+    assert "seeds needs --search" in capsys.readouterr().err
     assert not run.exists()
     with eagerly():
         assert main([*arguments, "--layer-decay", "0.9", "--search", "1"]) == 0

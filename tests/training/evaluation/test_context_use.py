@@ -105,7 +105,7 @@ def test_a_bigram_model(bigram_lm):
 
 @pytest.mark.parametrize("shape", [(0, 9), (2, 3)])
 def test_windows_that_hold_nothing_twice(shape, bigram_lm):
-    with pytest.raises(ValueError, match="Expected windows of at least 4 tokens. Received"):
+    with pytest.raises(ValueError, match="4 tokens"):
         ContextUse(bigram_lm, np.zeros(shape, np.int32))
 
 
@@ -129,7 +129,7 @@ def test_tokens_that_were_never_trained_are_no_targets(bigram_lm, monkeypatch, t
     assert found["windows"] == 2
     assert found["loss_by_position"][0]["loss"] < 100.0
     shard[LENGTH:] = TOKENS - 3
-    with pytest.raises(ValueError, match="begins with `<start>`, which preset was not"):
+    with pytest.raises(ValueError, match="<start>"):
         context_use.measure_context_use("preset", tmp_path, corpus="corpus")
 
 
