@@ -50,8 +50,8 @@ COMMANDS = {
 }
 PROGRAMS = list(COMMANDS.values())
 PAPER = (
-    *("ablate", "baselines", "report", "learning_curve"),
-    *("zero_shot", "context_use", "ngrams", "plot_pretraining"),
+    *("ablate", "report", "learning_curve", "zero_shot"),
+    *("context_use", "ngrams", "plot_pretraining"),
 )
 
 

@@ -9,20 +9,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from gpt1_keras.cli import progress
 from gpt1_keras.exit_status import signals_handled
-from training.corpus.shards import ShardError, Unit
+from gpt1_keras.quiet import silent_imports
 
-_stderr = os.dup(2)
-os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-try:
-    import training.corpus.shards  # noqa: F401
-finally:
-    os.dup2(_stderr, 2)
-    os.close(_stderr)
+with silent_imports():  # in the processes that a run starts, which nobody else keeps silent
+    import tensorflow as tf
 
+    from training.corpus.shards import ShardError, Unit
 
 _POLL_SECONDS = 0.2  # between two checks for signals
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -1,7 +1,6 @@
 """The commands that rebuild the paper's tables and figures, `gpt1 paper NAME`, and their options.
 
     gpt1 paper ablate --tasks sst2,cola --preset NAME --data-dir DIR --output DIR
-    gpt1 paper baselines --tasks sst2,mrpc --data-dir DIR --output DIR
     gpt1 paper report --runs DIR --output DIR
     gpt1 paper learning_curve --tasks sst2 --preset NAME --data-dir DIR --output DIR
     gpt1 paper zero_shot --preset gpt1_tiny_books --data-dir DIR --output DIR
@@ -19,7 +18,6 @@ import time
 from gpt1_keras.cli import Commands, check_at_least_one, option, program
 from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 from training.datasets.data_options import DataOptions
-from training.datasets.paper_datasets import DATASETS, find_dataset
 from training.paper.grid_options import AblationOptions, CurveOptions, GridOptions
 from training.paper.probes import PROBES, find_probe
 from training.runs import newest_saved
@@ -42,38 +40,6 @@ def ablate(shared: GridOptions, options: AblationOptions, data: DataOptions) -> 
 
 
 @dataclasses.dataclass(frozen=True)
-class _BaselineOptions:
-    tasks: str = option("some of " + ",".join(sorted(DATASETS)))
-    output: str = option("folder for TASK/BASELINE/seed_N/result.json")
-    limit_examples: int | None = option(
-        "learn from this many examples, chosen at random (default: all)", None
-    )
-    seeds: int = option("with --limit-examples: how many samples", 3)
-
-    def __post_init__(self) -> None:
-        check_at_least_one(self, "limit_examples", "seeds")
-        for name in self.tasks.split(","):
-            find_dataset(name)
-
-
-@program("training.paper baselines")
-def baselines(options: _BaselineOptions, data: DataOptions) -> None:
-    """Score trivial baselines on the paper's data sets: what a model must beat to show anything.
-
-    They learn from the train split; with `--limit-examples`, from the examples that `gpt1 finetune`
-    samples with each seed. They are scored on the validation split by the same metrics. Beside each
-    result.json are its predictions, predictions.jsonl.
-    """
-    from training.paper.grids import score_baselines
-
-    for name in options.tasks.split(","):
-        arguments = (options.output, options.limit_examples, options.seeds)
-        for result in score_baselines(name, *arguments, data):
-            shown = ", ".join(f"{key} {value:.4f}" for key, value in result["metrics"].items())
-            print(f"{name}, {result['baseline']}, seed {result['seed']}: {shown}", flush=True)
-
-
-@dataclasses.dataclass(frozen=True)
 class _ReportOptions:
     runs: tuple[str, ...] = option("folders with results, also in subfolders", consume_multiple=1)
     output: str = option("folder for tables.md, the plots and the evidence")
@@ -83,9 +49,9 @@ class _ReportOptions:
 def report(options: _ReportOptions) -> None:
     """Put fine-tuned results into the paper's tables 2 to 5, beside the published ones.
 
-    It gathers every result.json of `gpt1 finetune` and `gpt1 paper baselines` below `--runs`. Our
-    results are medians and ranges over seeds, on validation splits; published results, also those
-    of others' small models, are on test splits. As evidence, the output gets scores.csv, with the
+    It gathers every result.json of `gpt1 finetune`, and of baselines, below `--runs`. Our results
+    are medians and ranges over seeds, on validation splits; published results, also those of
+    others' small models, are on test splits. As evidence, the output gets scores.csv, with the
     scores of all runs, and predictions/TASK.csv, with the predictions of one seed, from which its
     scores can be computed again.
     """
@@ -236,6 +202,6 @@ def plot_pretraining(options: _PlotOptions) -> None:
 
 main = Commands(
     "training.paper",
-    *(ablate, baselines, report, learning_curve),
-    *(zero_shot, context_use, ngrams, plot_pretraining),
+    *(ablate, report, learning_curve, zero_shot),
+    *(context_use, ngrams, plot_pretraining),
 )

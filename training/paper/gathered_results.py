@@ -159,7 +159,7 @@ def variant_of(result: dict[str, Any]) -> str:
 def gather(
     folders: Iterable[str | os.PathLike[str]],
 ) -> list[tuple[pathlib.Path, dict[str, Any]]]:
-    """Finds all results of `gpt1 finetune` and `gpt1 paper baselines` below some folders.
+    """Finds all results of `gpt1 finetune`, and of baselines beside them, below some folders.
 
     Runs on users' files are left out.
     """
@@ -171,8 +171,5 @@ def gather(
             if result.get("task") and {"best_epoch", "baseline"} & result.keys():
                 found.append((path, result))
     if not found:
-        raise FileNotFoundError(
-            "No results of gpt1 finetune or gpt1 paper baselines in "
-            f"{', '.join(map(str, folders))}."
-        )
+        raise FileNotFoundError(f"No results of gpt1 finetune in {', '.join(map(str, folders))}.")
     return found

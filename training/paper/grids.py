@@ -82,13 +82,17 @@ def score_baselines(
     limit_examples: int | None = None,
     seeds: int = 3,
     data: DataOptions = DEFAULT_DATA,
-) -> list[dict[str, Any]]:
-    """Scores all baselines of a data set.
+) -> None:
+    """Scores trivial baselines on a data set: what a model must beat to show anything.
+
+    They learn from the train split; with a limit, from the examples that `gpt1 finetune` samples
+    with each seed. They are scored on the validation split by the same metrics. Beside each
+    result.json are its predictions, predictions.jsonl.
 
     Args:
         output: path of the folder for `NAME/BASELINE/seed_N/result.json`.
-        limit_examples: how many examples to learn from, sampled by each seed; all by default. With
-            all examples there is one seed, because nothing is random.
+        limit_examples: how many examples to learn from; all by default. With all examples there is
+            one seed, because nothing is random.
         seeds: how many seeds; they are 0, 1, ...
     """
     dataset, folder = find_dataset(name), pathlib.Path(output)
@@ -96,7 +100,6 @@ def score_baselines(
     train = load_examples(dataset, "train", data).labelled()
     validation = load_examples(dataset, "validation", data).labelled()
     check_scorable(validation, dataset.metrics, f"The validation data of {name}")
-    results = []
     for seed in range(1 if limit_examples is None else seeds):
         known = train if limit_examples is None else train.sample(limit_examples, seed)
         for baseline, predict in baselines_of(dataset).items():
@@ -117,8 +120,6 @@ def score_baselines(
             path = folder / name / re.sub(r"\W+", "_", baseline) / f"seed_{seed}"
             write_predictions(path, validation, answers)
             write_json(path / "result.json", result)
-            results.append(result)
-    return results
 
 
 def score_baselines_of_runs(
