@@ -11,7 +11,7 @@ from gpt1_keras.cli import option, program
 @dataclasses.dataclass(frozen=True)
 class Options:
     corpus: str = option("folder that gpt1 corpus wrote")
-    seed: int = option("of weights and dropout", 0)
+    seed: int = option("seed of weights and dropout", 0)
 
 @program("training.example")
 def main(options: Options) -> None:
@@ -67,7 +67,7 @@ def option(
     Args:
         help: its text in `--help`, to which the default is added.
         default: without one, the option is required.
-        name: another name, such as `"--max-queue"`, or several, of which any is taken; a name
+        name: another name, such as `"--max-queue"`, or several that mean the same; a name
             without dashes makes a positional argument.
         parse: makes a value of a str, if the annotation is not enough. ValueError means that the
             argument is wrong.

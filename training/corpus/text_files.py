@@ -217,7 +217,7 @@ def _cut_lines(path: pathlib.Path, share: float) -> dict[str, list[TextFiles]]:
     total = sum(1 for line in _read_lines(name) if line.strip())
     held = count_to_hold_back(total, share)
     if not held:
-        warn(f"{path} has one line, of which nothing can be held back for validation.")
+        warn(f"{path} has one line: nothing can be held back for validation.")
         return {}
     filled = (number for number, line in enumerate(_read_lines(name)) if line.strip())
     first = next(itertools.islice(filled, total - held, None))

@@ -31,7 +31,7 @@ class GridOptions:
     batch_size: int = option("examples in an update", FinetuneOptions.batch_size)
     learning_rate: float = option("the schedule's peak", _PAPER.learning_rate)
     dropout: float | None = option("the backbone's dropout (default: the model's own)", None)
-    dtype: str | None = option("type to train in (default: float32)", None)
+    dtype: str | None = option("train in this dtype (default: float32)", None)
 
     def __post_init__(self) -> None:
         check_at_least_one(self, "seeds")

@@ -155,7 +155,7 @@ def as_markdown(title: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 def note_limits(table: Table, results: Results) -> str:
-    """Says which columns are of runs on a part of the examples; empty if none is."""
+    """Says which columns show runs on a part of the examples; empty if none does."""
     limits = {
         column.name: f"{column.name} on {results.limits[dataset]:,}"
         for column in columns_of(table, results)

@@ -118,7 +118,7 @@ class Checkpoints:
                 header = json.loads(arrays["header"].tobytes())
                 values = [arrays[f"arr_{i}"] for i in range(len(arrays.files) - 1)]
             if header["step"] != step:
-                raise ValueError(f"it is of {str(header['step'])[:20]} updates")
+                raise ValueError(f"its name and its {str(header['step'])[:20]} updates differ")
             for i, value in enumerate(values):
                 check_finite(f"its array {i}", value)
         except _FAULTS as error:
@@ -135,7 +135,7 @@ class Checkpoints:
                 (f"{len(shapes)} arrays", len(expected)),
             )
             raise ValueError(
-                f"The checkpoint {paths[-1]} is of another model: it has {different[0]} where "
+                f"The checkpoint {paths[-1]} belongs to another model: it has {different[0]} where "
                 f"{different[1]} was expected."
             )
         for variable, value in zip(variables, values):

@@ -43,8 +43,8 @@ class FinetuneOptions:
     )
     columns: str | None = columns_option()
     score_range: str | None = option(
-        "with --train: labels are scores, of which these are the least and the greatest (default: "
-        "they are if all are numbers and some have a fraction)",
+        "with --train: labels are scores from LOW to HIGH (default: labels are scores if all are "
+        "numbers and some have a fraction)",
         None,
         metavar="LOW,HIGH",
     )
@@ -98,7 +98,9 @@ class FinetuneOptions:
         "stop after this many epochs without a better validation score (default: never)", None
     )
     dropout: float | None = option("the backbone's dropout (default: the model's own)", None)
-    dtype: str | None = option(f"to train in: one of {', '.join(DTYPES)} (default: float32)", None)
+    dtype: str | None = option(
+        f"train in this dtype: one of {', '.join(DTYPES)} (default: float32)", None
+    )
     limit_examples: int | None = option(
         "train on this many examples, chosen at random (default: all)", None
     )

@@ -61,7 +61,7 @@ class PretrainOptions:
         "word that says what the second is to the first (docs/pretraining.md)",
         0.0,
     )
-    dtype: str = option(f"one of {', '.join(DTYPES)}", "float32")
+    dtype: str = option(f"train in this dtype: one of {', '.join(DTYPES)}", "float32")
     accumulation_steps: int = option("slices of a batch whose gradients are added", 1)
     seed: int = option("seed of the weights, the windows and dropout", 0)
 

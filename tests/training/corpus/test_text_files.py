@@ -94,7 +94,7 @@ def test_the_last_lines_of_a_single_document(tmp_path, capsys):
 
     path.write_bytes(gzip.compress(b"one line\n\n"))
     assert set(find_groups(path, 10**6, None)) == {"train"}
-    assert "has one line, of which nothing can be held back" in capsys.readouterr().err
+    assert "has one line: nothing can be held back" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
