@@ -21,7 +21,7 @@ from training.corpus.batches import training_batches, validation_batches
 from training.corpus.corpus_format import Split
 from training.corpus.windows import SequentialWindows, Windows
 from training.runs import compilation
-from training.runs.strategies import find_strategy
+from training.runs.execution import find_strategy
 
 STEPS = 20
 BATCH, LENGTH, VOCABULARY = 8, 16, 50

@@ -1,15 +1,17 @@
-"""The choice between XLA and the graph while training; it changes no update."""
+"""The choice between XLA and the graph, which changes no update; workers that are lost."""
 
+import json
 import types
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import gpt1_keras
 from gpt1_keras.optimization.optimizer import GPT1Adam
-from training.runs import compilation
-from training.runs.compilation import CompilationTrial
+from training.runs import execution
+from training.runs.execution import CompilationTrial, naming_lost_workers
 
 STEPS = 15
 ROWS = np.random.default_rng(0).integers(2, 50, (4 * STEPS, 9)).astype("int32")
@@ -66,7 +68,7 @@ def clock(monkeypatch):
     def make(graph, xla):
         clock = Clock(graph, xla)
         monkeypatch.setattr(
-            compilation, "time", types.SimpleNamespace(perf_counter=clock.perf_counter)
+            execution, "time", types.SimpleNamespace(perf_counter=clock.perf_counter)
         )
         return clock
 
@@ -114,7 +116,34 @@ def test_a_few_steps_are_not_measured(train, clock, capsys):
 
 
 def test_where_nothing_is_measured(monkeypatch):
-    assert compilation.can_try("none") and compilation.can_try("mirrored")
-    assert not compilation.can_try("multi_worker")
+    assert execution.can_try("none") and execution.can_try("mirrored")
+    assert not execution.can_try("multi_worker")
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    assert not compilation.can_try("none")
+    assert not execution.can_try("none")
+
+
+MESSAGE = """Collective ops is aborted by: recvmsg:Connection reset by peer
+Additional GRPC error information from remote target /job:worker/replica:0/task:1 while calling it:
+"""
+OTHER = "No space on /job:worker/replica:0/task:11/device:CPU:0"
+
+
+def raise_error(message):
+    with naming_lost_workers():
+        raise tf.errors.UnavailableError(None, None, message)
+
+
+def test_a_lost_worker_is_named(monkeypatch):
+    workers = ["first:2222", "second:2222"]
+    config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with pytest.raises(ConnectionError, match="worker 1, second:2222"):
+        raise_error(MESSAGE)
+    with pytest.raises(tf.errors.UnavailableError, match="No space"):
+        raise_error(OTHER)
+
+
+def test_one_process_has_no_workers(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(tf.errors.UnavailableError, match="Collective ops"):
+        raise_error(MESSAGE)
