@@ -20,7 +20,7 @@ from gpt1_keras.optimization.optimizer import GPT1Adam, finetuning_optimizer
 from training.corpus.batches import training_batches, validation_batches
 from training.corpus.corpus_format import Split
 from training.corpus.windows import SequentialWindows, Windows
-from training.runs import compilation
+from training.runs import execution
 from training.runs.execution import find_strategy
 
 STEPS = 20
@@ -108,8 +108,8 @@ def train(strategy, optimizer, callbacks=(), **options):
 
 def train_measured(strategy):
     """Measures in ten updates whether XLA is faster; the other updates use the faster."""
-    compilation._SECONDS_THAT_PAY = 0.0
-    return train(strategy, adam, [compilation.CompilationTrial(STEPS)], jit_compile=False)
+    execution._SECONDS_THAT_PAY = 0.0
+    return train(strategy, adam, [execution.CompilationTrial(STEPS)], jit_compile=False)
 
 
 def train_on_an_odd_batch(strategy):

@@ -18,7 +18,7 @@ from training.evaluation.ngram_models import (
     ngram_perplexity,
     score_corpus,
 )
-from training.paper import ngrams
+from training.paper.commands import ngrams
 
 VOCABULARY = 9
 
@@ -194,7 +194,7 @@ def test_the_program(tmp_path, capsys):
     train, validation = make_split("train", 500, 60), make_split("validation", 40)
     folder = write_corpus(tmp_path / "c", train=train.shards, validation=validation.shards)
     output = tmp_path / "scores" / "ngrams.json"
-    assert ngrams.main(["--corpus", folder, "--output", str(output)]) == 0
+    assert ngrams(["--corpus", folder, "--output", str(output)]) == 0
     scores = json.loads(output.read_text())
     assert scores["corpus_fingerprint"] == Corpus(folder).fingerprint
     assert scores["unigram_perplexity"] == ngram_perplexity(Unigram(train, VOCABULARY), validation)
@@ -235,7 +235,7 @@ def test_the_first_tokens_are_those_that_a_run_looks_at(tmp_path):
 
 def test_errors_of_the_program_are_one_line(tmp_path, capsys):
     def error(folder):
-        assert ngrams.main(["--corpus", str(folder)]) == 1
+        assert ngrams(["--corpus", str(folder)]) == 1
         captured = capsys.readouterr()
         assert captured.out == "" and captured.err.count("\n") == 1
         return captured.err
