@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.helpers.made_up_corpus import write_corpus
 from training.corpus.corpus_format import Corpus
 from training.corpus.pairs import WORDS, Pairs
 from training.corpus.windows import Windows
@@ -17,20 +18,11 @@ START, DELIMITER, EXTRACT = len(TOKENS) + np.arange(3)
 
 
 def make_corpus(folder, tokens=TOKENS):
+    """Of words that count from 0 to 499, again and again."""
     (folder / "tokenizer").mkdir()
     vocabulary = {token: index for index, token in enumerate(tokens)}
     (folder / "tokenizer" / "vocabulary.json").write_text(json.dumps(vocabulary))
-    ids = 9 + np.arange(40_000) % 500  # words that count from 0 to 499, again and again
-    np.save(folder / "train.npy", ids.astype("uint16"))
-    shard = {"file": "train.npy", "tokens": len(ids), "sha256": ""}
-    index = {
-        "format": 1,
-        "dtype": "uint16",
-        "tokenizer": {"vocabulary_size": len(tokens) + 3},
-        "splits": {"train": {"shards": [shard]}},
-    }
-    (folder / "index.json").write_text(json.dumps(index))
-    return Corpus(folder)
+    return Corpus(write_corpus(folder, len(tokens) + 3, train=[9 + np.arange(40_000) % 500]))
 
 
 @pytest.fixture

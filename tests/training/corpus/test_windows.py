@@ -1,7 +1,5 @@
 """Windows of a corpus: their content, their positions, and each worker's share."""
 
-import hashlib
-import json
 import subprocess
 import sys
 
@@ -9,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tests.helpers.made_up_corpus import write_corpus
 from training.corpus.corpus_format import Corpus, Split
 from training.corpus.windows import SequentialWindows, Windows
 
@@ -21,27 +20,6 @@ def make_split(*lengths):
     return Split("train", shards)
 
 
-def write_corpus(folder, *shards, **changes):
-    """A corpus of one split, as `training.corpus` writes it; `changes` go into the index."""
-    folder.mkdir(parents=True, exist_ok=True)
-    entries = []
-    for i, shard in enumerate(shards):
-        name = f"train-{i:05}-of-{len(shards):05}.npy"
-        np.save(folder / name, np.asarray(shard, np.uint16))
-        digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        entries.append({"file": name, "tokens": len(shard), "documents": 1, "sha256": digest})
-    index = {
-        "format": 1,
-        "dtype": "uint16",
-        "tokenizer": {"fingerprint": "f", "normalization": "bert", "vocabulary_size": 9},
-        "options": {"input": str(folder)},
-        "splits": {"train": {"shards": entries}},
-        **changes,
-    }
-    (folder / "index.json").write_text(json.dumps(index))
-    return folder
-
-
 def test_numpy_is_enough():
     program = (
         "import sys, training.corpus.corpus_format, training.corpus.windows; "
@@ -52,7 +30,7 @@ def test_numpy_is_enough():
 
 
 def test_a_corpus_gives_its_tokens_and_who_made_them(tmp_path):
-    corpus = Corpus(write_corpus(tmp_path / "corpus", [1, 2, 3], [4, 5]))
+    corpus = Corpus(write_corpus(tmp_path / "corpus", train=[[1, 2, 3], [4, 5]]))
     split = corpus.split("train")
     assert split.name == "train" and split.tokens == 5
     assert [shard.tolist() for shard in split.shards] == [[1, 2, 3], [4, 5]]
@@ -65,7 +43,7 @@ def test_a_corpus_gives_its_tokens_and_who_made_them(tmp_path):
 def test_the_fingerprint_tells_tokens_and_tokenizers_apart_and_no_more(tmp_path):
     def fingerprint(*shards, **changes):
         name = str(len(list(tmp_path.iterdir())))  # another folder each time
-        return Corpus(write_corpus(tmp_path / name, *shards, **changes)).fingerprint
+        return Corpus(write_corpus(tmp_path / name, changes=changes, train=shards)).fingerprint
 
     tokenizer = {"fingerprint": "f", "normalization": "bert", "vocabulary_size": 9}
     first = fingerprint([1, 2, 3], [4, 5])
@@ -94,13 +72,13 @@ def test_a_missing_or_odd_index_is_refused(tmp_path):
         index.write_text(content)
         with pytest.raises(ValueError, match=message):
             Corpus(tmp_path)
-    write_corpus(tmp_path, [1, 2], dtype="object")
+    write_corpus(tmp_path, changes={"dtype": "object"}, train=[[1, 2]])
     with pytest.raises(ValueError, match="index.*'object'"):
         Corpus(tmp_path)
 
 
 def test_a_missing_or_odd_shard_is_refused(tmp_path):
-    shard = write_corpus(tmp_path, range(100)) / "train-00000-of-00001.npy"
+    shard = write_corpus(tmp_path, train=[range(100)]) / "train-00000-of-00001.npy"
     content = shard.read_bytes()
     for changed in (content[:-1], content[:60], b""):
         shard.write_bytes(changed)
@@ -118,7 +96,7 @@ def test_a_missing_or_odd_shard_is_refused(tmp_path):
 
 
 def test_a_changed_shard_is_found_by_its_hash(tmp_path):
-    write_corpus(tmp_path, range(100), range(50))
+    write_corpus(tmp_path, train=[range(100), range(50)])
     np.save(tmp_path / "train-00001-of-00002.npy", np.arange(1, 51, dtype=np.uint16))
     corpus = Corpus(tmp_path)  # the size is right
     with pytest.raises(ValueError, match="train-00001-of-00002.npy.*SHA-256"):
@@ -127,7 +105,7 @@ def test_a_changed_shard_is_found_by_its_hash(tmp_path):
 
 def test_a_missing_split_names_those_there_are(tmp_path):
     with pytest.raises(ValueError, match=r"'test'.*\['train'\]"):
-        Corpus(write_corpus(tmp_path, [1, 2])).split("test")
+        Corpus(write_corpus(tmp_path, train=[[1, 2]])).split("test")
 
 
 def test_a_batch_is_a_pure_function_of_seed_and_step():

@@ -1,7 +1,6 @@
 """N-gram models: probabilities equal a plain implementation's, and sum to one."""
 
 import collections
-import hashlib
 import itertools
 import json
 import math
@@ -9,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.helpers.made_up_corpus import write_corpus
 from training.corpus.corpus_format import Corpus, Split
 from training.corpus.windows import SequentialWindows
 from training.evaluation.ngram_models import (
@@ -31,27 +31,6 @@ def make_split(name, *lengths, seed=0):
         steps = random.geometric(0.5, length) - 1
         shards.append(((np.cumsum(steps) + steps) % (VOCABULARY - 1)).astype(np.uint16))
     return Split(name, tuple(shards))
-
-
-def write_corpus(folder, **splits):
-    """A corpus as `training.corpus` writes it, of a list of shards for each split."""
-    folder.mkdir()
-    index = {
-        "format": 1,
-        "dtype": "uint16",
-        "tokenizer": {"fingerprint": "f", "normalization": "bert", "vocabulary_size": VOCABULARY},
-        "splits": {},
-    }
-    for split, shards in splits.items():
-        entries = []
-        for i, shard in enumerate(shards):
-            path = folder / f"{split}-{i}.npy"
-            np.save(path, np.asarray(shard, np.uint16))
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            entries.append({"file": path.name, "tokens": len(shard), "sha256": digest})
-        index["splits"][split] = {"shards": entries}
-    (folder / "index.json").write_text(json.dumps(index))
-    return str(folder)
 
 
 class PlainKneserNey:
@@ -194,7 +173,7 @@ def test_the_program(tmp_path, capsys):
     train, validation = make_split("train", 500, 60), make_split("validation", 40)
     folder = write_corpus(tmp_path / "c", train=train.shards, validation=validation.shards)
     output = tmp_path / "scores" / "ngrams.json"
-    assert ngrams(["--corpus", folder, "--output", str(output)]) == 0
+    assert ngrams(["--corpus", str(folder), "--output", str(output)]) == 0
     scores = json.loads(output.read_text())
     assert scores["corpus_fingerprint"] == Corpus(folder).fingerprint
     assert scores["unigram_perplexity"] == ngram_perplexity(Unigram(train, VOCABULARY), validation)

@@ -13,7 +13,7 @@ from tests.helpers.eager import eagerly
 from training.datasets.data_options import DataOptions
 from training.evaluation.likelihood import Scorer
 from training.paper.commands import zero_shot as main
-from training.paper.probes import PROBES, find_probe
+from training.paper.probes import PROBES
 from training.paper.zero_shot import best_threshold, run_probe, zero_shot_series
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.runs.pretraining import pretrain
@@ -288,11 +288,6 @@ def test_errors_are_one_line(run, corpus, tmp_path, capsys):
         assert main([*arguments, "--output", str(tmp_path / "out")]) == 1
         error = capsys.readouterr().err
         assert message in error and error.count("\n") == 1
-
-
-def test_unknown_probe():
-    with pytest.raises(ValueError, match="glue"):
-        find_probe("glue")
 
 
 def test_a_missing_data_set_is_found_before_any_probe(tfds_dir, tmp_path, monkeypatch, capsys):
