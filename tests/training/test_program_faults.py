@@ -13,15 +13,16 @@ import pytest
 
 import gpt1_keras
 from gpt1_keras import files
+from gpt1_keras.examples import Examples
 from serving.export.__main__ import main as export_main
 from tests.helpers.small_disk import fill, small_disk
 from training import evaluate, finetune, pretrain
 from training.corpus.corpus_format import Corpus
 from training.datasets.data_options import DataOptions
-from training.datasets.labelled_examples import LabelledExamples, load_examples
+from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS
 from training.datasets.user_files import find_user_files
-from training.evaluation.dataset_metrics import METRICS, check_scorable
+from training.evaluation.predictions import METRICS, check_scorable
 from training.paper import zero_shot, zero_shot_runs
 from training.paper.gathered_results import Results
 from training.paper.report_files import report
@@ -201,7 +202,7 @@ def test_predictions_that_are_all_the_same_correlate_with_nothing(name):
 
 
 def test_labels_that_no_correlation_is_defined_for():
-    same = LabelledExamples({"text": np.array([b"a"] * 2)}, np.array([3.0, 3.0]), np.arange(2))
+    same = Examples({"text": np.array([b"a"] * 2)}, np.array([3.0, 3.0]), np.arange(2))
     with pytest.raises(ValueError, match="b.csv has the same label, 3, for all of its 2 examples"):
         check_scorable(same, ("pearson",), "b.csv")
     check_scorable(same, ("accuracy",), "b.csv")

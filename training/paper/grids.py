@@ -15,9 +15,8 @@ from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS, find_dataset
 from training.evaluation.baselines import baselines_of
-from training.evaluation.dataset_metrics import check_scorable, score
 from training.evaluation.plots import COLORS, new_figure, save
-from training.evaluation.predictions import write_predictions
+from training.evaluation.predictions import check_scorable, score, write_predictions
 from training.paper.gathered_results import Results, gather
 from training.paper.grid_options import VARIANTS, AblationOptions, GridOptions
 from training.paper.published_results import FULL

@@ -13,9 +13,9 @@ from gpt1_keras.files import check_writable, read_json, write_json
 from gpt1_keras.presets import find_preset, load_task
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.tfds import prepared_builder, read_split
-from training.evaluation.dataset_metrics import METRICS, Metric
 from training.evaluation.likelihood import Scorer
 from training.evaluation.plots import COLORS, new_figure, save
+from training.evaluation.predictions import METRICS, Metric
 from training.paper.probe_readers import READERS, ProbeExamples
 from training.paper.probes import Probe, find_probe
 from training.runs.earlier_run import shared_steps

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import gpt1_keras
 from gpt1_keras.presets import load_task
-from gpt1_keras.tasks.examples import blank_examples
+from gpt1_keras.tasks.batches import blank_examples
 from serving.export.exported_tasks import class_or_score_answers
 from tests.helpers.eager import eagerly
 
