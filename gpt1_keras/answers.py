@@ -50,7 +50,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         is_known = self.class_names is not None or "choice" in self.outputs
-        if "score" not in self.outputs and not ("scores" in self.outputs and is_known):
+        if not (is_known if "scores" in self.outputs else "score" in self.outputs):
             raise ValueError(
                 "A table is answered with classes, choices or scores. Received: a model that "
                 f"returns {', '.join(sorted(self.outputs))}."

@@ -26,7 +26,7 @@ def classify(task: Any, x: Any, batch_size: int | None) -> Any:
         batches = (batch[0] if isinstance(batch, tuple) else batch for batch in x)
         with errors_in_words():
             return [each for batch in batches for each in answer(engine, task.read_examples(batch))]
-    examples = task.read_examples(x)
+    examples = task.read_examples(x.without_labels() if isinstance(x, Examples) else x)
     answers = answer(engine, examples)
     pandas = sys.modules.get("pandas")  # if it is not imported, the texts are not of pandas
     if pandas is None or not isinstance(x, (pandas.DataFrame, pandas.Series)):
