@@ -67,15 +67,16 @@ def compare(found, expected):
 
 @pytest.mark.slow
 def test_every_column_and_the_answers(exported, expected, tmp_path, capsys):
-    table = pd.DataFrame({"id": range(6), "Comment": TEXTS, "score": "x"})
+    table = pd.DataFrame({"id": range(7), "Comment": [*TEXTS, None], "score": "x"})
     table.to_csv(tmp_path / "new.csv", index=False, sep=";", encoding="utf-8-sig")
     predict(exported, tmp_path / "new.csv", tmp_path / "answers.csv")
     with open(tmp_path / "answers.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+        *rows, blank = csv.DictReader(file)
     answers = ["label", "score", "score_bad", "score_good", "is_sure"]
     names = [f"predicted_{name}" for name in answers]
     assert list(rows[0]) == ["id", "Comment", "score", *names]
     assert [row["Comment"] for row in rows] == TEXTS
+    assert {blank[name] for name in names} == {""}
     found = pd.DataFrame({name: [row[f"predicted_{name}"] for row in rows] for name in answers})
     found[answers[1:-1]] = found[answers[1:-1]].astype(float)
     compare(found.assign(is_sure=found.is_sure == "true"), expected)
@@ -141,11 +142,15 @@ def test_values_that_not_every_format_has(tmp_path, values, texts):
     for suffix in (".csv", ".jsonl", ".parquet"):
         layout = Layout(["value"], [{kind_of(value) for value in values}], ["label"], "")
         with answers_file(tmp_path / f"a{suffix}", layout) as write:
-            write([[value, "good"] for value in values])
-    assert pd.read_parquet(tmp_path / "a.parquet").value.tolist() == texts
+            write([[value, None] for value in values])  # a row without an answer
+    parquet = pd.read_parquet(tmp_path / "a.parquet")
     lines = (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()
-    as_json = [json.loads(line, parse_constant=pytest.fail)["value"] for line in lines]
-    cells = pd.read_csv(tmp_path / "a.csv", dtype=str).value
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in lines]
+    table = pd.read_csv(tmp_path / "a.csv", dtype=str)
+    assert parquet.label.isna().all() and table.label.isna().all()
+    assert {row["label"] for row in rows} == {None}
+    assert parquet.value.tolist() == texts
+    as_json, cells = [row["value"] for row in rows], table.value
     for value, cell, written in zip(values, cells, as_json):
         assert written == (json.loads(cell) if isinstance(value, (dict, list)) else value)
         assert isinstance(value, (dict, list)) or cell == str(value)
@@ -158,32 +163,6 @@ def test_answers_take_no_column_of_the_input_s():
         assert prefix_for(["text", taken], answers) == "predicted_"
         with pytest.raises(ValueError, match=f"has answers already: .*predicted_{taken}"):
             prefix_for(["text", "label", f"predicted_{taken}"], answers)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet"])
-def test_formats(preset, expected, tmp_path, suffix):
-    """Each is read and written; missing texts have missing answers."""
-    texts = [*TEXTS, None]
-    table = pd.DataFrame({"text": texts, "number": range(7), "part": [0.5] * 6 + [None]})
-    source, output = tmp_path / f"new{suffix}", tmp_path / f"answers{suffix}"
-    separator = {".csv": ",", ".tsv": "\t"}.get(suffix)
-    if separator:
-        table.to_csv(source, index=False, sep=separator)
-    elif suffix == ".jsonl":
-        table.to_json(source, orient="records", lines=True)
-    else:
-        table.to_parquet(source)
-    predict(preset, source, output)
-    if separator:
-        found = pd.read_csv(output, sep=separator)
-    elif suffix == ".jsonl":
-        found = pd.DataFrame(map(json.loads, output.read_text(encoding="utf-8").splitlines()))
-    else:
-        found = pd.read_parquet(output)
-    pd.testing.assert_frame_equal(found[list(table)], table, check_dtype=False)
-    assert found.iloc[6, 3:].isna().all()
-    compare(found.iloc[:6], expected)
 
 
 @pytest.mark.slow
