@@ -62,7 +62,8 @@ def _prepare(preset, data_dir, folder):
     classifier.save_to_preset(folder / PRESET)
     gpt1_keras.convert.save_hugging_face(classifier, folder / HUGGING_FACE)
     preprocessor = classifier.preprocessor
-    ids, _ = preprocessor.transform([examples.tensors()[name] for name in DATASETS["sst2"].fields])
+    texts, _ = preprocessor.read(examples.texts)
+    ids, _ = preprocessor.transform(list(texts.values()))
     np.savez(
         folder / IDS_FILE,
         ids=ids.flat_values,

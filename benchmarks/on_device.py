@@ -60,7 +60,7 @@ def main():
     from training.datasets.data_options import DataOptions
     from training.datasets.labelled_examples import load_examples
     from training.datasets.paper_datasets import CLASSIFICATION, DATASETS, find_dataset
-    from training.evaluation.dataset_metrics import METRICS
+    from training.evaluation.predictions import METRICS
 
     program = Program("on_device", __doc__, "--data-dir", "--tokenizer", "--size")
     add_peers(program, PEERS)

@@ -25,7 +25,8 @@ from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 @dataclasses.dataclass(frozen=True)
 class _PredictOptions:
     model: str = option(
-        f"folder of an export, for its newest version, or of one version; or {PRESET_HELP}",
+        "folder of an export, for its newest version, or of one version; a .tflite file; or "
+        f"{PRESET_HELP}",
         name=PRESET_NAMES,
     )
     input: str = option(
@@ -59,26 +60,27 @@ def main(options: _PredictOptions, more: list[str]) -> None:
     beam_flags = main.beam_arguments(more, options.runner)
     from serving.prediction.answers_file import Layout, check_output, prefix_for
     from serving.prediction.input_files import InputFiles, find_files
-    from serving.prediction.row_model import open_model
 
     output = pathlib.Path(options.output)
     check_output(output, is_folder=options.runner is not None)
     paths = find_files(options.input)
     if any(path.exists() and output.exists() and path.samefile(output) for path in paths):
         raise ValueError(f"The output must be another file than the input. Received: {output}.")
-    model = open_model(options.model, options.explain)
-    survey = InputFiles(paths, parse_columns(options.columns), model.fields).survey()
+    from serving.engines import open_engine  # which imports TensorFlow
+
+    engine = open_engine(options.model, options.explain)
+    survey = InputFiles(paths, parse_columns(options.columns), engine.fields).survey()
     for notice in survey.notices:
         print(notice)
-    prefix = prefix_for(survey.columns, model.columns)
+    prefix = prefix_for(survey.columns, engine.columns)
     if prefix:
         print(f"The answers' columns begin with {prefix}, as the input has some of their names.")
-    layout = Layout(survey.columns, survey.kinds, model.columns, prefix)
+    layout = Layout(survey.columns, survey.kinds, engine.columns, prefix)
     started = time.monotonic()
     if options.runner is None:
-        from serving.prediction.one_machine import predict
+        from serving.prediction.answering import predict
 
-        outcome = predict(model, survey.files, layout, output, survey.rows)
+        outcome = predict(engine, survey.files, layout, output, survey.rows)
     else:
         from serving.prediction.beam_pipeline import predict_in_beam
 

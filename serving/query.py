@@ -24,15 +24,16 @@ import os
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+from gpt1_keras.answers import answers_of
 from gpt1_keras.cli import UsageError, note, option, program
 from gpt1_keras.labelled_files import columns_option, open_table, parse_columns
 from gpt1_keras.quiet import silent_imports
-from serving.client.protocol import Client, Input, Model, QueryError
+from serving.client.clients import Client, Input, Model, QueryError, RestClient
 from serving.client.questions import (
     BATCH_SIZE,
-    Row,
+    Question,
     answers,
     missing_inputs,
     rows_of_arguments,
@@ -40,9 +41,9 @@ from serving.client.questions import (
     rows_of_table,
     rows_of_texts,
 )
-from serving.client.rest_client import RestClient
 from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN
 
+_Asked: TypeAlias = tuple[Question, dict[str, Any]]  # with the outputs by name
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")
 
 
@@ -185,8 +186,11 @@ def _query(options: _QueryOptions, named_values: Sequence[tuple[str, str]]) -> N
 
 
 def _rows(
-    options: _QueryOptions, inputs: Mapping[str, Input], shared: Row, stack: contextlib.ExitStack
-) -> Iterator[Row]:
+    options: _QueryOptions,
+    inputs: Mapping[str, Input],
+    shared: Question,
+    stack: contextlib.ExitStack,
+) -> Iterator[Question]:
     """Returns the rows of the texts, of a file or of the standard input."""
     missing = missing_inputs(inputs, shared)
     if options.texts:
@@ -203,7 +207,9 @@ def _is_table(path: str) -> bool:
     return path.lower().removesuffix(".gz").endswith(_TABLES) or pathlib.Path(path).is_dir()
 
 
-def _noted(asked: Iterable[tuple[Row, dict[str, Any]]]) -> Iterator[tuple[Row, dict[str, Any]]]:
+def _noted(
+    asked: Iterable[tuple[Question, dict[str, Any]]],
+) -> Iterator[tuple[Question, dict[str, Any]]]:
     """Yields rows with their answers, and says at the end which have a text without a token."""
     blank = []
     for number, (row, answer) in enumerate(asked, 1):
@@ -217,7 +223,7 @@ def _noted(asked: Iterable[tuple[Row, dict[str, Any]]]) -> Iterator[tuple[Row, d
         )
 
 
-def _show_explained(explained: Iterable[tuple[Row, Mapping[str, Any]]]) -> None:
+def _show_explained(explained: Iterable[tuple[Question, Mapping[str, Any]]]) -> None:
     """Prints answers with the words that led to them."""
     # Imported here, as this takes longer than a question.
     from rich.console import Console
@@ -238,26 +244,24 @@ def _show_explained(explained: Iterable[tuple[Row, Mapping[str, Any]]]) -> None:
             console.print(text)
 
 
-def _header(row: Row, answer: Mapping[str, Any]) -> str:
+def _header(row: Question, answer: Mapping[str, Any]) -> str:
     """Returns the names of what `_line` shows."""
     return "  ".join([*_shown(answer), *sorted(row)])
 
 
-def _line(row: Row, answer: Mapping[str, Any]) -> str:
+def _line(row: Question, answer: Mapping[str, Any]) -> str:
     """Returns an answer in short, and the question."""
     cells = [*_shown(answer).values(), *(row[name] for name in sorted(row))]
     return "  ".join(map(_cell, cells))
 
 
-def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the best label and its score, and whether it is sure; or otherwise all outputs."""
-    if "label" in answer and "scores" in answer:
-        shown = {"label": answer["label"], "score": max(answer["scores"])}
-    elif "score" in answer:
-        shown = {"score": answer["score"]}
-    else:
-        return dict(answer)
-    return shown | {name: answer[name] for name in ("is_sure",) if name in answer}
+def _shown(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an answer in short; or all outputs, of what is no classifier and has no score."""
+    if not ("score" in outputs or {"label", "scores"} <= outputs.keys()):
+        return dict(outputs)
+    [answer] = answers_of({name: [value] for name, value in outputs.items()})
+    names = ("label", "labels", "score", "is_sure")
+    return {name: answer[name] for name in names if name in answer}
 
 
 def _cell(value: Any) -> str:

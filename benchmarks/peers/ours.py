@@ -43,9 +43,10 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
     import tensorflow as tf
 
     from gpt1_keras.optimization.optimizer import finetuning_optimizer
+    from gpt1_keras.tasks.batches import string_tensors
     from training.datasets.data_options import DataOptions
     from training.datasets.labelled_examples import load_examples
-    from training.datasets.length_batches import batch_order, make_batches
+    from training.datasets.length_batches import batch_order
     from training.datasets.paper_datasets import DATASETS
     from training.evaluation.fine_tuned_models import load_model
 
@@ -65,11 +66,9 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
     callback = keras.callbacks.LambdaCallback(
         on_train_begin=lambda logs: batch_turns.begin(), on_train_batch_end=on_batch_end
     )
-    model.fit(make_batches(examples, order), verbose=0, callbacks=[callback])
-    padded = sum(
-        int(tf.size(model.preprocess_samples(texts)["token_ids"]))
-        for texts, _ in make_batches(examples, order)
-    )
+    model.fit(examples.in_batches(order), verbose=0, callbacks=[callback])
+    batches = (string_tensors(examples.take(batch).texts) for batch in order)
+    padded = sum(int(tf.size(model.preprocess_samples(texts)["token_ids"])) for texts in batches)
     return {"padding": 1 - sum(int(lengths[batch].sum()) for batch in order) / padded}
 
 
@@ -88,19 +87,19 @@ def classifier(export, folder, **setting):
 
 def predict(turns, export, path, rounds):
     """Answers the rows of a file, as `serving.predict` does; returns the peak of memory."""
+    from serving.engines import open_engine
+    from serving.prediction.answering import predict
     from serving.prediction.answers_file import Layout
     from serving.prediction.input_files import InputFiles
-    from serving.prediction.one_machine import predict
-    from serving.prediction.row_model import open_model
 
     path = pathlib.Path(path)
-    model = open_model(export)
-    files = InputFiles([path], {}, model.fields)
+    engine = open_engine(export)
+    files = InputFiles([path], {}, engine.fields)
     for _ in range(rounds):
         turns.begin()
         survey = files.survey()
-        layout = Layout(survey.columns, survey.kinds, model.columns, "")
-        predict(model, files, layout, path.with_name("answers.csv"), survey.rows)
+        layout = Layout(survey.columns, survey.kinds, engine.columns, "")
+        predict(engine, files, layout, path.with_name("answers.csv"), survey.rows)
         turns.end()
     return {"peak_memory": pretraining_steps.peak_memory()}
 

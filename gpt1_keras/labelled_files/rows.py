@@ -4,7 +4,7 @@ import dataclasses
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 LABEL = "label"
@@ -14,7 +14,6 @@ _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
 _SHOWN = 80  # characters of a damaged value
 _MOST_NAMES = 20  # in a message
 _MOST_BAD_ROWS = 10  # that a message names
-_ONE_TEXT = ("context", "question")  # of which either may be blank
 _VISIBLE = re.compile("[!-~]")
 # Of spaces, of control, format and private characters, and of marks without a letter.
 _UNREADABLE = ("Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Mn")
@@ -116,6 +115,27 @@ def is_blank(text: str) -> bool:
     )
 
 
+def blank_field(texts: Mapping[str, Any], is_blank: Callable[[Any], bool]) -> str:
+    """Returns the first field of an example whose text is blank, or an empty str.
+
+    Where the last is a list of choices, none of which may be blank, the others are one text: of a
+    context and a question, either may be blank.
+
+    Args:
+        texts: by field, or lists of texts.
+        is_blank: what is blank, for a reader of files (`is_blank`) or for a normalization.
+    """
+    blank = [
+        field
+        for field, value in texts.items()
+        if (is_blank(value) if isinstance(value, (str, bytes)) else any(map(is_blank, value)))
+    ]
+    *shared, last = texts
+    if shared and not isinstance(texts[last], (str, bytes)) and not {*shared} <= {*blank}:
+        blank = [field for field in blank if field == last]
+    return blank[0] if blank else ""
+
+
 def with_texts(
     rows: Sequence[Row],
     fields: Iterable[str],
@@ -124,8 +144,7 @@ def with_texts(
 ) -> list[Row]:
     """Returns the rows that have something to read, and tells how many are left out.
 
-    A row is left out if one of its texts is blank, or one of its choices. A context and a question
-    are one text.
+    They have no `blank_field`.
 
     Args:
         fields: the names of the texts that a model reads.
@@ -136,13 +155,11 @@ def with_texts(
         ValueError: no row is left.
     """
     fields = list(fields)
-    parts = [[name] for name in fields if name not in _ONE_TEXT]
-    parts += [[name for name in fields if name in _ONE_TEXT]]
     found: list[Row] = []
     blank: list[Row] = []
     for row in rows:
-        is_left_out = any(part and all(_has_blank(row[name]) for name in part) for part in parts)
-        (blank if is_left_out else found).append(row)
+        field = blank_field({name: row[name] for name in fields}, is_blank)
+        (blank if field else found).append(row)
     if blank and not found:
         raise ValueError(f"{path}: all {len(rows):,} rows have a blank text.")
     if blank:
@@ -150,10 +167,6 @@ def with_texts(
         where = f"line {blank[0].line}" if len(blank) == 1 else f"the first in line {blank[0].line}"
         tell(f"{path}: {len(blank):,} {what} left out, {where}.")
     return found
-
-
-def _has_blank(texts: str | list[str]) -> bool:
-    return any(map(is_blank, texts)) if isinstance(texts, list) else is_blank(texts)
 
 
 def shortened(text: str) -> str:

@@ -1,47 +1,47 @@
-"""Answers: a task's predictions in words, as `Task.classify` returns them."""
+"""A task as an engine of answers, and what `Task.classify` makes of them."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from keras import ops
 
-from gpt1_keras.tasks.examples import Examples, blank_examples, errors_in_words, holds_batches
+from gpt1_keras.answers import Engine, Outputs, answer, in_columns
+from gpt1_keras.examples import Examples, as_str
+from gpt1_keras.tasks.batches import as_lists, blank_examples, errors_in_words, holds_batches
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
-
-Answer = dict[str, Any]
 
 
 def classify(task: Any, x: Any, batch_size: int | None) -> Any:
     """Answers texts; see `Task.classify`."""
-    _check_classifies(task)
+    engine = task_engine(task, batch_size)
     if isinstance(x, Iterator) or holds_batches(x):
+        of_batch = functools.partial(_outputs, task, lambda read: task.predict_on_batch(read.texts))
+        engine = dataclasses.replace(engine, run=of_batch)
         batches = (batch[0] if isinstance(batch, tuple) else batch for batch in x)
         with errors_in_words():
-            return [
-                answer
-                for examples in map(task.read_examples, batches)
-                for answer in _answers(task, examples, task.predict_on_batch(examples.texts))
-            ]
-    examples, answers = task.read_examples(x), []
-    if len(examples):
-        answers = _answers(task, examples, task.predict(examples, batch_size, verbose=0))
+            return [each for batch in batches for each in answer(engine, task.read_examples(batch))]
+    examples = task.read_examples(x.without_labels() if isinstance(x, Examples) else x)
+    answers = answer(engine, examples)
     pandas = sys.modules.get("pandas")  # if it is not imported, the texts are not of pandas
     if pandas is None or not isinstance(x, (pandas.DataFrame, pandas.Series)):
         return answers[0] if examples.is_one else answers
-    has_threshold = task.calibration is not None and task.calibration.sure_threshold is not None
-    columns = column_names(
-        *(task.class_names, task.calibration is not None, has_threshold),
-        is_multi_label=task.task_head.is_multi_label,
-    )
-    return pandas.DataFrame(map(in_columns, answers), index=x.index, columns=[*columns, "blank"])
+    columns = [*engine.columns, "blank"]
+    return pandas.DataFrame(map(in_columns, answers), index=x.index, columns=columns)
 
 
-def _check_classifies(task: Any) -> None:
-    """Raises ValueError unless a task takes texts and answers with classes, choices or scores."""
+def task_engine(task: Any, batch_size: int | None = None) -> Engine:
+    """Returns the engine of a task, in Keras.
+
+    Raises:
+        ValueError: the task does not take texts, or does not answer with classes, choices or
+            scores.
+    """
     if task.calibration is None and not hasattr(task.task_head, "score_of"):
         raise ValueError(
             "`classify` is for tasks that answer with classes, choices or scores. Received: a "
@@ -52,106 +52,42 @@ def _check_classifies(task: Any) -> None:
             "`classify` takes texts by the fields of the task's preprocessor. Received: a "
             f"{type(task).__name__} with preprocessor={task.preprocessor!r}."
         )
+    outputs = ["score", "blank"]
+    if task.calibration is not None:
+        outputs = ["label", "scores", "blank"]
+        outputs += ["choice"] if task.class_names is None else []
+        outputs += ["labels"] if task.task_head.is_multi_label else []
+        outputs += [] if task.calibration.sure_threshold is None else ["is_sure"]
+    run = functools.partial(_outputs, task, lambda read: task.predict(read, batch_size, verbose=0))
+    return Engine(task.preprocessor.fields, task.class_names, outputs, run)
 
 
-def _answers(task: Any, examples: Examples, outputs: Any) -> list[Answer]:
-    """Returns the outputs that `predict` returned for examples, in words."""
+def _outputs(task: Any, predict: Callable[[Examples], Any], examples: Examples) -> Outputs:
+    """Returns what a task predicts of examples, named, and which are blank."""
+    examples = task.read_examples(examples.without_labels())
+    named = named_outputs(task, examples.texts, predict(examples))
+    return {**named, "blank": blank_examples(task.preprocessor, examples.texts)}
+
+
+def named_outputs(task: Any, texts: Mapping[str, Any], outputs: Any) -> dict[str, Any]:
+    """Returns what `Task.predict` returned of texts, by the names that an export gives it."""
     outputs = ops.convert_to_numpy(outputs)
-    blank = {"blank": blank_examples(task.preprocessor, examples.texts)}
     if task.calibration is None:
-        return answers_of({"score": np.reshape(outputs, -1).tolist(), **blank})
+        return {"score": np.reshape(outputs, -1).tolist()}
     probabilities = ops.convert_to_numpy(task.probabilities(outputs))
     best, names = probabilities.argmax(axis=-1).tolist(), task.class_names
-    named: dict[str, Any] = {"scores": probabilities.tolist(), **blank}
+    named: dict[str, Any] = {"scores": probabilities.tolist()}
+    if names is None:
+        choices = as_lists(texts[task.preprocessor.fields[-1]])
+        named["choice"] = best
+        named["label"] = [as_str(row[index]) for row, index in zip(choices, best)]
+    else:
+        named["label"] = [names[index] for index in best]
     if task.task_head.is_multi_label:
         named["labels"] = [
             [name if score > 0.5 else "" for name, score in zip(names, each)]
             for each in named["scores"]
         ]
-    elif names is not None:
-        named["label"] = [names[index] for index in best]
-    else:
-        named["choice"] = best
     if task.calibration.sure_threshold is not None:
         named["is_sure"] = ops.convert_to_numpy(task.calibration.is_sure(probabilities)).tolist()
-    choices = None if names is not None else _choices(task, examples)
-    return answers_of(named, names, choices)
-
-
-def _choices(task: Any, examples: Examples) -> Sequence[Sequence[str]]:
-    """Returns the choices of each example, as the model has read them."""
-    choices = examples.texts[task.preprocessor.fields[-1]]
-    rows = choices.to_list() if hasattr(choices, "to_list") else choices
-    return [
-        [each.decode(errors="replace") if isinstance(each, bytes) else each for each in row]
-        for row in rows
-    ]
-
-
-def answers_of(
-    outputs: Mapping[str, Sequence[Any]],
-    class_names: Sequence[str] | None = None,
-    choices: Sequence[Sequence[str]] | None = None,
-) -> list[Answer]:
-    """Returns the answer to each example, as `Task.classify` does.
-
-    Args:
-        outputs: lists with a value for each example, by the names that an export gives them.
-        class_names: in the order of `scores`; None for scores and choices.
-        choices: of each example; None for scores and classes.
-    """
-    if "scores" not in outputs:
-        answers: list[Answer] = [{"score": score} for score in outputs["score"]]
-    elif choices is not None:
-        answers = [
-            {
-                "label": row[index],
-                "choice": index,
-                "score": scores[index],
-                "scores": scores[: len(row)],
-            }
-            for index, scores, row in zip(outputs["choice"], outputs["scores"], choices)
-        ]
-    else:
-        named = [dict(zip(class_names or (), scores)) for scores in outputs["scores"]]
-        if "labels" in outputs:
-            answers = [
-                {"labels": list(filter(None, labels)), "scores": scores}
-                for labels, scores in zip(outputs["labels"], named)
-            ]
-        else:
-            answers = [
-                {"label": label, "score": scores[label], "scores": scores}
-                for label, scores in zip(outputs["label"], named)
-            ]
-    for name in ("is_sure", "blank"):
-        for answer, value in zip(answers, outputs.get(name, ())):
-            answer[name] = value
-    return answers
-
-
-def column_names(
-    class_names: Sequence[str] | None,
-    are_choices: bool,
-    has_threshold: bool,
-    is_multi_label: bool = False,
-) -> list[str]:
-    """Returns the names of the columns that answers have in a table.
-
-    Without class names, answers are choices or scores. `has_threshold`: they have `is_sure`.
-    """
-    if class_names is not None:
-        names = ["labels"] if is_multi_label else ["label", "score"]
-        names += [f"score_{name}" for name in class_names]
-    else:
-        names = ["label", "choice", "score", "scores"] if are_choices else ["score"]
-    return [*names, "is_sure"] if has_threshold else names
-
-
-def in_columns(answer: Mapping[str, Any]) -> Answer:
-    """Returns the values of an answer by the names that `column_names` returns."""
-    scores = answer.get("scores")
-    if not isinstance(scores, Mapping):
-        return dict(answer)
-    others = {name: value for name, value in answer.items() if name != "scores"}
-    return {**others, **{f"score_{name}": score for name, score in scores.items()}}
+    return named

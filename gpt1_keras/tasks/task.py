@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import os
 import warnings
@@ -10,8 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 from keras import ops, tree
 
+from gpt1_keras.examples import Examples
 from gpt1_keras.lazy import has_tensorflow
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.causal_backbone import CausalBackbone
@@ -29,15 +32,16 @@ from gpt1_keras.optimization.optimizer import (
 from gpt1_keras.optimization.training_step import training_step
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.tasks.answers import classify
-from gpt1_keras.tasks.compile_arguments import CompileArguments
-from gpt1_keras.tasks.examples import (
-    Examples,
+from gpt1_keras.tasks.batches import (
     as_batches,
     check_sequences,
     errors_in_words,
+    in_order,
+    string_tensors,
     training_batches,
     warn_of_blank_examples,
 )
+from gpt1_keras.tasks.compile_arguments import CompileArguments
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.heads import (
     Calibration,
@@ -378,24 +382,51 @@ class Task(FunctionalModel, TaskHooks):
     def read_examples(self, x: Any, y: Any = None, sample_weight: Any = None) -> Examples:
         """Checks texts, labels and weights as `fit` takes them, in memory, and encodes labels.
 
+        `Examples`, as `x` alone, have their labels encoded already.
+
         Raises:
-            ValueError: a text or a label is missing or wrong.
+            ValueError: a text or a label is missing or wrong; or the examples are of other classes.
         """
         self.check_tokenizer()
+        given = x if isinstance(x, Examples) else Examples(x, y, weights=sample_weight)
+        if given is x and not (y is sample_weight is None):
+            raise ValueError("Expected `Examples` alone. Received also labels or weights.")
         if self.preprocessor is None:
-            self.check_inputs(x)
-        if y is None and sample_weight is not None:
+            self.check_inputs(given.texts)
+        if given.labels is None and given.weights is not None:
             raise ValueError(
                 "`sample_weight` weighs examples with labels. Received: weights without labels."
             )
-        texts, is_one = x, False
+        texts, is_one = given.texts, given.is_one
         if hasattr(self.preprocessor, "read"):
-            texts, is_one = self.preprocessor.read(x)
-        if y is not None:
-            y = as_labels(y)
+            is_column = given is x and isinstance(texts, dict) and has_tensorflow()
+            texts, is_one = self.preprocessor.read(string_tensors(texts) if is_column else texts)
+        labels, names = self._labels_of(given), given.class_names
+        if labels is not None and self._takes_class_numbers:
+            names = self.class_names  # so that who reads them again does not encode them again
+        return dataclasses.replace(
+            given, texts=texts, labels=labels, class_names=names, is_one=given.is_one or is_one
+        )
+
+    def _labels_of(self, examples: Examples) -> Any:
+        """Returns the labels of examples as the compiled loss takes them, or None."""
+        if examples.labels is None:
+            return None
+        if examples.class_names is None:
+            labels = as_labels(examples.labels)
             # Without TensorFlow, which encodes labels, only data of ids have some.
-            y = self._encode(tf.convert_to_tensor(y)) if has_tensorflow() else y
-        return Examples(texts, y, sample_weight, is_one)
+            return self._encode(tf.convert_to_tensor(labels)) if has_tensorflow() else labels
+        if list(examples.class_names) != self.class_names:
+            raise ValueError(
+                f"Expected examples of the classes {self.class_names}. Received: those of "
+                f"{list(examples.class_names)}."
+            )
+        if not np.all(examples.is_labelled):
+            raise ValueError(
+                "Expected examples that all have a label. Received: one without at index "
+                f"{int(np.argmin(examples.is_labelled))}."
+            )
+        return examples.labels
 
     def frame_examples(self, texts: Any, labels: Any = None, weights: Any = None) -> Any:
         """Turns a batch that `read_examples` has read into what Keras takes: texts become ids."""
@@ -429,7 +460,8 @@ class Task(FunctionalModel, TaskHooks):
 
         Args:
             x, y, batch_size, sample_weight, validation_data, validation_split: as in
-                `keras_hub.models.Task.fit`.
+                `keras_hub.models.Task.fit`; or `Examples` as `x` alone, or as validation data. If
+                they have `batches`, these are the batches, in their order.
             shuffle: whether to reshuffle strings and arrays.
             class_weight: the weight of each class, by its name or number as labels have it; 1 where
                 it is not given.
@@ -509,10 +541,11 @@ class Task(FunctionalModel, TaskHooks):
                 or logits, `[batch, choices]`.
         """
         with errors_in_words():
-            batches = as_batches(self, x, None, None, batch_size)
+            texts = x.without_labels() if isinstance(x, Examples) else x
+            batches = as_batches(self, texts, None, None, batch_size)
             loops: Any = keras_loops(self) if batches.are_ready else super()
             outputs = loops.predict(batches.x, batches.batch_size, **kwargs)
-        return self.task_head.predictions(outputs)
+        return in_order(self.task_head.predictions(outputs), x)
 
     def classify(self, x: Any, batch_size: int | None = None) -> Any:
         """Answers texts with names of classes and calibrated probabilities.

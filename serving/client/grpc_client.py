@@ -14,7 +14,7 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
-from serving.client.protocol import TIMEOUT_SECONDS, Input, Model, QueryError
+from serving.client.clients import TIMEOUT_SECONDS, Input, Model, QueryError
 from serving.plain_values import plain
 
 
@@ -28,7 +28,7 @@ def open_client(target: str, model: Model, signature: str) -> Iterator["_GrpcCli
 
 
 class _GrpcClient:
-    """See `serving.client.protocol.Client`."""
+    """See `serving.client.clients.Client`."""
 
     def __init__(self, stub: PredictionServiceStub, model: Model, signature: str) -> None:
         self._stub = stub

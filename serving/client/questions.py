@@ -7,15 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, TypeAlias
 
 from gpt1_keras.labelled_files import Table
-from serving.client.protocol import Client, Input, QueryError
+from serving.client.clients import Client, Input, QueryError
 
-Row: TypeAlias = Mapping[str, Any]  # a value for each name
+# The values of one example by the names of a signature's inputs, which may be any tensors.
+Question: TypeAlias = Mapping[str, Any]
 BATCH_SIZE = 32  # rows that are asked about at once
 
 
 def rows_of_arguments(
     arguments: Sequence[tuple[str, str]], inputs: Mapping[str, Input]
-) -> tuple[list[Row], Row]:
+) -> tuple[list[Question], Question]:
     """Returns the rows of named arguments, and the values that all rows share.
 
     Args:
@@ -50,7 +51,7 @@ def rows_of_arguments(
     return [dict(zip(columns, row)) for row in zip(*columns.values())], shared
 
 
-def missing_inputs(inputs: Mapping[str, Input], shared: Row) -> list[str]:
+def missing_inputs(inputs: Mapping[str, Input], shared: Question) -> list[str]:
     """Returns the names of the inputs that each row needs a value for."""
     return sorted(
         name
@@ -59,7 +60,7 @@ def missing_inputs(inputs: Mapping[str, Input], shared: Row) -> list[str]:
     )
 
 
-def rows_of_texts(texts: Iterable[bytes], names: Sequence[str]) -> Iterator[Row]:
+def rows_of_texts(texts: Iterable[bytes], names: Sequence[str]) -> Iterator[Question]:
     """Returns a row for each text.
 
     Raises:
@@ -75,9 +76,9 @@ def rows_of_texts(texts: Iterable[bytes], names: Sequence[str]) -> Iterator[Row]
 def rows_of_lines(
     lines: Iterable[bytes],
     inputs: Mapping[str, Input],
-    shared: Row,
+    shared: Question,
     tell: Callable[[str], None] = lambda notice: None,
-) -> Iterator[Row]:
+) -> Iterator[Question]:
     """Yields a row for each line: a text if one text is missing, otherwise a JSON object.
 
     Args:
@@ -110,8 +111,8 @@ def rows_of_lines(
 
 
 def rows_of_table(
-    table: Table, inputs: Mapping[str, Input], shared: Row, tell: Callable[[str], None]
-) -> Iterator[Row]:
+    table: Table, inputs: Mapping[str, Input], shared: Question, tell: Callable[[str], None]
+) -> Iterator[Question]:
     """Yields a row for each row of a table, which has a column for each missing input.
 
     Args:
@@ -135,11 +136,11 @@ def rows_of_table(
 
 def answers(
     client: Client,
-    rows: Iterable[Row],
-    shared: Row,
+    rows: Iterable[Question],
+    shared: Question,
     inputs: Mapping[str, Input],
     batch_size: int = BATCH_SIZE,
-) -> Iterator[tuple[Row, dict[str, Any]]]:
+) -> Iterator[tuple[Question, dict[str, Any]]]:
     """Asks a server about rows, in batches of rows of the same shape.
 
     Yields:
@@ -158,7 +159,7 @@ def answers(
                 yield row, dict(zip(outputs, values))
 
 
-def _is_taken(name: str, inputs: Mapping[str, Input], shared: Row) -> bool:
+def _is_taken(name: str, inputs: Mapping[str, Input], shared: Question) -> bool:
     """Returns whether a row's value of this name is a value of an input."""
     return name in inputs and inputs[name].rank != 0 and name not in shared
 
@@ -202,7 +203,7 @@ def _of_type(value: str | list[str], described: Input) -> Any:
         raise ValueError(f"expected numbers, received {value!r}") from None
 
 
-def _shape(row: Row) -> list[tuple[str, list[int]]]:
+def _shape(row: Question) -> list[tuple[str, list[int]]]:
     """Returns the shape of each value of a row, by name."""
     return [(name, _lengths(row[name])) for name in sorted(row)]
 

@@ -8,8 +8,8 @@ import pathlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gpt1_keras.answers import Answer, in_columns
 from gpt1_keras.files import check_writable, csv_writer
-from serving.prediction.rows import Line, RowAnswer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -44,12 +44,13 @@ class Layout:
         """The names of all columns, in order."""
         return [*self.inputs, *(self.prefix + name for name in self.answers)]
 
-    def rows(self, lines: Sequence[Line], answers: Sequence[RowAnswer]) -> list[list[Any]]:
-        """Returns the values of rows, None where there is no answer."""
-        return [
-            [*line.cells, *(answer.values.get(name) for name in self.answers)]
-            for line, answer in zip(lines, answers, strict=True)
-        ]
+    def rows(self, cells: Sequence[Sequence[Any]], answers: Sequence[Answer]) -> list[list[Any]]:
+        """Returns the values of rows, those of the input first, and None without an answer."""
+        rows = []
+        for of_input, answer in zip(cells, answers, strict=True):
+            values = {} if "problem" in answer else in_columns(answer)
+            rows.append([*of_input, *(values.get(name) for name in self.answers)])
+        return rows
 
 
 def prefix_for(inputs: Collection[str], answers: Collection[str]) -> str:

@@ -6,12 +6,12 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from gpt1_keras.answers import Answer, Engine
 from gpt1_keras.files import atomic_path, read_json, write_json
+from serving.engines import open_engine
+from serving.prediction.answering import Outcome, Window, answered, windows
 from serving.prediction.answers_file import Layout, answers_file
 from serving.prediction.input_files import InputFiles
-from serving.prediction.row_model import RowModel, open_model
-from serving.prediction.rows import Line, Outcome, RowAnswer
-from serving.prediction.windows import answered, windows
 
 try:
     import apache_beam as beam
@@ -24,8 +24,8 @@ _WINDOWS_OF_SHARD = 32  # 65,536 short rows, which one worker holds in memory to
 _OUTCOME = "outcome.json"
 
 # Of a shard: its windows by their numbers.
-_Asked = tuple[int, Sequence[Line]]
-_Answered = tuple[int, Sequence[Line], Sequence[RowAnswer]]
+_Asked = tuple[int, Window]
+_Answered = tuple[int, Window, Sequence[Answer]]
 
 
 def predict_in_beam(
@@ -72,22 +72,22 @@ def predict_in_beam(
     return outcome
 
 
-class _Handler(ModelHandler[_Asked, _Answered, RowModel]):
+class _Handler(ModelHandler[_Asked, _Answered, Engine]):
     """Answers windows of rows in a worker."""
 
     def __init__(self, model: str, explain: bool) -> None:
         super().__init__(max_batch_size=1)  # windows are split into batches as it is
         self._model, self._explain = model, explain
 
-    def load_model(self) -> RowModel:
-        return open_model(self._model, self._explain)
+    def load_model(self) -> Engine:
+        return open_engine(self._model, self._explain)
 
     def run_inference(
-        self, batch: Sequence[_Asked], model: RowModel, inference_args: Any = None
+        self, batch: Sequence[_Asked], model: Engine, inference_args: Any = None
     ) -> Iterable[_Answered]:
-        for number, lines in batch:
-            for _, answers in answered(model, [lines]):
-                yield number, lines, answers
+        for number, window in batch:
+            for _, answers in answered(model, [window]):
+                yield number, window, answers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +100,9 @@ class _Work:
 
     def read(self, index: int) -> Iterator[tuple[str, Any]]:
         """Yields the windows of a file, each with its shard's name and its number."""
-        lines = self.files.lines(self.files.paths[index])
-        for number, window in enumerate(windows(lines, self.files.fields)):
+        path = self.files.paths[index]
+        found = windows(self.files.rows(path), self.files.fields, str(path))
+        for number, window in enumerate(found):
             shard = f"{index:05}-{number // _WINDOWS_OF_SHARD:05}"
             yield shard, (number, window)
 
@@ -109,12 +110,11 @@ class _Work:
         """Writes a shard, and returns its outcome as a dict."""
         shard, found = shard_and_windows
         outcome = Outcome()
-        path = self.files.paths[int(shard.partition("-")[0])]
         with atomic_path(self.folder / f"part-{shard}{self.folder.suffix.lower()}") as temporary:
             with answers_file(pathlib.Path(temporary), self.layout) as write:
-                for _, lines, answers in sorted(found, key=lambda each: each[0]):
-                    outcome.count(path, lines, answers)
-                    write(self.layout.rows(lines, answers))
+                for _, window, answers in sorted(found, key=lambda each: each[0]):
+                    outcome.count(window.examples, answers)
+                    write(self.layout.rows(window.cells, answers))
         return dataclasses.asdict(outcome)
 
     def finish(self, outcomes: Iterable[dict[str, Any]]) -> None:

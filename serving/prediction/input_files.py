@@ -5,10 +5,10 @@ import glob
 import hashlib
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from gpt1_keras.labelled_files import Table, open_table
+from gpt1_keras.labelled_files import Row, Table, open_table
 from serving.prediction.answers_file import kind_of
-from serving.prediction.rows import Line
 
 
 def find_files(pattern: str) -> list[pathlib.Path]:
@@ -39,8 +39,8 @@ class InputFiles:
     fields: Sequence[str]
     digests: Sequence[str] = ()
 
-    def lines(self, path: pathlib.Path) -> Iterator[Line]:
-        """Yields the rows of one of the files.
+    def rows(self, path: pathlib.Path) -> Iterator[tuple[Row, list[Any]]]:
+        """Yields the rows of one of the files, each with its values in all columns.
 
         Raises:
             ValueError: it has changed since it was surveyed.
@@ -48,8 +48,7 @@ class InputFiles:
         table = self._open(path)
         if self.digests and _digest(path) != self.digests[self.paths.index(path)]:
             raise ValueError(f"{path} has changed since its rows were checked. Start again.")
-        for row, cells in table.with_cells():
-            yield Line(cells, {field: row[field] for field in self.fields}, row.line)
+        yield from table.with_cells()
 
     def survey(self) -> "Survey":
         """Reads all files once.

@@ -1,16 +1,20 @@
 """TextModel: runs a .tflite file on strings."""
 
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy.special
 
+from gpt1_keras.answers import Answer, Engine, Outputs, answer
+from gpt1_keras.examples import Examples
 from serving.export_names import TEXT
 from serving.tflite.tflite_metadata import read_metadata
 
 _NEXT_TOKENS = 10  # of a language model's answer
+_FLAGS = ("is_sure", "truncated", "blank")
 
 
 class TextModel:
@@ -21,7 +25,7 @@ class TextModel:
     model("a joy to watch")["label"]  # "positive"
     ```
 
-    Sizes, fields and names come from the file's metadata. Only one thread may call it at a time.
+    Sizes, fields and names come from the file's metadata.
 
     Args:
         path: a file that `convert` wrote.
@@ -47,10 +51,11 @@ class TextModel:
         try:
             interpreter = Interpreter(os.fspath(path), num_threads=num_threads)
             self._run = interpreter.get_signature_runner(TEXT)
+            self._lock = threading.Lock()  # as only one thread may run it at a time
         except (ValueError, RuntimeError) as error:
             raise ValueError(f"{path} is damaged: {str(error).strip()}") from error
 
-    def __call__(self, *texts: str | Sequence[str]) -> dict[str, Any]:
+    def __call__(self, *texts: str | Sequence[str]) -> Answer:
         """Answers one example.
 
         Args:
@@ -69,23 +74,57 @@ class TextModel:
             ValueError: there are more or fewer texts than fields, or a text is no string; there are
                 no choices, too many, or the last is empty; or a language model's text has no token.
         """
-        sizes = self.metadata["max_bytes"]
-        if len(texts) != len(sizes):
-            raise ValueError(f"Expected a text for each of {[*sizes]}. Received: {len(texts)}.")
+        fields = list(self.metadata["max_bytes"])
+        if len(texts) != len(fields):
+            raise ValueError(f"Expected a text for each of {fields}. Received: {len(texts)}.")
+        if "logits" in self.metadata["outputs"]:
+            return self._next_tokens(self._run_one(texts))
+        examples = Examples({field: [text] for field, text in zip(fields, texts)})
+        [found] = answer(self.engine, examples)
+        return found
+
+    @property
+    def engine(self) -> Engine:
+        """The same as an engine of answers, which several threads may use.
+
+        Raises:
+            ValueError: it is of a language model.
+        """
+        outputs = [*self.metadata["outputs"], "label"]
+        outputs += [] if self.metadata["num_choices"] is None else ["choice"]
+        fields = list(self.metadata["max_bytes"])
+        return Engine(fields, self.metadata["class_names"], outputs, self._run_each)
+
+    def _run_each(self, examples: Examples) -> Outputs:
+        """Returns the outputs of examples, one after the other, by the names of an export's."""
+        rows = [list(row.values()) for row in examples.rows()]
+        found = [self._named(texts, self._run_one(texts)) for texts in rows]
+        return {name: [each[name] for each in found] for name in found[0]}
+
+    def _named(self, texts: Sequence[Any], outputs: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Returns the outputs of an example as plain values, with the label that they lack."""
+        named: dict[str, Any] = {"num_tokens": int(outputs["num_tokens"][0])}
+        named |= {name: bool(outputs[name][0]) for name in _FLAGS if name in outputs}
+        if "score" in outputs:
+            return {"score": float(outputs["score"][0]), **named}
+        best, named["scores"] = int(np.argmax(outputs["scores"])), outputs["scores"].tolist()
+        if self.metadata["num_choices"] is not None:
+            return {"label": texts[-1][best], "choice": best, **named}
+        return {"label": self.metadata["class_names"][best], **named}
+
+    def _run_one(self, texts: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Runs the file's signature on the texts of one example."""
+        sizes, most = self.metadata["max_bytes"], self.metadata["num_choices"]
         *fields, last = sizes
         inputs = {field: _to_input(text, sizes[field]) for field, text in zip(fields, texts)}
-        choices = None
-        if self.metadata["num_choices"] is None:
+        if most is None:
             inputs[last] = _to_input(texts[-1], sizes[last])
         else:
             choices = self._check_choices(texts[-1])
-            absent = [""] * (self.metadata["num_choices"] - len(choices))
-            inputs[last] = np.stack([_to_input(each, sizes[last]) for each in [*choices, *absent]])
-        outputs = self._run(**inputs)
-        answer = self._answer(outputs, choices)
-        answer["num_tokens"] = int(outputs["num_tokens"][0])
-        flags = [name for name in ("is_sure", "truncated", "blank") if name in outputs]
-        return answer | {name: bool(outputs[name][0]) for name in flags}
+            padded = [*choices, *[""] * (most - len(choices))]
+            inputs[last] = np.stack([_to_input(each, sizes[last]) for each in padded])
+        with self._lock:
+            return self._run(**inputs)
 
     def _check_choices(self, choices: Any) -> Sequence[str]:
         most = self.metadata["num_choices"]
@@ -96,23 +135,8 @@ class TextModel:
             )
         return choices
 
-    def _answer(
-        self, outputs: dict[str, np.ndarray], choices: Sequence[str] | None
-    ) -> dict[str, Any]:
-        """Returns `label`, `score` and `scores`, as far as the task has them."""
-        if "score" in outputs:
-            return {"score": float(outputs["score"][0])}
-        if "logits" in outputs:
-            return self._next_tokens(outputs)
-        scores = outputs["scores"].tolist()
-        best = int(np.argmax(scores))
-        if choices is not None:
-            answer = {"label": choices[best], "choice": best, "score": scores[best]}
-            return {**answer, "scores": scores[: len(choices)]}
-        names = self.metadata["class_names"]
-        return {"label": names[best], "score": scores[best], "scores": dict(zip(names, scores))}
-
-    def _next_tokens(self, outputs: dict[str, np.ndarray]) -> dict[str, Any]:
+    def _next_tokens(self, outputs: dict[str, np.ndarray]) -> Answer:
+        """Returns the answer of a language model."""
         if not outputs["num_tokens"][0]:
             raise ValueError("A text goes on from at least one token. Received: none.")
         probabilities = scipy.special.softmax(outputs["logits"])
@@ -120,7 +144,9 @@ class TextModel:
         vocabulary = self.metadata["vocabulary"]
         scores = {vocabulary[index]: float(probabilities[index]) for index in best}
         label, score = next(iter(scores.items()))
-        return {"label": label, "score": score, "scores": scores}
+        told = {"num_tokens": int(outputs["num_tokens"][0])}
+        told |= {name: bool(outputs[name][0]) for name in _FLAGS if name in outputs}
+        return {"label": label, "score": score, "scores": scores, **told}
 
 
 def _to_input(text: Any, size: int) -> np.ndarray:

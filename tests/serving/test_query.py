@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from serving import query
-from serving.client.protocol import QueryError
+from serving.client.clients import QueryError
 from serving.server import Server
 
 STRINGS = tf.TensorSpec([None], tf.string)
@@ -114,8 +114,12 @@ def ask(request, client, odd_ports, capsys, monkeypatch):
 TABLE = "label  score  text\nnegative  0.8000  ab\npositive  0.7000  abcdefg\n"
 
 
-def test_prints_label_score_and_text(ask):
+def test_prints_label_score_and_text(ask, tmp_path):
     assert ask("tiny", "ab", "abcdefg") == (0, TABLE, "")
+    assert ask("tiny", "--input=text=ab", "--input=text=abcdefg") == (0, TABLE, "")
+    file = tmp_path / "texts.txt"
+    file.write_bytes(b"ab\r\nabcdefg")
+    assert ask("tiny", f"--file={file}") == (0, TABLE, "")
 
 
 def test_prints_all_outputs_as_json(ask):
@@ -152,20 +156,6 @@ def test_explains_in_colour_on_a_terminal(ask, monkeypatch):
     assert ask("tiny", "--explain", "abc") == (0, EXPLAINED, "")
 
 
-def test_explains_only_what_has_explanations(ask, capsys):
-    status, _, err = ask("odd", "--explain", "abc")
-    assert status == 1 and "has no signature explain" in err
-    with pytest.raises(SystemExit):
-        query.main(["--model=tiny", "--explain", "--signature=tokens", "a"])
-    assert "either --explain or --signature" in capsys.readouterr().err
-
-
-def test_texts_from_a_file(ask, tmp_path):
-    file = tmp_path / "texts.txt"
-    file.write_bytes(b"ab\r\nabcdefg")
-    assert ask("tiny", f"--file={file}") == (0, TABLE, "")
-
-
 def test_texts_from_the_standard_input(ask):
     lines = [b"x" * (number % 7) for number in range(100)]  # more than one batch
     status, out, _ = ask("tiny", "--json", stdin=b"\n".join(lines))
@@ -174,26 +164,13 @@ def test_texts_from_the_standard_input(ask):
     assert [answer["num_tokens"] for answer in answers] == [number % 7 for number in range(100)]
 
 
-def test_named_input(ask):
-    status, out, _ = ask("tiny", "--input=text=a=b", "--input=text=abcdefg")
-    assert (status, out) == (
-        0,
-        "label  score  text\nnegative  0.7000  a=b\npositive  0.7000  abcdefg\n",
-    )
-
-
 PAIRS = "score  hypothesis  premise\n2.0000  a  abc\n0.0000  b  a\n"
 
 
 def test_pairs(ask):
     pairs = ["--input=premise=abc", "--input=hypothesis=a", "--input=hypothesis=b"]
     assert ask("odd", *pairs, "--input=premise=a") == (0, PAIRS, "")
-
-
-def test_pairs_from_the_standard_input(ask):
-    rows = [{"premise": "abc", "hypothesis": "a"}, {"hypothesis": "b", "premise": "a"}]
-    stdin = "\n".join(map(json.dumps, rows)).encode()
-    assert ask("odd", stdin=stdin) == (0, PAIRS, "")
+    assert ask("tiny", "--input=text=a=b")[1].endswith("  a=b\n")
 
 
 def test_choices_whose_number_differs(ask):
@@ -271,19 +248,16 @@ def test_numbers_in_tables_and_options_that_may_be_left_out(ask, tmp_path):
     assert ask("odd", *arguments)[::2] == (1, error)
 
 
-def test_whether_a_text_was_read(ask):
-    _, out, err = ask("odd", "--signature=sure", "a", "\r", "b", "\r")
-    assert out.count("\n") == 5
-    assert err.startswith("note: in 2 of 4 questions a text has no token")
-    assert err.endswith("the first is number 2\n")
-
-
-def test_whether_the_model_is_sure(ask):
+def test_what_the_model_says_of_its_answers(ask):
+    """Whether it is sure of them, and whether it has read the texts."""
     assert ask("odd", "--signature=sure", "ab", "abc") == (
         0,
         "label  score  is_sure  text\nx  0.9000  false  ab\nx  0.9000  true  abc\n",
         "",
     )
+    _, out, err = ask("odd", "--signature=sure", "a", "\r", "b", "\r")
+    assert out.count("\n") == 5
+    assert err.startswith("note: in 2 of 4 questions") and err.endswith("number 2\n")
 
 
 def test_a_version_and_a_label(ask):
@@ -313,43 +287,30 @@ def test_replies_of_more_than_4_mib(odd_ports):
     assert answer == {"text": text, "text_bytes": text}
 
 
-EXPECTED = (
-    "Expected as many --input hypothesis=TEXT as --input premise=TEXT, or one for all questions, "
-    "received "
-)
-
-
 @pytest.mark.parametrize(
-    ("arguments", "error"),
+    ("arguments", "received"),
     [
-        (["a"], "Expected a value for each of ['hypothesis', 'premise'], received a text without"),
-        (["--input=premise=a", "--input=premise=b"], EXPECTED + "{'premise': 2}"),
-        (
-            [*["--input=premise=a"] * 3, *["--input=hypothesis=a"] * 2],
-            EXPECTED + "{'premise': 3, ",
-        ),
-        (
-            ["--input=premise=a", "--input=hypothesis=a", "b"],
-            "Expected --input for what all questions share, received all inputs",
-        ),
-        (["--file=nowhere.csv"], "The file nowhere.csv does not exist."),
-        (["--input=text=a"], "The signature has no input text, only ['hypothesis', 'premise']"),
-        (["--signature=no"], "The model has no signature no, only ["),
-        (
-            ["--signature=longest", "--input=context=a", "--input=choices=a"],
-            "Expected --input choices= with JSON, received 'a'",
-        ),
+        (["a"], "['hypothesis', 'premise'], received a text without"),
+        (["--input=premise=a", "--input=premise=b"], "{'premise': 2}"),
+        ([*["--input=premise=a"] * 3, *["--input=hypothesis=a"] * 2], "{'premise': 3, "),
+        (["--input=premise=a", "--input=hypothesis=a", "b"], "received all inputs"),
+        (["--file=nowhere.csv"], "nowhere.csv"),
+        (["--file=nowhere"], "nowhere"),
+        (["--input=text=a"], "no input text, only ['hypothesis', 'premise']"),
+        (["--signature=no"], "no signature no, only ["),
+        (["--explain", "a"], "no signature explain"),
+        (["--signature=longest", "--input=context=a", "--input=choices=a"], "JSON, received 'a'"),
         pytest.param(
             ["--signature=longest", "--input=context=a", "--input=choices=" + "[" * 100_000],
-            "Expected --input choices= with JSON, received '[[",
+            "JSON, received '[[",
             id="nested",
         ),
     ],
 )
-def test_questions_that_do_not_fit(ask, arguments, error):
+def test_questions_that_do_not_fit(ask, arguments, received):
     status, out, err = ask("odd", *arguments)
     assert (status, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith(f"error: {error}")
+    assert err.startswith("error: ") and received in err
 
 
 @pytest.mark.parametrize(
@@ -362,10 +323,7 @@ def test_questions_that_do_not_fit(ask, arguments, error):
 def test_lines_that_do_not_fit(ask, line):
     stdin = b'{"premise": "a", "hypothesis": "b"}\n' + line.encode() + b"\n"
     status, _, err = ask("odd", stdin=stdin)
-    assert (status, err) == (
-        1,
-        "error: Expected a JSON object with ['hypothesis', 'premise'] in line 2\n",
-    )
+    assert status == 1 and "['hypothesis', 'premise'] in line 2\n" in err
 
 
 def test_errors_of_the_server_are_one_line(ask, client):
@@ -382,20 +340,14 @@ def test_errors_of_the_server_are_one_line(ask, client):
         assert err.startswith(f"error: {error}")
 
 
-def test_a_missing_file(ask):
-    assert ask("tiny", "--file=nowhere")[::2] == (
-        1,
-        "error: [Errno 2] No such file or directory: 'nowhere'\n",
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["a", "--file=b"], "expected either texts or --file"),
-        (["--input", "a"], "expected NAME=VALUE, received 'a'"),
-        (["a", "--version=1", "--label=b"], "expected either --version or --label"),
-        (["a", "--columns=text=b"], "--columns is for a --file that is a table"),
+        (["a", "--file=b"], "either texts or --file"),
+        (["--input", "a"], "NAME=VALUE"),
+        (["a", "--version=1", "--label=b"], "either --version or --label"),
+        (["a", "--columns=text=b"], "--columns"),
+        (["a", "--explain", "--signature=tokens"], "either --explain or --signature"),
     ],
 )
 def test_usage_errors(ask, capsys, arguments, error):

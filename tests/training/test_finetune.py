@@ -14,10 +14,11 @@ import sklearn.metrics
 from tensorflow.python.framework import config as tensorflow_config
 
 import gpt1_keras
+from gpt1_keras.examples import Examples
 from tests.helpers.eager import eagerly
 from tests.helpers.small_disk import fill, small_disk
 from training.datasets.data_options import DataOptions
-from training.datasets.labelled_examples import LabelledExamples, load_examples
+from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS
 from training.evaluation.predictions import read_predictions
 from training.finetune import main
@@ -175,9 +176,7 @@ def preset(tmp_path, tiny_backbone, tiny_tokenizer):
     return str(tmp_path / "preset")
 
 
-SENTENCES = LabelledExamples(
-    {"text": np.array([b"a film"])}, np.array([0]), np.array([0]), ["no", "yes"]
-)
+SENTENCES = Examples({"text": np.array([b"a film"])}, np.array([0]), np.array([0]), ["no", "yes"])
 
 
 @pytest.mark.parametrize("transfer, kept", [("all", 2), ("none", None), ("0", 0), ("1", 1)])
@@ -298,7 +297,7 @@ def test_lora_of_a_model_that_has_no_layers_for_it(preset, tmp_path):
 
 def test_balanced_class_weights(write_file, tmp_path, monkeypatch):
     labels = np.array([0, 1, 1, 1])
-    examples = LabelledExamples({"text": np.array([b"a"] * 4)}, labels, labels, ["no", "yes"])
+    examples = Examples({"text": np.array([b"a"] * 4)}, labels, labels, ["no", "yes"])
     weights = examples.balanced_class_weights()
     assert weights == pytest.approx({"no": 2.0, "yes": 2 / 3})
     given = []
@@ -316,7 +315,7 @@ def test_balanced_class_weights(write_file, tmp_path, monkeypatch):
         finetune(options, tmp_path / "run")
     assert given == [pytest.approx({"n": 5 / 6, "y": 5 / 4})]
 
-    scores = LabelledExamples({"text": np.array([b"a"])}, np.array([0.5]), np.array([0]))
+    scores = Examples({"text": np.array([b"a"])}, np.array([0.5]), np.array([0]))
     with pytest.raises(ValueError, match="class_weight"):
         scores.balanced_class_weights()
 

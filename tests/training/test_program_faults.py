@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 import gpt1_keras
+from gpt1_keras.examples import Examples
 from serving.export.__main__ import main as export_main
 from training import evaluate, finetune, pretrain
 from training.corpus.corpus_format import Corpus
 from training.datasets.data_options import DataOptions
-from training.datasets.labelled_examples import LabelledExamples, load_examples
+from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS
 from training.datasets.user_files import find_user_files
-from training.evaluation.dataset_metrics import METRICS, check_scorable
+from training.evaluation.predictions import METRICS, check_scorable
 from training.runs import finetuning
 
 GOOD = "text,label\ngood,yes\nbad,no\n"
@@ -135,7 +136,7 @@ def test_predictions_that_are_all_the_same_correlate_with_nothing(name):
 
 
 def test_labels_that_no_correlation_is_defined_for():
-    same = LabelledExamples({"text": np.array([b"a"] * 2)}, np.array([3.0, 3.0]), np.arange(2))
+    same = Examples({"text": np.array([b"a"] * 2)}, np.array([3.0, 3.0]), np.arange(2))
     with pytest.raises(ValueError, match="b.csv.*label, 3"):
         check_scorable(same, ("pearson",), "b.csv")
     check_scorable(same, ("accuracy",), "b.csv")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from gpt1_keras.tasks.examples import without_autotuning
+from gpt1_keras.tasks.batches import without_autotuning
 from training.corpus.windows import SequentialWindows, Windows
 
 if TYPE_CHECKING:  # TensorFlow may be missing on another backend

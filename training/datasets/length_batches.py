@@ -6,20 +6,22 @@ import numpy as np
 import tensorflow as tf
 
 from gpt1_keras.cli import progress
-from gpt1_keras.tasks.examples import without_autotuning
-from training.datasets.labelled_examples import LabelledExamples
+from gpt1_keras.examples import Examples
+from gpt1_keras.tasks.batches import string_tensors, without_autotuning
 
 _POOL = 64  # batches whose examples are sorted by length together
 _COUNTED_AT_ONCE = 1024  # examples
 
 
-def count_tokens(examples: LabelledExamples, preprocessor: Any) -> np.ndarray:
+def count_tokens(examples: Examples, preprocessor: Any) -> np.ndarray:
     """Counts the tokens of each example as the model reads it, int32 `[examples]`."""
 
     def count(batch: dict[str, tf.Tensor]) -> tf.Tensor:
         return preprocessor.count_tokens(preprocessor(batch, pad_to="longest"))
 
-    batches = tf.data.Dataset.from_tensor_slices(examples.tensors()).batch(_COUNTED_AT_ONCE)
+    batches = tf.data.Dataset.from_tensor_slices(string_tensors(examples.texts)).batch(
+        _COUNTED_AT_ONCE
+    )
     counts = without_autotuning(batches.map(count)).as_numpy_iterator()
     return np.concatenate(list(progress(counts, "Counting tokens", len(batches))))
 
@@ -47,25 +49,3 @@ def batch_order(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> 
         batches += [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
     random.shuffle(batches)
     return batches
-
-
-def make_batches(examples: LabelledExamples, order: list[np.ndarray]) -> tf.data.Dataset:
-    """Returns a dataset of `(texts by field, labels)`, one element for each batch of `order`.
-
-    Labels are names of classes, scores or indices of choices. To a model of the classes "1" and
-    "2", the index 1 would be the first.
-    """
-    indices = tf.RaggedTensor.from_row_lengths(
-        np.concatenate(order), [len(batch) for batch in order]
-    )
-    texts = examples.tensors()
-    labels = tf.constant(examples.labels)
-    if examples.class_names is not None:
-        # The index -1, of an example without a label, is that of the empty string.
-        labels = tf.constant(np.array([*examples.class_names, ""])[examples.labels])
-
-    def gather(batch: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        batch_texts = {field: tf.gather(text, batch) for field, text in texts.items()}
-        return batch_texts, tf.gather(labels, batch)
-
-    return tf.data.Dataset.from_tensor_slices(indices).map(gather)

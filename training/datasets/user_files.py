@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from gpt1_keras.cli import note
+from gpt1_keras.examples import Examples, as_column
 from gpt1_keras.labelled_files import (
     CHOICES,
     LABEL,
@@ -111,8 +112,8 @@ class UserFiles:
     seed: int = 0
     glue_file: None = None
 
-    def read(self, role: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Reads texts by field, and labels, as `training.datasets.tfds` returns them."""
+    def read(self, role: str) -> Examples:
+        """Reads a file's examples, byte strings, all labelled; texts and labels are checked."""
         is_shared = role == "validation" and role not in self.paths
         path = self.paths["train" if is_shared else role]
         tell = _keep_quiet if is_shared else note  # as the train file has been told of
@@ -127,8 +128,13 @@ class UserFiles:
             chosen = self._is_held_back(rows, labels, tell) == is_shared
             rows = [row for row, is_chosen in zip(rows, chosen) if is_chosen]
             labels = labels[chosen]
-        texts = {field: _column([row[field] for row in rows]) for field in self.fields}
-        return texts, labels
+        return Examples(
+            {field: as_column([_encoded(row[field]) for row in rows]) for field in self.fields},
+            labels,
+            indices=np.arange(len(labels)),
+            class_names=self.class_names,
+            source=path,
+        )
 
     def _is_held_back(
         self, rows: list[Row], labels: np.ndarray, tell: Callable[[str], None]
@@ -287,15 +293,9 @@ def _keep_quiet(notice: str) -> None:
     """Says nothing."""
 
 
-def _column(values: list[str | list[str]]) -> np.ndarray:
-    """Returns texts as an array of byte strings, or of arrays of byte strings."""
-    column = np.empty(len(values), object)
-    for row, value in enumerate(values):
-        if isinstance(value, list):
-            column[row] = np.array([text.encode() for text in value], object)
-        else:
-            column[row] = value.encode()
-    return column
+def _encoded(text: str | list[str]) -> bytes | np.ndarray:
+    """Returns a text as bytes, or texts as an array of bytes."""
+    return text.encode() if isinstance(text, str) else as_column([each.encode() for each in text])
 
 
 def _number(text: str) -> float | None:

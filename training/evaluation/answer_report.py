@@ -10,12 +10,13 @@ import numpy as np
 import sklearn.metrics
 from sklearn.metrics import confusion_matrix
 
+from gpt1_keras.examples import Examples, as_str
 from gpt1_keras.files import csv_writer, read_json, write_json, write_text
+from gpt1_keras.tasks.answers import named_outputs
 from gpt1_keras.tasks.task import Task
-from training.datasets.labelled_examples import LabelledExamples
 from training.evaluation.calibration import measure, plot_probabilities
 from training.evaluation.plots import BLUE, new_figure, save, shown
-from training.evaluation.predictions import answers_of, read_predictions
+from training.evaluation.predictions import predictions_of, read_predictions
 
 _MOST_CLASSES = 30  # more could not be read
 _MOST_CHARACTERS = 30  # of a name
@@ -85,7 +86,7 @@ def _shortened(name: str) -> str:
 
 
 def write_report(
-    folder: str | os.PathLike[str], model: Task, examples: LabelledExamples, outputs: np.ndarray
+    folder: str | os.PathLike[str], model: Task, examples: Examples, outputs: np.ndarray
 ) -> str:
     """Writes report.txt, report.json and errors.csv.
 
@@ -106,27 +107,29 @@ def write_report(
     Returns:
         The content of report.txt.
     """
-    folder, labels, answers = pathlib.Path(folder), examples.labels, answers_of(outputs)
+    folder, labels, predictions = pathlib.Path(folder), examples.labels, predictions_of(outputs)
+    named = named_outputs(model, examples.texts, outputs)
     content: dict[str, Any]
     if model.calibration is None:
-        content = _measure_scores(labels, answers)
+        found = [f"{score:g}" for score in named["score"]]
+        content = _measure_scores(labels, predictions)
         text = "".join(
             f"{name.replace('_', ' ')}: {value:.4f}\n" for name, value in content.items()
         )
-        wrong = np.argsort(-np.abs(answers - labels), kind="stable")
-        columns = {"error": [f"{answers[each] - labels[each]:.4f}" for each in wrong]}
+        wrong = np.argsort(-np.abs(predictions - labels), kind="stable")
+        columns = {"error": [f"{predictions[each] - labels[each]:.4f}" for each in wrong]}
     else:
-        probabilities = np.asarray(model.probabilities(outputs))
-        confidence = probabilities.max(axis=1)
-        wrong = np.flatnonzero(answers != labels)
-        wrong = wrong[np.argsort(-confidence[wrong], kind="stable")]
-        columns = {"score": [f"{confidence[each]:.4f}" for each in wrong]}
+        found = list(map(_safe, named["label"]))
+        scores = np.array([max(each) for each in named["scores"]])
+        wrong = np.flatnonzero(predictions != labels)
+        wrong = wrong[np.argsort(-scores[wrong], kind="stable")]
+        columns = {"score": [f"{scores[each]:.4f}" for each in wrong]}
         right = len(labels) - len(wrong)
         content, text = {"accuracy": right / len(labels)}, f"{right} of {len(labels)} are right\n"
         if examples.class_names is not None:
-            text, content = _measure_classes(labels, answers, examples.class_names)
-        content["reliability"] = measure(probabilities, labels)
-    _write_errors(folder / ERRORS, examples, answers, wrong, columns)
+            text, content = _measure_classes(labels, predictions, examples.class_names)
+        content["reliability"] = measure(np.asarray(model.probabilities(outputs)), labels)
+    _write_errors(folder / ERRORS, examples, found, wrong, columns)
     write_json(folder / FIGURES, content)
     write_text(folder / REPORT, text)
     return text
@@ -189,19 +192,20 @@ def _measure_scores(labels: np.ndarray, answers: np.ndarray) -> dict[str, float]
 
 def _write_errors(
     path: pathlib.Path,
-    examples: LabelledExamples,
-    answers: np.ndarray,
+    examples: Examples,
+    predictions: list[str],
     wrong: np.ndarray,
     columns: dict[str, list[str]],
 ) -> None:
-    """Writes some examples, at the positions `wrong`, with their labels, answers and `columns`."""
+    """Writes some examples, at the positions `wrong`, with labels, predictions and `columns`."""
     fields = list(examples.texts)
     texts = [_strings(examples.texts[field][wrong]) for field in fields]
-    named = [_named(examples, values, wrong) for values in (examples.labels, answers)]
+    labels = [_named(examples, each) for each in wrong]
     file = io.StringIO()
     write = csv_writer(file)
     write([["number", *fields, "label", "prediction", *columns]])
-    write(zip(examples.indices[wrong], *texts, *named, *columns.values(), strict=True))
+    found = (labels, [predictions[each] for each in wrong], *columns.values())
+    write(zip(examples.indices[wrong], *texts, *found, strict=True))
     write_text(path, "\N{ZERO WIDTH NO-BREAK SPACE}" + file.getvalue())
 
 
@@ -211,20 +215,18 @@ def _strings(column: np.ndarray) -> Iterator[str]:
         yield _cell(text) if isinstance(text, bytes) else " | ".join(map(_cell, text))
 
 
-def _named(examples: LabelledExamples, values: np.ndarray, wrong: np.ndarray) -> Iterator[str]:
-    """Yields labels or answers as people read them: names, the texts of choices, or scores."""
-    names, choices = examples.class_names, examples.texts.get("choices")
-    for each in wrong:
-        if names is not None:
-            yield _safe(names[values[each]])
-        elif choices is not None:
-            yield _cell(choices[each][values[each]])
-        else:
-            yield f"{values[each]:g}"
+def _named(examples: Examples, position: int) -> str:
+    """Returns a label as people read it: a name, the text of a choice, or a score."""
+    label = examples.labels[position]
+    if examples.class_names is not None:
+        return _safe(examples.class_names[label])
+    if "choices" in examples.texts:
+        return _cell(examples.texts["choices"][position][label])
+    return f"{label:g}"
 
 
 def _cell(text: bytes) -> str:
-    return _safe(text.decode("utf-8", "replace"))
+    return _safe(as_str(text))
 
 
 def _safe(text: str) -> str:

@@ -11,10 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from training.datasets.labelled_examples import LabelledExamples
+from gpt1_keras.examples import Examples
 from training.datasets.paper_datasets import MULTIPLE_CHOICE
 from training.datasets.user_files import Dataset
-from training.evaluation.dataset_metrics import score
+from training.evaluation.predictions import score
 
 MAJORITY, TFIDF, OVERLAP = "majority", "tf-idf + logistic regression", "word overlap"
 _MOST_ITERATIONS = 1000  # of logistic regression
@@ -35,8 +35,8 @@ _ADVICE = (
 def baselines_of(dataset: Dataset) -> dict[str, Callable[..., np.ndarray]]:
     """Returns the baselines of a data set by name; `OVERLAP` only where there are several texts.
 
-    Each takes `(dataset, train, examples)`, a `Dataset` and two `LabelledExamples`, and returns
-    predictions as `training.evaluation.predictions.answers_of` does.
+    Each takes `(dataset, train, examples)`, a `Dataset` and two `Examples`, and returns
+    predictions as `training.evaluation.predictions.predictions_of` does.
 
     - `MAJORITY`: the most frequent label; for scores, their mean.
     - `TFIDF`: logistic regression (for scores, ridge regression) on the tf-idf of each text's
@@ -50,13 +50,13 @@ def baselines_of(dataset: Dataset) -> dict[str, Callable[..., np.ndarray]]:
     return found | {OVERLAP: _overlap} if len(dataset.fields) > 1 else found
 
 
-def _majority(dataset: Dataset, train: LabelledExamples, examples: LabelledExamples) -> np.ndarray:
+def _majority(dataset: Dataset, train: Examples, examples: Examples) -> np.ndarray:
     labels = train.labels
     label = labels.mean() if dataset.score_range is not None else np.bincount(labels).argmax()
     return np.full(len(examples), label)
 
 
-def _tfidf(dataset: Dataset, train: LabelledExamples, examples: LabelledExamples) -> np.ndarray:
+def _tfidf(dataset: Dataset, train: Examples, examples: Examples) -> np.ndarray:
     vectorizer = TfidfVectorizer(token_pattern=_WORD, dtype=np.float32)
     if dataset.kind == MULTIPLE_CHOICE:
         choices, is_right = _flat_choices(train)
@@ -78,7 +78,7 @@ def _tfidf(dataset: Dataset, train: LabelledExamples, examples: LabelledExamples
     return model.predict(features([_strings(column) for column in examples.texts.values()]))
 
 
-def _overlap(dataset: Dataset, train: LabelledExamples, examples: LabelledExamples) -> np.ndarray:
+def _overlap(dataset: Dataset, train: Examples, examples: Examples) -> np.ndarray:
     if dataset.kind == MULTIPLE_CHOICE:
         return _best_choices(examples, np.array(list(_choice_overlaps(examples))))
     found = _pair_overlaps(examples)
@@ -96,12 +96,12 @@ def _can_learn(texts: Iterable[str], labels: np.ndarray) -> bool:
     return not np.all(labels == labels[0]) and any(map(_words, texts))
 
 
-def _pair_overlaps(examples: LabelledExamples) -> np.ndarray:
+def _pair_overlaps(examples: Examples) -> np.ndarray:
     """Returns float `[examples]`."""
     return np.array([_jaccard(*pair) for pair in zip(*map(_strings, examples.texts.values()))])
 
 
-def _choice_overlaps(examples: LabelledExamples) -> Iterator[float]:
+def _choice_overlaps(examples: Examples) -> Iterator[float]:
     """Yields the overlap of every choice with the other texts of its example."""
     shared = [_strings(column) for name, column in examples.texts.items() if name != "choices"]
     for choices, *others in zip(examples.texts["choices"], *shared):
@@ -114,14 +114,14 @@ def _jaccard(one: str, other: str) -> float:
     return len(words & others) / max(1, len(words | others))
 
 
-def _flat_choices(examples: LabelledExamples) -> tuple[list[str], np.ndarray]:
+def _flat_choices(examples: Examples) -> tuple[list[str], np.ndarray]:
     """Returns all choices of all examples, and whether each is the right one."""
     pairs = list(zip(examples.texts["choices"], examples.labels))
     texts = [text for choices, _ in pairs for text in _strings(choices)]
     return texts, np.concatenate([np.arange(len(choices)) == label for choices, label in pairs])
 
 
-def _best_choices(examples: LabelledExamples, scores: np.ndarray) -> np.ndarray:
+def _best_choices(examples: Examples, scores: np.ndarray) -> np.ndarray:
     """Returns the index of each example's choice with the highest score, int `[examples]`."""
     ends = np.cumsum([len(choices) for choices in examples.texts["choices"]])
     return np.array([part.argmax() for part in np.split(scores, ends[:-1])])
@@ -136,7 +136,7 @@ def _strings(column: np.ndarray) -> list[str]:
 
 
 def score_baselines(
-    dataset: Dataset, train: LabelledExamples, examples: LabelledExamples, seed: int = 0
+    dataset: Dataset, train: Examples, examples: Examples, seed: int = 0
 ) -> dict[str, Any]:
     """Scores the baselines of a data set, in seconds.
 
@@ -182,7 +182,7 @@ def describe_beside(value: float, baselines: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _most_examples(train: LabelledExamples) -> int:
+def _most_examples(train: Examples) -> int:
     """Returns how many of the examples a baseline may learn from."""
     characters = sum(_length(text) for column in train.texts.values() for text in column)
     classes = max(_FEW_CLASSES, len(train.class_names or ()))

@@ -4,11 +4,12 @@ import os
 from typing import Any
 
 import gpt1_keras
+from gpt1_keras.examples import Examples
 from gpt1_keras.labelled_files import parse_columns
 from gpt1_keras.presets import load_task
 from gpt1_keras.tasks.task import Task
 from training.datasets.data_options import DataOptions, ExampleOptions
-from training.datasets.labelled_examples import LabelledExamples, load_examples
+from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import (
     CLASSIFICATION,
     MULTIPLE_CHOICE,
@@ -44,7 +45,7 @@ def load_for_model(
     kind: str,
     asked: ExampleOptions,
     data: DataOptions,
-) -> tuple[dict[str, str], Dataset, LabelledExamples]:
+) -> tuple[dict[str, str], Dataset, Examples]:
     """Loads a split of a data set, or a file, and checks that the model fits it.
 
     Args:

@@ -1,32 +1,60 @@
-"""A model's predictions on a data set, and a file of them to compute the scores again from."""
+"""A model's predictions on a data set, their metrics, and a file of them to score again."""
 
 import json
 import os
 import pathlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.stats
+import sklearn.metrics
 
+from gpt1_keras.examples import Examples
 from gpt1_keras.files import write_text
 from gpt1_keras.tasks.task import Task
-from training.datasets.labelled_examples import LabelledExamples
-from training.datasets.length_batches import batch_order, count_tokens, make_batches
+from training.datasets.length_batches import batch_order, count_tokens
 
 FILE = "predictions.jsonl"  # in the folder of a run
 _BATCH_SIZE = 64
+
+
+Metric = Callable[[np.ndarray, np.ndarray], float]
+
+
+def _correlation(correlate: Callable[..., Any]) -> Metric:
+    """Returns a metric: a correlation, or 0 (as Matthews' is) if all predictions are equal."""
+
+    def metric(true: np.ndarray, predicted: np.ndarray) -> float:
+        if np.ptp(predicted) == 0:
+            return 0.0
+        return correlate(true, predicted).statistic
+
+    return metric
+
+
+# Functions of true and predicted class indices, or of true and predicted scores.
+METRICS: dict[str, Metric] = {
+    "accuracy": sklearn.metrics.accuracy_score,
+    "f1": sklearn.metrics.f1_score,
+    "matthews": sklearn.metrics.matthews_corrcoef,
+    "pearson": _correlation(scipy.stats.pearsonr),
+    "spearman": _correlation(scipy.stats.spearmanr),
+}
+_CORRELATIONS = ("pearson", "spearman")  # undefined where all labels are the same
 
 
 class DivergedError(ValueError):
     """A model's outputs are not numbers."""
 
 
-def prediction_order(model: Task, examples: LabelledExamples) -> list[np.ndarray]:
+def prediction_order(model: Task, examples: Examples) -> list[np.ndarray]:
     """Returns the batches in which `predict_outputs` reads the examples: arrays of indices."""
     return batch_order(count_tokens(examples, model.preprocessor), _BATCH_SIZE, seed=0, epoch=0)
 
 
-def answers_of(outputs: np.ndarray) -> np.ndarray:
+def predictions_of(outputs: np.ndarray) -> np.ndarray:
     """Turns a model's outputs into labels.
 
     Args:
@@ -39,7 +67,7 @@ def answers_of(outputs: np.ndarray) -> np.ndarray:
 
 
 def predict_outputs(
-    model: Task, examples: LabelledExamples, order: list[np.ndarray] | None = None
+    model: Task, examples: Examples, order: list[np.ndarray] | None = None
 ) -> np.ndarray:
     """Predicts each example.
 
@@ -53,27 +81,54 @@ def predict_outputs(
         DivergedError: an output is NaN, or an answer's infinite.
     """
     order = prediction_order(model, examples) if order is None else order
-    batches = make_batches(examples, order).map(lambda texts, _: texts)
-    outputs = model.predict(batches, verbose=int(sys.stdout.isatty()))
+    outputs = model.predict(examples.in_batches(order), verbose=int(sys.stdout.isatty()))
     # Choices that an example lacks have -inf. No comparison with NaN is true.
     if not ((outputs if outputs.ndim > 1 else np.abs(outputs)) < np.inf).all():
         raise DivergedError(
             "The model's outputs are not numbers (NaN or infinite): its training has diverged. Try "
             "a lower learning rate."
         )
-    in_order = np.empty_like(outputs)
-    in_order[np.concatenate(order)] = outputs
-    return in_order
+    return outputs
+
+
+def check_scorable(examples: Examples, metrics: tuple[str, ...], what: str) -> None:
+    """Raises ValueError where a metric would not be a number, before any work is done.
+
+    Args:
+        examples: all of them labelled.
+        what: what the examples are, for the message.
+    """
+    if not len(examples):
+        raise ValueError(f"{what} has no example with a label.")
+    undefined = [name for name in metrics if name in _CORRELATIONS]
+    if undefined and np.ptp(examples.labels) == 0:
+        raise ValueError(
+            f"{what} has the same label, {examples.labels[0]:g}, for all of its {len(examples)} "
+            f"examples: {' and '.join(undefined)} are undefined. Expected different scores."
+        )
+
+
+def score(
+    examples: Examples, predictions: np.ndarray, metrics: tuple[str, ...]
+) -> dict[str, float]:
+    """Computes metrics by name.
+
+    Args:
+        examples: all of them labelled.
+        predictions: array `[examples]`, from `predictions_of`.
+        metrics: keys of `METRICS`.
+    """
+    return {name: float(METRICS[name](examples.labels, predictions)) for name in metrics}
 
 
 def write_predictions(
-    folder: str | os.PathLike[str], examples: LabelledExamples, answers: np.ndarray
+    folder: str | os.PathLike[str], examples: Examples, answers: np.ndarray
 ) -> None:
     """Writes a line for each example: its number, its label (or null) and the prediction.
 
     Args:
         folder: path; gets predictions.jsonl.
-        answers: from `answers_of`.
+        answers: from `predictions_of`.
     """
     columns = (examples.indices, examples.is_labelled, examples.labels, answers)
     rows = zip(*(column.tolist() for column in columns), strict=True)

@@ -9,15 +9,20 @@ import numpy as np
 
 import gpt1_keras
 from gpt1_keras.cli import warn
+from gpt1_keras.examples import Examples
 from gpt1_keras.files import check_writable, write_json, write_text
 from training.datasets.data_options import DEFAULT_DATA, DataOptions, ExampleOptions
-from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.user_files import Dataset
 from training.evaluation.answer_report import plot_report, write_report
 from training.evaluation.baselines import score_baselines
-from training.evaluation.dataset_metrics import check_scorable, score
 from training.evaluation.fine_tuned_models import load_for_model, load_model
-from training.evaluation.predictions import answers_of, predict_outputs, write_predictions
+from training.evaluation.predictions import (
+    check_scorable,
+    predict_outputs,
+    predictions_of,
+    score,
+    write_predictions,
+)
 
 # GLUE expects the classes' names in these files, and their indices in the others.
 _NAMED = ("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv")
@@ -28,7 +33,7 @@ def evaluate(
     output: str | os.PathLike[str],
     asked: ExampleOptions,
     data: DataOptions = DEFAULT_DATA,
-    find_train: Callable[[], LabelledExamples | None] = lambda: None,
+    find_train: Callable[[], Examples | None] = lambda: None,
 ) -> dict[str, Any]:
     """Evaluates a model on a split of a data set or on a file.
 
@@ -48,7 +53,7 @@ def evaluate(
     if len(labelled):
         check_scorable(examples.take(labelled), dataset.metrics, str(asked.file or asked.task))
     outputs = predict_outputs(fine_tuned, examples)
-    predictions = answers_of(outputs)
+    predictions = predictions_of(outputs)
     result = {
         **described,
         "model": str(model),
@@ -73,7 +78,7 @@ def evaluate(
     return result
 
 
-def _fits(train: LabelledExamples, scored: LabelledExamples) -> bool:
+def _fits(train: Examples, scored: Examples) -> bool:
     """Returns whether baselines can learn from some examples to predict others; warns if not."""
     if (train.class_names, train.texts.keys()) == (scored.class_names, scored.texts.keys()):
         return True
@@ -81,9 +86,7 @@ def _fits(train: LabelledExamples, scored: LabelledExamples) -> bool:
     return False
 
 
-def _glue_lines(
-    dataset: Dataset, examples: LabelledExamples, predictions: np.ndarray
-) -> Iterator[str]:
+def _glue_lines(dataset: Dataset, examples: Examples, predictions: np.ndarray) -> Iterator[str]:
     yield "index\tprediction"
     for index, prediction in sorted(zip(examples.indices.tolist(), predictions.tolist())):
         if dataset.score_range is not None:

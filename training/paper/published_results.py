@@ -55,7 +55,7 @@ class Column:
     Attributes:
         name: the paper's name of the data set.
         datasets: keys of `training.datasets.paper_datasets.DATASETS`; the column is their mean.
-        metric: key of `training.evaluation.dataset_metrics.METRICS`.
+        metric: key of `training.evaluation.predictions.METRICS`.
         published: dict from row to score in percent.
     """
 

@@ -16,9 +16,9 @@ from gpt1_keras.files import check_writable, read_json, write_json
 from gpt1_keras.presets import find_preset, load_task
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.tfds import prepared_builder, read_race, read_split, resolve_pronoun
-from training.evaluation.dataset_metrics import METRICS, Metric
 from training.evaluation.likelihood import Scorer
 from training.evaluation.plots import COLORS, new_figure, save
+from training.evaluation.predictions import METRICS, Metric
 from training.paper.probes import Probe, find_probe
 from training.runs.run_folder import shared_steps
 

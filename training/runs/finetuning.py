@@ -16,6 +16,7 @@ import tensorflow as tf
 
 import gpt1_keras
 from gpt1_keras.cli import warn
+from gpt1_keras.examples import Examples
 from gpt1_keras.files import read_json, write_json
 from gpt1_keras.handles import is_handle
 from gpt1_keras.labelled_files import parse_columns
@@ -27,20 +28,21 @@ from gpt1_keras.presets.publishing import licence_of
 from gpt1_keras.recipe import FineTuningRecipe
 from gpt1_keras.tasks.task import Task
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
-from training.datasets.labelled_examples import LabelledExamples, load_examples
-from training.datasets.length_batches import batch_order, count_tokens, make_batches
+from training.datasets.labelled_examples import load_examples
+from training.datasets.length_batches import batch_order, count_tokens
 from training.datasets.paper_datasets import MULTIPLE_CHOICE, find_dataset
 from training.datasets.user_files import Dataset, find_user_files
 from training.evaluation import calibration
 from training.evaluation.answer_report import plot_report, write_report
 from training.evaluation.baselines import score_baselines
 from training.evaluation.calibration import CALIBRATION, DIAGRAM, plot_reliability
-from training.evaluation.dataset_metrics import check_scorable, score
 from training.evaluation.fine_tuned_models import MODELS
 from training.evaluation.predictions import (
-    answers_of,
+    check_scorable,
     predict_outputs,
     prediction_order,
+    predictions_of,
+    score,
     write_predictions,
 )
 from training.runs.checkpoints import CheckpointSaver
@@ -116,7 +118,7 @@ def find_dataset_of(options: FinetuneOptions) -> Dataset:
 
 def load_training_examples(
     options: FinetuneOptions, dataset: Dataset, data: DataOptions
-) -> LabelledExamples:
+) -> Examples:
     """Loads the labelled examples that a run learns from."""
     train = load_examples(dataset, "train", data).labelled()
     if options.limit_examples is not None:
@@ -126,19 +128,17 @@ def load_training_examples(
     return train
 
 
-def load_validation_examples(dataset: Dataset, data: DataOptions) -> LabelledExamples:
+def load_validation_examples(dataset: Dataset, data: DataOptions) -> Examples:
     """Loads the labelled examples that a run chooses its best epoch on."""
     return load_examples(dataset, "validation", data).labelled()
 
 
-def fingerprints(train: LabelledExamples, validation: LabelledExamples) -> dict[str, Any]:
+def fingerprints(train: Examples, validation: Examples) -> dict[str, Any]:
     """Returns what `Run.keep_data` takes."""
     return {_TRAINING: train.fingerprint(), "validation": validation.fingerprint()}
 
 
-def training_examples_of(
-    preset: str | os.PathLike[str], data: DataOptions
-) -> LabelledExamples | None:
+def training_examples_of(preset: str | os.PathLike[str], data: DataOptions) -> Examples | None:
     """Loads what a fine-tuned preset has learned from, as result.json beside it says.
 
     Returns:
@@ -162,7 +162,7 @@ def training_examples_of(
         return None
 
 
-def build_model(options: FinetuneOptions, dataset: Dataset, train: LabelledExamples) -> Task:
+def build_model(options: FinetuneOptions, dataset: Dataset, train: Examples) -> Task:
     """Builds the model that a fine-tuning starts from.
 
     Args:
@@ -219,17 +219,12 @@ def _load_backbone(options: FinetuneOptions, name: str) -> CausalBackbone:
     return backbone
 
 
-def _fresh_tokenizer(options: FinetuneOptions, train: LabelledExamples) -> gpt1_keras.GPT1Tokenizer:
+def _fresh_tokenizer(options: FinetuneOptions, train: Examples) -> gpt1_keras.GPT1Tokenizer:
     """Loads a tokenizer, or learns one from the training texts."""
     if options.tokenizer is not None:
         return load_tokenizer(options.tokenizer, options.normalization)
-    texts = (
-        text.decode("utf-8", "replace")
-        for tensor in train.tensors().values()
-        for text in getattr(tensor, "flat_values", tensor).numpy()
-    )
     return gpt1_keras.GPT1Tokenizer.learn(
-        texts, options.num_merges, normalization=options.normalization or "bert"
+        train.all_texts(), options.num_merges, normalization=options.normalization or "bert"
     )
 
 
@@ -299,7 +294,7 @@ def finetune(
             progress.start(epoch, left, [entry["seconds"] for entry in run.history])
             with saver.during_fit(step):
                 fitted = model.fit(
-                    make_batches(train, order),
+                    train.in_batches(order),
                     epochs=epoch + 1,
                     initial_epoch=epoch,
                     class_weight=class_weight,
@@ -311,7 +306,7 @@ def finetune(
                     run.checkpoints.save(model, step)
                 saver.saved()
         outputs = predict_outputs(model, validation, validation_order)
-        scores = score(validation, answers_of(outputs), dataset.metrics)
+        scores = score(validation, predictions_of(outputs), dataset.metrics)
         _finish_epoch(run, model, scores, outputs, validation, time.monotonic() - started)
         started = time.monotonic()
         shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
@@ -344,8 +339,8 @@ def finetune(
 def _check_examples(
     options: FinetuneOptions,
     dataset: Dataset,
-    train: LabelledExamples,
-    validation: LabelledExamples,
+    train: Examples,
+    validation: Examples,
 ) -> None:
     """Raises ValueError for data that would fail after an epoch; warns of labels all alike."""
     what = f"The validation data of {options.task or options.validation or options.train}"
@@ -370,7 +365,7 @@ def _finish_epoch(
     model: Task,
     scores: dict[str, float],
     outputs: np.ndarray,
-    validation: LabelledExamples,
+    validation: Examples,
     seconds: float,
 ) -> None:
     """Calibrates and saves the model if it is the best so far; adds scores.
@@ -381,7 +376,7 @@ def _finish_epoch(
     if value > max((epoch[metric] for epoch in run.history), default=float("-inf")):
         _calibrate(run, model, outputs, validation)
         write_report(run.folder, model, validation, outputs)
-        write_predictions(run.folder, validation, answers_of(outputs))
+        write_predictions(run.folder, validation, predictions_of(outputs))
         run.save_preset(model, "best")
     epoch = len(run.history)
     with tf.summary.create_file_writer(str(run.folder / "logs" / "validation")).as_default():
@@ -389,7 +384,7 @@ def _finish_epoch(
     run.add({"epoch": epoch + 1, **scores, "seconds": round(seconds, 2)})
 
 
-def _calibrate(run: Run, model: Task, outputs: np.ndarray, validation: LabelledExamples) -> None:
+def _calibrate(run: Run, model: Task, outputs: np.ndarray, validation: Examples) -> None:
     """Calibrates a model whose answers have probabilities on the validation data."""
     if model.calibration is None:
         return

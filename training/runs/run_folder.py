@@ -84,7 +84,7 @@ class Run:
         """Keeps the fingerprints of the run's examples among its options. Call it before `start`.
 
         Args:
-            data: from `"training"` and `"validation"` to `LabelledExamples.fingerprint`.
+            data: from `"training"` and `"validation"` to `Examples.fingerprint`.
 
         Raises:
             ValueError: the folder holds a run on other examples. (Those of earlier versions do not

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 
 from gpt1_keras.presets import load_tokenizer
+from gpt1_keras.tasks.batches import string_tensors
 from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS
@@ -31,7 +32,7 @@ def main() -> None:
             examples = load_examples(dataset, role, DataOptions(data_dir)).labelled()
             if (task, role) == ("race_middle", "train"):
                 examples = examples.sample(6000, 0)
-            texts = examples.tensors()
+            texts = string_tensors(examples.texts)
             batches = []
             for start in range(0, len(examples), BATCH):
                 batch = {field: text[start : start + BATCH] for field, text in texts.items()}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpt1_keras
-from gpt1_keras.tasks.examples import as_batches
+from gpt1_keras.tasks.batches import as_batches
 from gpt1_keras.tasks.label_heads import ClassHead, make_label_head
 from tests.helpers.fuzzing import search
 

@@ -6,6 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from gpt1_keras.answers import answer_each
+from gpt1_keras.examples import Examples
+from serving.engines import open_engine
 from serving.tflite import TextModel
 
 TEXTS = [
@@ -32,6 +35,17 @@ def test_a_classifier_answers_as_in_python(single):
     assert answer_of("good bad " * 20)["truncated"] and not answer_of("good")["truncated"]
     assert answer_of("good")["num_tokens"] == 3
     assert [answer_of(text)["blank"] for text in ("good", "", "\x01")] == [False, True, True]
+    engine = open_engine(str(path))
+    answers = answer_each(engine, Examples({"text": TEXTS}))
+    assert [each.get("problem") for each in answers] == [None, None, "text is blank", None, None]
+    for text, found in zip(TEXTS, answers):
+        assert not text or found == answer_of(text)
+    assert engine.columns == [
+        "label",
+        "score",
+        *(f"score_{n}" for n in model.class_names),
+        "is_sure",
+    ]
 
 
 @pytest.mark.parametrize(

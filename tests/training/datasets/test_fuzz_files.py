@@ -14,6 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from gpt1_keras.labelled_files import CHOICES, LABEL, as_label, is_blank, read_rows, with_texts
+from gpt1_keras.tasks.batches import string_tensors
 from tests.helpers.fuzzing import damaged, search
 from training.datasets.labelled_examples import load_examples
 from training.datasets.user_files import find_user_files
@@ -103,7 +104,7 @@ def assert_read_or_refused(read, suffix, content, is_compressed=False):
         elif CHOICES in row:
             assert 0 <= label < len(row[CHOICES]) and float(row[LABEL]) == label
     assert {key for row in rows for key in row} == set(rows[0])
-    examples.tensors()
+    string_tensors(examples.texts)
 
 
 @pytest.mark.parametrize(("suffix", "content"), SEEDS)

@@ -70,43 +70,33 @@ def test_choices(name, write):
     assert found.labels.tolist() == [2, 0] and found.class_names is None
 
 
+CHOICES_HEADER = "context,choice1,choice2,label\n"
+SCORES = "text,label\na,0.5\nb,4\n"
+CLASSES = "text,label\na,yes\nb,no\n"
+
+
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("train", "validation", "message"),
     [
-        ("a.csv", "prose,label\na,b\n",
-         r"has the columns \['prose', 'label'\]; expected text, label; or premise, hyp"),
-        ("a.csv", "text,verdict\na,b\n", r"has the columns \['text', 'verdict'\]; expected tex"),
-        ("a.csv", "context,choice1,choice2,label\na,b,c,2\n",
-         "label '2'; expected the index of one of the 2 choices, from 0"),
-        ("a.csv", "context,choice1,choice2,label\na,b,c,right\n", "label 'right'; expected the i"),
+        ("prose,label\na,b\n", None, r"\['prose', 'label'\]; expected text, label; or premise"),
+        ("text,verdict\na,b\n", None, r"\['text', 'verdict'\]"),
+        (CHOICES_HEADER + "a,b,c,2\n", None, "line 2: .*'2'; .* 2 choices"),
+        (CHOICES_HEADER + "a,b,c,right\n", None, "line 2: .*'right'"),
+        *(
+            (f"text,label\na,yes\nb,{missing}\nc,no\n", None, "line 3: the label is")
+            for missing in ("nan", "NaN", "<NA>", "NaT", "")
+        ),
+        ("text,label\n ,no\n", None, "all 1 rows"),
+        (CLASSES, "text,label\na,perhaps\n", r"\['perhaps'\]; expected \['no', 'yes'\]"),
+        (CLASSES, "prose,label\na,yes\n", r"\['prose', 'label'\]; expected text, label"),
+        (SCORES, "text,label\na,4.5\n", "'4.5'; .* from 0 to 4"),
     ],
-)  # fmt: skip
-def test_bad_files(name, content, message, write):
-    path = write(name, content)
+)
+def test_refused(write, train, validation, message):
+    path = write("a.csv", train)
     with pytest.raises(ValueError, match=message):
-        examples(path)
-
-
-def test_what_the_validation_file_must_have(write):
-    train = write("a.csv", "text,label\na,yes\nb,no\n")
-    for content, message in (
-        ("text,label\na,perhaps\n", r"the labels \['perhaps'\]; expected \['no', 'yes'\]"),
-        ("prose,label\na,yes\n", r"has the columns \['prose', 'label'\]; expected text, label. S"),
-    ):
-        dataset = find_user_files(train, write("b.csv", content))
-        with pytest.raises(ValueError, match=message):
-            load_examples(dataset, "validation")
-    scores = write("c.csv", "text,label\na,0.5\nb,4\n")
-    dataset = find_user_files(scores, write("d.csv", "text,label\na,4.5\n"))
-    with pytest.raises(ValueError, match="label '4.5'; expected a score from 0 to 4"):
-        load_examples(dataset, "validation")
-
-
-@pytest.mark.parametrize("missing", ["nan", "NaN", "<NA>", "NaT", ""])
-def test_a_missing_label_is_told_with_its_line(write, missing):
-    path = write("a.csv", f"text,label\na,yes\nb,{missing}\nc,no\n")
-    with pytest.raises(ValueError, match="line 3: the label is"):
-        find_user_files(path, path)
+        dataset = find_user_files(path, write("b.csv", validation or train))
+        load_examples(dataset, "validation" if validation else "train")
 
 
 def test_rows_with_a_blank_text_are_left_out(write, capsys):
@@ -128,8 +118,6 @@ def test_rows_with_a_blank_text_are_left_out(write, capsys):
     ]
     assert len(examples(write("choices.jsonl", choices))) == 3  # one of the first two may be blank
     assert "2 rows with a blank text are left out, the first in line 4" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="all 1 rows have a blank text"):
-        find_user_files(write("blank.csv", "text,label\n ,no\n"), None)
 
 
 def test_labels_that_look_alike_are_one_class(write):
@@ -139,6 +127,9 @@ def test_labels_that_look_alike_are_one_class(write):
     assert dataset.class_names == ["1", "2", "caf\u00e9"]
     assert load_examples(dataset, "train").labels.tolist() == [0, 0, 1, 2, 2]
     assert load_examples(dataset, "validation").labels.tolist() == [1, 2]
+    # An older model's names may have been read before look-alikes were one label.
+    dataset = dataclasses.replace(dataset, class_names=["1.0", "2.0", "caf\u00e9"])
+    assert load_examples(dataset, "train").labels.tolist() == [0, 0, 1, 2, 2]
 
 
 def test_numbers_are_in_their_order(write):
@@ -149,13 +140,6 @@ def test_numbers_are_in_their_order(write):
     assert find_user_files(train, train).class_names == ["-1", "9", "10"]
     train = write("a.csv", "text,label\na,10\na,9\na,b\n")
     assert find_user_files(train, train).class_names == ["10", "9", "b"]
-
-
-def test_an_older_model_s_names(write):
-    """They may have been read before look-alikes were one label."""
-    path = write("a.csv", "text,label\na,1.0\nb,2\n")
-    dataset = dataclasses.replace(find_user_files(path, path), class_names=["1.0", "2.0"])
-    assert load_examples(dataset, "train").labels.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(

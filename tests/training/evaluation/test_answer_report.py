@@ -2,6 +2,7 @@
 
 import json
 import re
+import types
 import xml.etree.ElementTree
 
 import numpy as np
@@ -9,13 +10,13 @@ import pandas as pd
 import pytest
 import sklearn.metrics
 
+from gpt1_keras.examples import Examples
 from gpt1_keras.tasks.heads import Calibration
-from training.datasets.labelled_examples import LabelledExamples
 from training.evaluation.answer_report import plot_confusion, plot_report, read_report, write_report
 from training.evaluation.predictions import (
     DivergedError,
-    answers_of,
     predict_outputs,
+    predictions_of,
     write_predictions,
 )
 
@@ -23,7 +24,11 @@ from training.evaluation.predictions import (
 class Model:
     """Answers by given logits."""
 
-    def __init__(self, has_probabilities=True):
+    task_head = types.SimpleNamespace(is_multi_label=False)
+    preprocessor = types.SimpleNamespace(fields=["context", "choices"])
+
+    def __init__(self, class_names=None, has_probabilities=True):
+        self.class_names = class_names
         self.calibration = Calibration() if has_probabilities else None
 
     def probabilities(self, outputs):
@@ -40,7 +45,7 @@ def column(values):
 def report(folder, model, examples, outputs):
     """Writes all files, the plots after the others; returns the report."""
     text = write_report(folder, model, examples, outputs)
-    write_predictions(folder, examples, answers_of(outputs))
+    write_predictions(folder, examples, predictions_of(outputs))
     assert not list(folder.glob("*.svg"))
     plot_report(folder, examples.class_names)
     return text
@@ -54,8 +59,8 @@ def classes(tmp_path):
     outputs = random.normal(size=(60, 3)) + 1.5 * np.eye(3)[labels]
     texts = [f'text {number}, "quoted"\nin\rlines: Übung 日本'.encode() for number in range(60)]
     names = ["accuracy", "Rüge", "=1+1"]
-    examples = LabelledExamples({"text": column(texts)}, labels, np.arange(60) + 7, names)
-    return examples, outputs, report(tmp_path, Model(), examples, outputs), tmp_path
+    examples = Examples({"text": column(texts)}, labels, np.arange(60) + 7, names)
+    return examples, outputs, report(tmp_path, Model(names), examples, outputs), tmp_path
 
 
 def test_the_report_by_class(classes):
@@ -92,10 +97,8 @@ def test_what_is_wrong_as_pandas_reads_it(classes):
 
 def test_spreadsheets_read_it_and_compute_nothing(tmp_path):
     texts = [b"=1+1", b"+1", b"-1", b"@SUM(A1)", b"\tx", b"a=1"]
-    examples = LabelledExamples(
-        {"text": column(texts)}, np.zeros(6, int), np.arange(6), ["no", "yes"]
-    )
-    write_report(tmp_path, Model(), examples, np.tile([0.0, 1.0], (6, 1)))
+    examples = Examples({"text": column(texts)}, np.zeros(6, int), np.arange(6), ["no", "yes"])
+    write_report(tmp_path, Model(["no", "yes"]), examples, np.tile([0.0, 1.0], (6, 1)))
     content = (tmp_path / "errors.csv").read_bytes()
     assert content.startswith(b"\xef\xbb\xbfnumber,text,")
     written = pd.read_csv(tmp_path / "errors.csv").text
@@ -115,20 +118,20 @@ def test_spreadsheets_read_it_and_compute_nothing(tmp_path):
 )
 def test_answers_that_are_no_numbers_are_refused(outputs, is_refused):
     """JSON does not have them, and no metric."""
-    examples = LabelledExamples({"text": column([b"a", b"b"])}, np.zeros(2), np.arange(2))
+    examples = Examples({"text": column([b"a", b"b"])}, np.zeros(2), np.arange(2))
     model, order = Model(), [np.array([1]), np.array([0])]
-    model.predict = lambda batches, verbose: np.array(outputs)
+    model.predict = lambda examples, verbose: np.array(outputs)
     if is_refused:
         with pytest.raises(DivergedError, match="lower learning rate"):
             predict_outputs(model, examples, order)
     else:
-        assert predict_outputs(model, examples, order).tolist() == outputs[::-1]
+        assert predict_outputs(model, examples, order).tolist() == outputs
 
 
 def test_choices(tmp_path):
     choices = [column(words) for words in ([b"a", b"b"], [b"c", b"-d", b"e"])]
     texts = {"context": column([b"one", b"two"]), "choices": column(choices)}
-    examples = LabelledExamples(texts, np.array([0, 1]), np.arange(2))
+    examples = Examples(texts, np.array([0, 1]), np.arange(2))
     outputs = np.array([[1.0, 0.0, -np.inf], [0.0, 1.0, 2.0]])
     assert report(tmp_path, Model(), examples, outputs) == "1 of 2 are right\n"
     wrong = pd.read_csv(tmp_path / "errors.csv")
@@ -139,8 +142,10 @@ def test_choices(tmp_path):
 def test_scores(tmp_path):
     labels = np.array([0.0, 2.5, 5.0], np.float32)
     pairs = {"text1": column([b"a", b"b", b"c"]), "text2": column([b"d", b"e", b"f"])}
-    examples = LabelledExamples(pairs, labels, np.arange(3))
-    text = report(tmp_path, Model(False), examples, np.array([0.5, 2.5, 3.0], np.float32))
+    examples = Examples(pairs, labels, np.arange(3))
+    text = report(
+        tmp_path, Model(has_probabilities=False), examples, np.array([0.5, 2.5, 3.0], np.float32)
+    )
     assert text.splitlines()[0] == "mean absolute error: 0.8333"
     wrong = pd.read_csv(tmp_path / "errors.csv")
     assert wrong.number.tolist() == [2, 0, 1] and wrong.error.tolist() == [-2.0, 0.5, 0.0]
@@ -148,8 +153,8 @@ def test_scores(tmp_path):
 
 
 def test_all_answers_right(tmp_path):
-    examples = LabelledExamples({"text": column([b"a"])}, np.array([1]), np.arange(1), ["n", "y"])
-    write_report(tmp_path, Model(), examples, np.array([[0.0, 1.0]]))
+    examples = Examples({"text": column([b"a"])}, np.array([1]), np.arange(1), ["n", "y"])
+    write_report(tmp_path, Model(["n", "y"]), examples, np.array([[0.0, 1.0]]))
     assert len(pd.read_csv(tmp_path / "errors.csv")) == 0
     assert json.loads((tmp_path / "report.json").read_text())["classes"]["n"]["support"] == 0
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training.datasets.labelled_examples import LabelledExamples
+from gpt1_keras.examples import Examples
 from training.datasets.paper_datasets import DATASETS
 from training.evaluation import baselines
 from training.evaluation.baselines import MAJORITY, OVERLAP, TFIDF, describe_beside, score_baselines
@@ -16,7 +16,7 @@ def examples(labels, class_names=("no", "yes"), **texts):
     for name, values in texts.items():
         columns[name] = np.empty(len(values), object)
         columns[name][:] = values
-    return LabelledExamples(columns, np.array(labels), np.arange(len(labels)), list(class_names))
+    return Examples(columns, np.array(labels), np.arange(len(labels)), list(class_names))
 
 
 def test_a_model_that_does_not_beat_them_says_so_first():

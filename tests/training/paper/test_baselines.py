@@ -9,8 +9,9 @@ import sklearn.feature_extraction.text as text
 import sklearn.linear_model
 import sklearn.pipeline
 
+from gpt1_keras.examples import Examples
 from training.datasets.data_options import DataOptions
-from training.datasets.labelled_examples import LabelledExamples, load_examples
+from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS
 from training.evaluation.baselines import MAJORITY, OVERLAP, TFIDF, baselines_of
 from training.paper.commands import report
@@ -22,7 +23,7 @@ def examples(texts, labels, class_names=None):
     for name, values in texts.items():
         columns[name] = np.empty(len(values), object)
         columns[name][:] = values
-    return LabelledExamples(columns, np.array(labels), np.arange(len(labels)), class_names)
+    return Examples(columns, np.array(labels), np.arange(len(labels)), class_names)
 
 
 def predict(name, baseline, train, test=None):

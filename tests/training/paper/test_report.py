@@ -7,11 +7,10 @@ import statistics
 import numpy as np
 import pytest
 
+from gpt1_keras.examples import Examples
 from tests.helpers.recomputing import recompute
-from training.datasets.labelled_examples import LabelledExamples
 from training.datasets.paper_datasets import DATASETS
-from training.evaluation.dataset_metrics import score
-from training.evaluation.predictions import write_predictions
+from training.evaluation.predictions import score, write_predictions
 from training.paper.commands import report as main
 from training.paper.gathered_results import Results, variant_of
 from training.paper.published_results import TABLES
@@ -196,7 +195,7 @@ def test_scores_can_be_computed_again_from_the_predictions(write, tmp_path):
         is_score = DATASETS[task].score_range is not None
         labels = (random.uniform(0, 5, 60) if is_score else random.integers(0, 2, 60)).astype("f4")
         labels = labels if is_score else labels.astype("i4")
-        examples = LabelledExamples({}, labels, random.permutation(60))
+        examples = Examples({}, labels, random.permutation(60))
         for seed in (0, 1):
             answers = random.permutation(labels) / 2 if is_score else random.integers(0, 2, 60)
             scores = score(examples, answers, DATASETS[task].metrics)
@@ -226,7 +225,7 @@ def test_scores_can_be_computed_again_from_the_predictions(write, tmp_path):
 def test_predictions_of_other_examples(write, tmp_path):
     write(result("cola", 0, 0.5), result("cola", 0, 0.5, transfer="none"))
     for number in range(2):
-        examples = LabelledExamples({}, np.array([1, 0]), np.array([number, 5]))
+        examples = Examples({}, np.array([1, 0]), np.array([number, 5]))
         write_predictions(tmp_path / "runs" / str(number), examples, np.array([1, 1]))
     with pytest.raises(ValueError, match="cola.*number"):
         report([tmp_path / "runs"], tmp_path / "out")

@@ -1,4 +1,4 @@
-"""A client of a server over REST. It does not need TensorFlow."""
+"""Clients of model servers: their interface, and the one over REST, which needs no TensorFlow."""
 
 import base64
 import http.client
@@ -6,14 +6,64 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
-from serving.client.protocol import TIMEOUT_SECONDS, Input, Model, QueryError
+TIMEOUT_SECONDS = 60.0
+
+
+class QueryError(Exception):
+    """The question does not fit the model, or the server did not answer."""
+
+
+class Model(NamedTuple):
+    """A model by its name, and one of its versions by its number or its label; else the newest."""
+
+    name: str
+    version: int | None = None
+    label: str | None = None
+
+
+class Input(NamedTuple):
+    """An input of a signature.
+
+    Attributes:
+        dtype: the name of its DataType.
+        rank: its number of dimensions, if known.
+        has_default: whether a request may leave it out.
+    """
+
+    dtype: str
+    rank: int | None
+    has_default: bool = False
+
+
+class Client(Protocol):
+    """Asks one signature of one model on a server."""
+
+    def inputs(self) -> Mapping[str, Input]:
+        """Returns the signature's inputs by name, as the server describes them.
+
+        Raises:
+            QueryError: the model does not have it, or the server did not answer.
+        """
+
+    def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the outputs for inputs. Call it after `inputs`.
+
+        Args:
+            inputs: nested lists of numbers, strings or bytes, by name.
+
+        Returns:
+            Nested lists of numbers or strings, by name.
+
+        Raises:
+            QueryError: the inputs do not fit the signature, or the server did not answer.
+        """
 
 
 class RestClient:
-    """See `serving.client.protocol.Client`."""
+    """See `Client`."""
 
     def __init__(self, target: str, model: Model, signature: str) -> None:
         self._url = f"{target.rstrip('/')}/v1/models/{quote(model.name, safe='')}"

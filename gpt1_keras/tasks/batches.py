@@ -1,4 +1,4 @@
-"""Examples as users hand them over: checked once, and made into batches that Keras takes."""
+"""Batches that Keras takes, of the examples, datasets and generators that users hand over."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from gpt1_keras.examples import Examples, as_column, as_str
+from gpt1_keras.labelled_files.rows import blank_field
 from gpt1_keras.lazy import has_tensorflow
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.list_backend import check_slices
@@ -29,40 +31,6 @@ _VISIBLE = re.compile(b"[!-~]")  # in ASCII: what has a token in any normalizati
 # The first letters of the categories of characters that a normalization may leave out: control and
 # other, separators, marks.
 _LEFT_OUT = "CZM"
-
-
-@dataclasses.dataclass(frozen=True)
-class Examples:
-    """A user's examples, which a task has read: checked, and labels encoded, once.
-
-    Attributes:
-        texts: a batch as the preprocessor's `read` returns it: string tensors by field, or one of
-            a language model. Without such a preprocessor, what the user gave.
-        labels: as the compiled loss takes them; None if there are none. Where TensorFlow is not
-            installed, as the user gave them.
-        weights: of the examples, or None.
-        is_one: whether one example was given, without a batch dimension.
-    """
-
-    texts: Any
-    labels: Any = None
-    weights: Any = None
-    is_one: bool = False
-
-    @property
-    def tensors(self) -> tuple[Any, ...]:
-        """The texts, with labels and weights if there are any."""
-        if self.labels is None:
-            return _as_tensors((self.texts,))
-        labelled = (self.texts, self.labels)
-        return _as_tensors(labelled if self.weights is None else (*labelled, self.weights))
-
-    def __len__(self) -> int:
-        """Returns the number of examples."""
-        texts = self.texts
-        while isinstance(texts, (dict, tuple)):
-            texts = next(iter(texts.values() if isinstance(texts, dict) else texts))
-        return int(texts.shape[0]) if hasattr(texts, "shape") else len(texts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,16 +81,17 @@ def as_batches(task: Any, x: Any, y: Any, sample_weight: Any, batch_size: int | 
         return Batches(_from_generator(task, x))
     if _holds_ids(x):
         return Batches(x, y, sample_weight, batch_size)
-    is_read = isinstance(x, Examples)
-    if not is_read and has_tensorflow() and holds_batches(x):
+    if has_tensorflow() and holds_batches(x):
         if isinstance(x, tf.data.Dataset) and y is sample_weight is batch_size is None:
             return Batches(_mapped(without_autotuning(x), task.preprocess_samples))
         # A Grain dataset; or KerasHub says in words what it does not take beside a dataset.
         return Batches(x, y, sample_weight, batch_size, are_ready=False)
-    examples = x if is_read else task.read_examples(x, y, sample_weight)
+    examples = task.read_examples(x, y, sample_weight)
     if has_tensorflow():
         return _batch(task, examples, _slices(examples), batch_size)
     # KerasHub then uses Grain, whose batches must all have one length.
+    if examples.batches is not None:
+        raise ValueError("Examples are read in batches of one's own where TensorFlow is installed.")
     if isinstance(examples.texts, dict):
         check_slices(examples.texts)
     given = (examples.texts, examples.labels, examples.weights, batch_size)
@@ -158,11 +127,12 @@ def training_batches(
     elif validation_data is not None:
         texts, labels, weights = keras.utils.unpack_x_y_sample_weight(validation_data)
         validation_data = as_batches(task, texts, labels, weights, batch_size).x
-    if isinstance(x, Iterator) or holds_batches(x):
+    is_batched = isinstance(x, Examples) and x.batches is not None
+    if is_batched or isinstance(x, Iterator) or holds_batches(x):
         if validation_split:
             raise ValueError(
                 "`validation_split` needs strings or arrays. Received: "
-                f"validation_split={validation_split} with a {type(x).__name__}."
+                f"validation_split={validation_split} with a {type(x).__name__} of batches."
             )
         return as_batches(task, x, y, sample_weight, batch_size), validation_data
     read = task.read_examples(x, y, sample_weight)
@@ -182,21 +152,72 @@ def training_batches(
     return _batch(task, read, examples, batch_size), validation_data
 
 
+def string_tensors(texts: dict[str, Any]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    """Returns columns of texts as strings `[examples]`, and of choices as ragged ones."""
+    return {field: _string_tensor(column) for field, column in texts.items()}
+
+
+def _string_tensor(column: Any) -> tf.Tensor | tf.RaggedTensor:
+    if tf.is_tensor(column):
+        return column
+    column = as_column(column)
+    if len(column) and not isinstance(column[0], (str, bytes)):
+        flat = tf.constant(list(itertools.chain.from_iterable(column)), tf.string)
+        return tf.RaggedTensor.from_row_lengths(flat, [len(row) for row in column])
+    return tf.constant(column, tf.string)
+
+
+def in_order(outputs: Any, x: Any) -> Any:
+    """Returns outputs, `[examples, ...]`, of examples that were read in batches of positions."""
+    if not isinstance(x, Examples) or x.batches is None:
+        return outputs
+    positions = np.concatenate(x.batches)
+    if not np.array_equal(np.sort(positions), np.arange(len(x))):
+        raise ValueError(
+            f"Expected batches that have each of {len(x)} examples once. Received: "
+            f"{len(positions)} positions, {len(np.unique(positions))} of them different."
+        )
+    ordered = np.empty_like(outputs)
+    ordered[positions] = outputs
+    return ordered
+
+
+def _tensors(examples: Examples) -> tuple[Any, ...]:
+    """Returns the texts of examples that a task has read, with labels and weights if any."""
+    given = (examples.texts, examples.labels, examples.weights)
+    return _as_tensors(tuple(each for each in given if each is not None))
+
+
 def _slices(examples: Examples) -> tf.data.Dataset:
-    """Returns a dataset of single examples, each a tuple, as texts may be one."""
-    tensors = examples.tensors
+    """Returns a dataset of single examples, each a tuple, as texts may be one.
+
+    Of examples with `batches`, it has the positions of each.
+    """
+    tensors = _tensors(examples)
     shapes = [array.shape for array in tf.nest.flatten(tensors)]
     if any(not shape.rank or not shape[0] or shape[0] != shapes[0][0] for shape in shapes):
         raise ValueError(
             "Expected one example or more, and as many labels and weights if there are any. "
             f"Received shapes: {[tuple(shape) for shape in shapes]}."
         )
-    return tf.data.Dataset.from_tensor_slices(tensors)
+    if examples.batches is None:
+        return tf.data.Dataset.from_tensor_slices(tensors)
+    lengths = [len(batch) for batch in examples.batches]
+    positions = tf.RaggedTensor.from_row_lengths(np.concatenate(examples.batches), lengths)
+    return tf.data.Dataset.from_tensor_slices(positions)
 
 
 def _batch(task: Any, read: Examples, slices: tf.data.Dataset, batch_size: int | None) -> Batches:
-    batches = without_autotuning(slices.batch(batch_size or _BATCH_SIZE))
-    return Batches(_mapped(batches, task.frame_examples), examples=read)
+    if read.batches is None:
+        batches = without_autotuning(slices.batch(batch_size or _BATCH_SIZE))
+        return Batches(_mapped(batches, task.frame_examples), examples=read)
+    tensors = _tensors(read)
+
+    def frame(positions: tf.Tensor) -> Any:
+        batch = tf.nest.map_structure(lambda tensor: tf.gather(tensor, positions), tensors)
+        return task.frame_examples(*batch)
+
+    return Batches(_mapped(without_autotuning(slices), frame), examples=read)
 
 
 def _mapped(batches: tf.data.Dataset, preprocess: Callable) -> tf.data.Dataset:
@@ -241,7 +262,7 @@ def _from_generator(task: Any, batches: Iterable[Any]) -> tf.data.Dataset:
                 "A batch is texts, or a tuple of texts and labels. Received: a list of "
                 f"{[type(each).__name__ for each in batch[:3]]}."
             )
-        return task.read_examples(*(batch if isinstance(batch, tuple) else (batch,))).tensors
+        return _tensors(task.read_examples(*(batch if isinstance(batch, tuple) else (batch,))))
 
     first = next(iter(batches), None)
     if first is None:
@@ -273,25 +294,18 @@ def _any_size(tensor: Any) -> Any:
 
 
 def blank_examples(preprocessor: Any, read: Any) -> list[bool]:
-    """Returns whether a text of each example has no token.
+    """Returns whether an example has a `blank_field`: a text without a token.
 
-    A context and a question are one text, and each of their choices is another. `read` is what the
-    `read` of a preprocessor of ours returned.
+    `read` is what the `read` of a preprocessor of ours returned.
     """
-    texts = list(read.values()) if isinstance(read, dict) else [read]
-    *first, last = map(_as_lists, texts)
-    invisible = {text for text in keras.tree.flatten([first, last]) if _is_invisible(text)}
-    if not invisible:
-        return [False] * len(last)
+    fields = read if isinstance(read, dict) else {"text": read}
+    columns = {name: as_lists(texts) for name, texts in fields.items()}
+    invisible = list(filter(_is_invisible, set(keras.tree.flatten(columns))))
     # Which of them have no token, only the normalization knows.
-    ids = preprocessor.tokenizer.tokenize(list(invisible))
+    ids = preprocessor.tokenizer.tokenize(invisible) if invisible else []
     blank = {text for text, each in zip(invisible, ids) if not len(each)}
-    if isinstance(last[0], list):
-        return [
-            all(text in blank for text in row) or not blank.isdisjoint(choices)
-            for *row, choices in zip(*first, last)
-        ]
-    return [not blank.isdisjoint(row) for row in zip(*first, last)]
+    rows = Examples(columns).rows()
+    return [bool(blank and blank_field(row, blank.__contains__)) for row in rows]
 
 
 def warn_of_blank_examples(preprocessor: Any, examples: Examples | None) -> None:
@@ -307,7 +321,7 @@ def warn_of_blank_examples(preprocessor: Any, examples: Examples | None) -> None
         )
 
 
-def _as_lists(texts: Any) -> list[Any]:
+def as_lists(texts: Any) -> list[Any]:
     """Returns a batch of texts as a list, of lists where they are choices."""
     if hasattr(texts, "to_list"):
         return texts.to_list()
@@ -318,9 +332,8 @@ def _is_invisible(text: str | bytes) -> bool:
     """Returns whether a normalization may leave out all characters of a text."""
     if _VISIBLE.search(text if isinstance(text, bytes) else text.encode(errors="replace")):
         return False
-    characters = text.decode(errors="replace") if isinstance(text, bytes) else text
     return all(
-        each == "\ufffd" or unicodedata.category(each)[0] in _LEFT_OUT for each in characters
+        each == "\ufffd" or unicodedata.category(each)[0] in _LEFT_OUT for each in as_str(text)
     )
 
 

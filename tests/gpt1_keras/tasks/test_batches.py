@@ -1,6 +1,7 @@
 """What the tasks do with the data of `fit`, `evaluate` and `predict`."""
 
 import itertools
+import pathlib
 
 import keras
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 import tensorflow as tf
 
 import gpt1_keras
-from gpt1_keras.tasks.examples import without_autotuning
+from gpt1_keras.examples import Examples
+from gpt1_keras.presets import load_task
+from gpt1_keras.tasks.batches import without_autotuning
 
 TEXTS, LABELS = ["good", "bad"], [1, 0]
 
@@ -121,3 +124,72 @@ def test_generators_of_validation_data(make_classifier):
     np.testing.assert_allclose(losses(generate()), [whole] * 3, rtol=1e-5)
     found = losses(itertools.cycle(generate()), validation_steps=1)
     np.testing.assert_allclose(found, each, rtol=1e-5)
+
+
+# === Examples that another edge has read ===
+
+CHOOSER = pathlib.Path(__file__).parents[1] / "presets" / "saved_models" / "chooser"
+
+
+def read_elsewhere(class_names=("1", "0"), labels=(1, 0, -1, 1)):
+    """As runs read files: bytes, and labels that are indices of classes, not their names."""
+    texts = np.array([b"good", b"bad", b"unlabelled", b"a good film"], object)
+    return Examples({"text": texts}, np.array(labels, np.int32), class_names=list(class_names))
+
+
+@pytest.mark.slow
+def test_batches_that_are_given(make_classifier):
+    """They are read in their order, each once; answers come in the examples' own."""
+    examples = read_elsewhere(["0", "1"]).labelled()
+    batches = [np.array([2]), np.array([1, 0])]
+    given, expected = make_classifier(), make_classifier()
+    given.fit(examples.in_batches(batches), verbose=0)
+    for batch in batches:
+        part = examples.take(batch)
+        expected.train_on_batch([text.decode() for text in part.texts["text"]], part.labels)
+    for found, weight in zip(given.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_allclose(found, weight, atol=1e-6)
+    found = given.predict(examples.in_batches(batches), verbose=0)
+    np.testing.assert_allclose(found, given.predict(examples, verbose=0), atol=1e-6)
+    with pytest.raises(ValueError, match="once"):
+        given.predict(examples.in_batches(batches[:1]), verbose=0)
+    with pytest.raises(ValueError, match="validation_split"):
+        given.fit(examples.in_batches(batches), validation_split=0.5)
+
+
+def test_labels_that_are_encoded_stay(make_classifier):
+    """Of classes whose names are numbers, too; those of other classes would be others."""
+    classifier = make_classifier()
+    backbone, preprocessor = classifier.backbone, classifier.preprocessor
+    reversed_ = type(classifier)(backbone, class_names=["1", "0"], preprocessor=preprocessor)
+    read = reversed_.read_examples(read_elsewhere().labelled())
+    assert read.labels.tolist() == [1, 0, 1]
+    by_name = reversed_.read_examples(["a", "b"], ["0", "1"])
+    for again in (by_name, reversed_.read_examples(by_name)):
+        assert np.array_equal(again.labels, [1, 0])
+    assert read.texts["text"].numpy().tolist() == [b"good", b"bad", b"a good film"]
+    with pytest.raises(ValueError, match="classes"):
+        classifier.read_examples(read_elsewhere().labelled())
+    with pytest.raises(ValueError, match="index 2"):
+        reversed_.read_examples(read_elsewhere())
+    with pytest.raises(ValueError, match="alone"):
+        reversed_.read_examples(read_elsewhere().labelled(), [0, 1, 0])
+    assert len(reversed_.predict(read_elsewhere(), verbose=0)) == 4  # whose labels do not count
+
+
+@pytest.mark.slow
+def test_choices_of_unequal_numbers():
+    chooser = load_task(CHOOSER)
+    columns = {
+        "context": ["The sun.", "Rain."],
+        "question": ["What?", "Why?"],
+        "choices": [["It rained.", "Fine.", "Snow."], ["Yes.", "No."]],
+    }
+    examples = Examples(columns, labels=np.array([0, 1], np.int32))
+    expected = chooser.predict(columns, verbose=0)
+    for batches in (None, [np.array([1]), np.array([0])]):
+        found = chooser.predict(examples.in_batches(batches), verbose=0)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    as_bytes = examples.take([1])
+    as_bytes.texts["choices"][0] = np.array([b"Yes.", b"No."], object)
+    np.testing.assert_allclose(chooser.predict(as_bytes), expected[1:, :2], atol=1e-5)
