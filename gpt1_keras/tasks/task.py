@@ -26,7 +26,7 @@ from gpt1_keras.optimization.optimizer import (
     stretch_schedule,
     warn_of_no_rate,
 )
-from gpt1_keras.optimization.training_step import training_step
+from gpt1_keras.optimization.training_step import TaskHooks, training_step
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.tasks.answers import classify
 from gpt1_keras.tasks.compile_arguments import CompileArguments
@@ -49,12 +49,11 @@ from gpt1_keras.tasks.heads import (
     keras_name,
     last_token_states,
 )
-from gpt1_keras.tasks.task_presets import load_head, load_task_preset, save_head
+from gpt1_keras.tasks.saving import load_head, load_task_preset, save_head
 from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.transformers_writers import write_for_transformers
 from gpt1_keras.types import Tensor
 from gpt1_keras.upstream import (
-    TaskHooks,
     in_grain_data_pipeline,
     is_selected,
     keras_loops,
@@ -629,7 +628,7 @@ class Task(FunctionalModel, TaskHooks):
                 labels are, such as `class_names`, makes a fresh head on the preset's backbone.
 
         Raises:
-            OSError: see `gpt1_keras.handles.local_preset`.
+            OSError: see `gpt1_keras.preset_files.local_preset`.
             ValueError: the preset does not exist, holds another model or damaged weights, or has
                 lost the weights of its head; the tokenizer, the preset's or that of a preprocessor
                 in `kwargs`, does not fit the weights; or the preset has another normalization.
