@@ -9,7 +9,7 @@ import hashlib
 import operator
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard, TypeVar
 
 import huggingface_hub
@@ -294,7 +294,8 @@ def _count_layers_and_weights(description: dict[str, Any]) -> tuple[int, int]:
     """
     if "n_layer" in description:  # of `transformers`, without the vocabulary
         width, length, layers = _sizes(description, "n_embd", "n_positions", "n_layer")
-        return layers, width * length + layers * 12 * width**2
+        sizes = {"hidden_dim": width, "num_layers": layers, "intermediate_dim": 4 * width}
+        return layers, width * length + count_matrix_weights(sizes)
     config = description["config"]
     classes = 0
     if "backbone" in config:
@@ -302,14 +303,31 @@ def _count_layers_and_weights(description: dict[str, Any]) -> tuple[int, int]:
         classes = max(operator.index(config.get("num_classes") or 0), high - low)
         config = config["backbone"]["config"]
     width, vocabulary_size = _sizes(config, "hidden_dim", "vocabulary_size")
-    outer = width * (vocabulary_size + classes)
+    count = width * (vocabulary_size + classes) + count_matrix_weights(config)
     if "units" in config:
-        [units] = _sizes(config, "units")
-        return 1, outer + 4 * units * (width + units)
-    length, layers, inner = _sizes(config, "max_sequence_length", "num_layers", "intermediate_dim")
-    return layers, outer + width * length + layers * (4 * width**2 + 2 * width * inner)
+        return 1, count
+    length, layers = _sizes(config, "max_sequence_length", "num_layers")
+    return layers, count + width * length
 
 
-def _sizes(config: dict[str, Any], *names: str) -> list[int]:
+def count_matrix_weights(config: Mapping[str, Any]) -> int:
+    """Returns the number of weights in the matrices between a backbone's embeddings and its output.
+
+    They are those of the blocks, or of the LSTM and its projection; biases and gammas are left out.
+
+    Args:
+        config: constructor arguments of `GPT1Backbone` or `LSTMBackbone`.
+
+    Raises:
+        KeyError, TypeError: a size is missing, or is not a whole number.
+    """
+    if "units" in config:
+        width, units = _sizes(config, "hidden_dim", "units")
+        return 4 * units * (width + units) + units * width
+    width, layers, inner = _sizes(config, "hidden_dim", "num_layers", "intermediate_dim")
+    return layers * (4 * width**2 + 2 * width * inner)
+
+
+def _sizes(config: Mapping[str, Any], *names: str) -> list[int]:
     """Returns some of a configuration's sizes. Raises TypeError unless they are whole numbers."""
     return [operator.index(config[name]) for name in names]
