@@ -4,7 +4,7 @@ from .models.gpt1_backbone import GPT1Backbone as GPT1Backbone
 from .models.lstm_backbone import LSTMBackbone as LSTMBackbone
 from .optimization import optimizer as optimizer
 from .tasks.causal_lm import GPT1CausalLM as GPT1CausalLM
-from .tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor as GPT1CausalLMPreprocessor
+from .tasks.causal_lm import GPT1CausalLMPreprocessor as GPT1CausalLMPreprocessor
 from .tasks.multiple_choice import GPT1MultipleChoice as GPT1MultipleChoice
 from .tasks.multiple_choice import (
     GPT1MultipleChoicePreprocessor as GPT1MultipleChoicePreprocessor,

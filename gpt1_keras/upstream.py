@@ -13,16 +13,12 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import keras
 import keras_hub
-import numpy as np
 from keras import tree
 from keras.src.quantizers.utils import should_quantize_layer as is_selected
-from keras.src.saving.keras_saveable import KerasSaveable
-from keras.src.saving.saving_lib import (
-    H5IOStore,
-    ShardedH5IOStore,
-    _get_unique_name,
-    _walk_saveable,
-)
+from keras.src.saving.keras_saveable import KerasSaveable as Saveable
+from keras.src.saving.saving_lib import H5IOStore, ShardedH5IOStore
+from keras.src.saving.saving_lib import _get_unique_name as unique_name
+from keras.src.saving.saving_lib import _walk_saveable as walk_saveable
 from keras.src.saving.saving_lib import safe_get_h5_dataset as check_dataset
 from keras.src.saving.serialization_lib import in_safe_mode
 from keras.src.utils.backend_utils import in_grain_data_pipeline
@@ -49,7 +45,7 @@ from keras_hub.src.utils.tensor_utils import (
     convert_preprocessing_outputs_grain,
     convert_preprocessing_outputs_python,
 )
-from keras_hub.src.utils.transformers import preset_loader as transformers_preset_loader
+from keras_hub.src.utils.transformers import preset_loader as transformers_loaders
 
 from gpt1_keras.lazy import has_tensorflow
 from gpt1_keras.lazy import tensorflow as tf
@@ -90,31 +86,6 @@ def lora_layers(backbone: keras_hub.models.Backbone) -> dict[int, keras.layers.L
     return {index: layers[index] for index in backbone._lora_enabled_layers}
 
 
-def saved_layers(model: keras.Model) -> set[str]:
-    """Returns where Keras stores the layers of a functional model in a file of weights."""
-    paths: set[str] = set()
-    visited: set[int] = set()
-
-    def visit(path: str, value: Any) -> None:
-        if id(value) in visited:
-            return
-        visited.add(id(value))
-        if isinstance(value, KerasSaveable):
-            paths.add(path)
-            for name, child in _walk_saveable(value):
-                visit(f"{path}/{name}", child)
-        elif isinstance(value, (list, tuple, dict)):
-            used: dict[str, int] = {}
-            for child in value.values() if isinstance(value, dict) else value:
-                if isinstance(child, (KerasSaveable, list, tuple, dict)):
-                    is_layer = isinstance(child, KerasSaveable)
-                    name = to_snake_case(type(child).__name__) if is_layer else "container"
-                    visit(f"{path}/{_get_unique_name(name, used)}", child)
-
-    visit("layers", model.layers)
-    return paths
-
-
 def weights_files(store: Any) -> Iterator[h5py.File]:
     """Yields the files that Keras loads a whole model's weights from, one or several shards.
 
@@ -144,22 +115,6 @@ def add_special_token(tokenizer: keras_hub.tokenizers.Tokenizer, token: str, nam
 def update_special_token_ids(tokenizer: keras_hub.tokenizers.Tokenizer) -> None:
     """Looks up the ids of special tokens again, after the vocabulary has changed."""
     tokenizer._update_special_token_ids()
-
-
-def register_transformers_loader(model_type: str, loader_cls: type[PresetLoader]) -> None:
-    """Makes KerasHub use our loader for checkpoints of `transformers` with that `model_type`.
-
-    KerasHub's loader has a fixed list of converters, and loads no head of a text classifier.
-    """
-    theirs = transformers_preset_loader.TransformersPresetLoader
-
-    class Loader(theirs):  # type: ignore[misc, valid-type]
-        def __new__(cls, preset: str, config: dict[str, Any]) -> Any:
-            if config["model_type"] == model_type:
-                return loader_cls(preset, config)
-            return super().__new__(cls)
-
-    transformers_preset_loader.TransformersPresetLoader = Loader
 
 
 def to_grain_types(x: Any) -> Any:
@@ -212,7 +167,7 @@ def keras_loops(model: PipelineModel) -> Any:
     return super(PipelineModel, model)
 
 
-def _specs_of(iterator: Any) -> Any:
+def specs_of(iterator: Any) -> Any:
     """Returns what is known of the batches that Keras iterates; None if they are no dataset.
 
     Keras builds a model by a first batch, and then begins anew. A generator's batch would be lost.
@@ -223,135 +178,49 @@ def _specs_of(iterator: Any) -> Any:
     return None
 
 
-class TensorFlowHooks(Model):
-    """A mixin for tasks on TensorFlow: Keras calls it, and `training_step` does the work."""
+def has_strategy(model: keras.Model) -> bool:
+    """Returns whether a model was made under a `tf.distribute` strategy."""
+    return model._distribute_strategy is not None
 
-    training_step: Any
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        super().compile(*args, **kwargs)
-        optimizer: Any = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        # The step has summed the gradients of all replicas before the optimizer clips them.
-        optimizer._all_reduce_sum_gradients = list
+def take_summed_gradients(optimizer: Any) -> None:
+    """Keeps an optimizer from summing the gradients of replicas before it clips them."""
+    getattr(optimizer, "inner_optimizer", optimizer)._all_reduce_sum_gradients = list
 
-    def train_step(self, data: Any) -> dict[str, Tensor]:
-        return self.training_step.train(data)
 
-    def test_step(self, data: Any) -> dict[str, Tensor]:
-        return self.training_step.evaluate(data)
+@contextlib.contextmanager
+def without_outer_jit(model: keras.Model) -> Iterator[None]:
+    """Keeps Keras from compiling around the strategy, which fails with several replicas."""
+    jit_compile, model._jit_compile = model.jit_compile, False
+    try:
+        yield
+    finally:
+        model._jit_compile = jit_compile
 
-    def make_train_function(self, force: bool = False) -> None:
-        if self.train_function is None or force:
-            self.training_step.compile()
-            with self._without_outer_jit():
-                super().make_train_function(force)
 
-    def make_test_function(self, force: bool = False) -> None:
-        with self._without_outer_jit():
-            super().make_test_function(force)
+class ModelHooks(Model):
+    """A mixin for models: what Keras calls by private names has public ones, for subclasses."""
 
-    @contextlib.contextmanager
-    def _without_outer_jit(self) -> Iterator[None]:
-        """Keeps Keras from compiling around the strategy, which fails with several replicas."""
-        jit_compile, self._jit_compile = self.jit_compile, False
-        try:
-            yield
-        finally:
-            self._jit_compile = jit_compile
+    def jit_compiles_by_default(self) -> bool:
+        """Returns whether `jit_compile="auto"` stands for True; called on TensorFlow."""
+        return super()._resolve_auto_jit_compile()
 
     def _resolve_auto_jit_compile(self) -> bool:
-        # The same as in Keras, but also under a strategy.
-        return any(device.device_type != "CPU" for device in tf.config.list_physical_devices())
+        return self.jit_compiles_by_default()
+
+    def data_to_build_by(self, iterator: Any, batch: Any) -> tuple[Any, Any]:
+        """Returns the arguments, or others, by which Keras builds metrics before it trains."""
+        return iterator, batch
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
-        # Keras builds metrics with the mean of all replicas' data, which fails with several
-        # workers. The data of one replica is enough, or what is known of it.
-        specs = _specs_of(iterator)
-        if specs is not None:
-            iterator, data_batch = None, specs
-        elif iterator is not None and self._distribute_strategy is not None:
-            batch = next(next(iter(iterator))[-1])
-            local = self.distribute_strategy.experimental_local_results
-            iterator, data_batch = None, tree.map_structure(lambda v: local(v)[0], batch)
-        super()._maybe_symbolic_build(iterator, data_batch)
-
-
-class JaxHooks(Model):
-    """A mixin for tasks on JAX: Keras calls it, and `training_step` does the work."""
-
-    training_step: Any
-
-    def train_step(self, state: tuple, data: Any) -> tuple[dict[str, Tensor], tuple]:
-        if self.training_step.accumulation_steps == 1:
-            return super().train_step(state, data)
-        return self.training_step.train(state, data)
+        super()._maybe_symbolic_build(*self.data_to_build_by(iterator, data_batch))
 
     def _symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
-        super()._symbolic_build(iterator, data_batch or _specs_of(iterator))
+        super()._symbolic_build(*self.data_to_build_by(iterator, data_batch))
 
-    def compute_loss_and_updates(self, *args: Any, **kwargs: Any) -> Any:
-        return self.training_step.loss_and_updates(*args, **kwargs)
+    def update_metrics_variables(self, *args: Any) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """Updates metrics by values of their variables; called on JAX, see `JaxStep`."""
+        return super()._update_metrics_variables(*args)
 
-    def _update_metrics_variables(
-        self,
-        metrics_variables: list[Tensor],
-        unscaled_loss: Tensor,
-        x: Any,
-        y: Any,
-        y_pred: Any,
-        sample_weight: Any,
-    ) -> tuple[dict[str, Tensor], list[Tensor]]:
-        data = (x, y, sample_weight)
-        return self.training_step.update_metrics(metrics_variables, unscaled_loss, data, y_pred)
-
-
-class TorchHooks(Model):
-    """A mixin for tasks on torch: Keras calls it, and `training_step` does the work."""
-
-    training_step: Any
-
-    def _symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
-        if data_batch is None and (specs := _specs_of(iterator)) is not None:
-            # Of an unknown size, Keras would try one that may be longer than the context.
-            data_batch = tree.map_structure(
-                lambda spec: tf.TensorSpec([size or 1 for size in spec.shape], spec.dtype), specs
-            )
-        super()._symbolic_build(iterator, data_batch)
-
-    def train_step(self, data: Any) -> dict[str, Tensor]:
-        return self.training_step.train(data)
-
-    def test_step(self, data: Any) -> dict[str, Tensor]:
-        return self.training_step.evaluate(data)
-
-
-def keep_batches_apart(model: keras.Model) -> None:
-    """Makes `predict` return batches of outputs that differ in width.
-
-    On JAX and torch, Keras joins batches by `np.concatenate`, which fails on them. So each batch
-    becomes the one element of an array of objects, and `predict` returns an array of these
-    elements. TensorFlow returns a ragged tensor by itself.
-    """
-    predict = model.predict_function
-
-    def element(outputs: Tensor) -> np.ndarray:
-        array = np.empty(1, object)
-        array[0] = outputs
-        return array
-
-    def predict_function(*data: Any) -> Any:
-        outputs = predict(*data)
-        if keras.backend.backend() == "jax":  # whose step also returns the state
-            return element(outputs[0]), outputs[1]
-        return element(outputs)
-
-    if keras.backend.backend() != "tensorflow":
-        model.predict_function = predict_function
-
-
-if TYPE_CHECKING or keras.backend.backend() == "tensorflow":
-    TaskHooks = TensorFlowHooks
-elif keras.backend.backend() == "jax":
-    TaskHooks = JaxHooks
-else:
-    TaskHooks = TorchHooks
+    def _update_metrics_variables(self, *args: Any) -> tuple[dict[str, Tensor], list[Tensor]]:
+        return self.update_metrics_variables(*args)

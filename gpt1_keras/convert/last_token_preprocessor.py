@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import keras
 
-from gpt1_keras.handles import local_preset
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.preset_files import local_preset
 from gpt1_keras.tasks.text_classifier import GPT1TextClassifierPreprocessor
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.tokenization.vocabulary import UNKNOWN

@@ -7,12 +7,10 @@ import tokenize
 
 import numpy as np
 
-from gpt1_keras.convert.normalization_taken import take_normalization
-from gpt1_keras.convert.weights import assign_block, assign_embeddings
+from gpt1_keras.convert.published_weights import assign_block, assign_embeddings, take_normalization
 from gpt1_keras.files import read_json
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.tasks.causal_lm import GPT1CausalLM
-from gpt1_keras.tasks.causal_lm_preprocessor import GPT1CausalLMPreprocessor
+from gpt1_keras.tasks.causal_lm import GPT1CausalLM, GPT1CausalLMPreprocessor
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 
 _VOCABULARY, _MERGES, _SHAPES = "encoder_bpe_40000.json", "vocab_40000.bpe", "params_shapes.json"

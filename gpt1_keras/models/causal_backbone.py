@@ -98,7 +98,7 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
 
         Raises:
             ValueError: the preset does not exist, holds another model, or has a damaged file.
-            OSError: see `gpt1_keras.handles.local_preset`.
+            OSError: see `gpt1_keras.preset_files.local_preset`.
         """
         if kwargs.get("dtype") is None:
             kwargs["dtype"] = dtype_of_preset(get_preset_loader(preset).config)

@@ -12,7 +12,14 @@ import h5py
 import keras
 import numpy as np
 
-from gpt1_keras.upstream import check_dataset, saved_layers, weights_files
+from gpt1_keras.upstream import (
+    Saveable,
+    check_dataset,
+    to_snake_case,
+    unique_name,
+    walk_saveable,
+    weights_files,
+)
 
 _VARIABLES = "vars"  # the group in which Keras stores a layer's arrays
 
@@ -25,7 +32,7 @@ def check_stored_weights(model: keras.Model, store: Any) -> None:
             model's, or with values that are not finite numbers.
     """
     groups = set()
-    for layer in saved_layers(model):
+    for layer in _saved_layers(model):
         parts = [*layer.split("/"), _VARIABLES]
         groups |= {"/".join(parts[: end + 1]) for end in range(len(parts))}
     largest = max(math.prod(variable.shape) for variable in model.variables)
@@ -37,6 +44,31 @@ def check_stored_weights(model: keras.Model, store: Any) -> None:
                 _check_array(path, check_dataset(file, path), largest)
             elif path not in groups and not _is_empty(file[path]):
                 raise ValueError(f"It holds {path}, which no layer of this model reads.")
+
+
+def _saved_layers(model: keras.Model) -> set[str]:
+    """Returns where Keras stores the layers of a functional model in a file of weights."""
+    paths: set[str] = set()
+    visited: set[int] = set()
+
+    def visit(path: str, value: Any) -> None:
+        if id(value) in visited:
+            return
+        visited.add(id(value))
+        if isinstance(value, Saveable):
+            paths.add(path)
+            for name, child in walk_saveable(value):
+                visit(f"{path}/{name}", child)
+        elif isinstance(value, (list, tuple, dict)):
+            used: dict[str, int] = {}
+            for child in value.values() if isinstance(value, dict) else value:
+                if isinstance(child, (Saveable, list, tuple, dict)):
+                    is_layer = isinstance(child, Saveable)
+                    name = to_snake_case(type(child).__name__) if is_layer else "container"
+                    visit(f"{path}/{unique_name(name, used)}", child)
+
+    visit("layers", model.layers)
+    return paths
 
 
 def _names(file: h5py.File, groups: set[str]) -> Iterator[tuple[str, str]]:

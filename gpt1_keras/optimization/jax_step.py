@@ -8,7 +8,7 @@ from keras import ops, tree
 
 from gpt1_keras.optimization.objective import map_tensors, stateless_loss
 from gpt1_keras.types import Tensor
-from gpt1_keras.upstream import update_loss_metric
+from gpt1_keras.upstream import ModelHooks, specs_of, update_loss_metric
 
 
 class JaxStep:
@@ -98,3 +98,25 @@ class JaxStep:
                 f"accumulation_steps={self.accumulation_steps}, a batch of {tensor.shape[0]}."
             )
         return ops.reshape(tensor, (self.accumulation_steps, -1, *tensor.shape[1:]))
+
+
+class JaxHooks(ModelHooks):
+    """A mixin for tasks: Keras calls it, and `training_step` does the work."""
+
+    training_step: JaxStep
+
+    def train_step(self, state: tuple, data: Any) -> tuple[dict[str, Tensor], tuple]:
+        if self.training_step.accumulation_steps == 1:
+            return super().train_step(state, data)
+        return self.training_step.train(state, data)
+
+    def compute_loss_and_updates(self, *args: Any, **kwargs: Any) -> Any:
+        return self.training_step.loss_and_updates(*args, **kwargs)
+
+    def update_metrics_variables(
+        self, values: list[Tensor], loss: Tensor, x: Any, y: Any, outputs: Any, sample_weight: Any
+    ) -> tuple[dict[str, Tensor], list[Tensor]]:
+        return self.training_step.update_metrics(values, loss, (x, y, sample_weight), outputs)
+
+    def data_to_build_by(self, iterator: Any, batch: Any) -> tuple[Any, Any]:
+        return iterator, batch or specs_of(iterator)

@@ -1,7 +1,7 @@
 """The training step on TensorFlow, under any `tf.distribute` strategy.
 
 Under a strategy, Keras does not compile the step, and it clips each replica's gradient before it
-sums them. `TensorFlowStep` corrects both inside `fit`.
+sums them. `TensorFlowStep` corrects both inside `fit`; `TensorFlowHooks` has Keras call it.
 """
 
 from typing import Any
@@ -13,7 +13,14 @@ from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.custom_gradients.custom_gradient import gradients_held_by_graph
 from gpt1_keras.optimization.objective import map_tensors, stateless_loss
 from gpt1_keras.types import Tensor
-from gpt1_keras.upstream import update_loss_metric
+from gpt1_keras.upstream import (
+    ModelHooks,
+    has_strategy,
+    specs_of,
+    take_summed_gradients,
+    update_loss_metric,
+    without_outer_jit,
+)
 
 _SEED_STRIDE = 0x9E3779B9  # odd and irregular, so that no replica repeats another's dropout
 
@@ -165,3 +172,45 @@ def _sum_of_replicas(tensors: Any) -> Any:
     context = tf.distribute.get_replica_context()
     with gradients_held_by_graph():  # the sum has one, which no tape asks for here
         return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
+
+class TensorFlowHooks(ModelHooks):
+    """A mixin for tasks: Keras calls it, and `training_step` does the work."""
+
+    training_step: TensorFlowStep
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        super().compile(*args, **kwargs)
+        take_summed_gradients(self.optimizer)
+
+    def train_step(self, data: Any) -> dict[str, Tensor]:
+        return self.training_step.train(data)
+
+    def test_step(self, data: Any) -> dict[str, Tensor]:
+        return self.training_step.evaluate(data)
+
+    def make_train_function(self, force: bool = False) -> None:
+        if self.train_function is None or force:
+            self.training_step.compile()
+            with without_outer_jit(self):
+                super().make_train_function(force)
+
+    def make_test_function(self, force: bool = False) -> None:
+        with without_outer_jit(self):
+            super().make_test_function(force)
+
+    def jit_compiles_by_default(self) -> bool:
+        # The same as in Keras, but also under a strategy.
+        return any(device.device_type != "CPU" for device in tf.config.list_physical_devices())
+
+    def data_to_build_by(self, iterator: Any, batch: Any) -> tuple[Any, Any]:
+        # Keras builds metrics with the mean of all replicas' data, which fails with several
+        # workers. The data of one replica is enough, or what is known of it.
+        specs = specs_of(iterator)
+        if specs is not None:
+            return None, specs
+        if iterator is None or not has_strategy(self):
+            return iterator, batch
+        batch = next(next(iter(iterator))[-1])
+        local = self.distribute_strategy.experimental_local_results
+        return None, tree.map_structure(lambda v: local(v)[0], batch)

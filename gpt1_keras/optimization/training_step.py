@@ -1,24 +1,29 @@
-"""The training step for Keras's current backend."""
+"""The training step for Keras's current backend, and the mixin by which Keras calls it."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
-if keras.backend.backend() == "tensorflow":
-    from gpt1_keras.optimization.tensorflow_step import TensorFlowStep
+if TYPE_CHECKING or keras.backend.backend() == "tensorflow":
+    from gpt1_keras.optimization.tensorflow_step import TensorFlowHooks as TaskHooks
+    from gpt1_keras.optimization.tensorflow_step import TensorFlowStep as TrainingStep
 elif keras.backend.backend() == "jax":
-    from gpt1_keras.optimization.jax_step import JaxStep
+    from gpt1_keras.optimization.jax_step import JaxHooks as TaskHooks
+    from gpt1_keras.optimization.jax_step import JaxStep as TrainingStep
 elif keras.backend.backend() == "torch":
-    from gpt1_keras.optimization.torch_step import TorchStep
+    from gpt1_keras.optimization.torch_step import TorchHooks as TaskHooks
+    from gpt1_keras.optimization.torch_step import TorchStep as TrainingStep
 else:
     raise ImportError(
         "gpt1_keras runs on Keras's backends TensorFlow, JAX and torch. Received: KERAS_BACKEND="
         f"{keras.backend.backend()}."
     )
 
+__all__ = ["TaskHooks", "training_step"]
 
-def training_step(task: Any, accumulation_steps: int = 1) -> Any:
-    """Returns what updates a task's weights after a batch; `gpt1_keras.upstream` has Keras call it.
+
+def training_step(task: Any, accumulation_steps: int = 1) -> TrainingStep:
+    """Returns what updates the weights of a task, which inherits from `TaskHooks`.
 
     The task's `forward_loss` and `loss_count` say what the loss is. A batch is computed in
     `accumulation_steps` slices, whose gradients are added up, so that a large one fits into a small
@@ -28,13 +33,4 @@ def training_step(task: Any, accumulation_steps: int = 1) -> Any:
         raise ValueError(
             f"`accumulation_steps` must be at least 1. Received: {accumulation_steps}."
         )
-    if keras.backend.backend() == "tensorflow":
-        return TensorFlowStep(task, accumulation_steps)
-    if keras.backend.backend() == "jax":
-        return JaxStep(task, accumulation_steps)
-    if accumulation_steps != 1:
-        raise ValueError(
-            "Accumulation needs Keras's TensorFlow or JAX backend. Received: "
-            f"accumulation_steps={accumulation_steps} on torch."
-        )
-    return TorchStep(task)
+    return TrainingStep(task, accumulation_steps)

@@ -1,4 +1,7 @@
 from .configurations import CONFIGURATIONS as CONFIGURATIONS
+from .configurations import PRESET_HELP as PRESET_HELP
+from .configurations import PRESET_NAMES as PRESET_NAMES
+from .configurations import PRETRAINED as PRETRAINED
 from .configurations import backbone_class as backbone_class
 from .configurations import build_backbone as build_backbone
 from .configurations import configuration as configuration
@@ -6,6 +9,3 @@ from .loading import find_preset as find_preset
 from .loading import load_task as load_task
 from .loading import load_tokenizer as load_tokenizer
 from .publishing import upload_preset as upload_preset
-from .shipped import PRESET_HELP as PRESET_HELP
-from .shipped import PRESET_NAMES as PRESET_NAMES
-from .shipped import PRETRAINED as PRETRAINED

@@ -1,4 +1,4 @@
-"""Named configurations of the backbones.
+"""Named configurations of the backbones, and the names of the models that ship.
 
 Programs list them in `--help`, so the classes, which need Keras, are imported only where they are
 used.
@@ -11,6 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpt1_keras.models.gpt1_backbone import GPT1Backbone
     from gpt1_keras.models.lstm_backbone import LSTMBackbone
+
+PRETRAINED = {
+    "gpt1_tiny_books": "GPT-1 of 5 million parameters, pre-trained on books in the public domain.",
+    "gpt1_small_books": "GPT-1 of 23 million parameters, pre-trained on the same books for longer.",
+}
+
+# The help of programs' options that name a preset, and their names: two, of which either is taken.
+PRESET_HELP = (
+    f"{', '.join(PRETRAINED)}, the folder of a preset or of a run, or a handle such as "
+    "hf://openai-community/openai-gpt, which is downloaded"
+)
+PRESET_NAMES = ("--model", "--preset")
 
 # Of models this small; docs/results.md has scores of gpt1_tiny at two rates.
 _SMALL = {"fine_tuning": {"learning_rate": 2e-4}}

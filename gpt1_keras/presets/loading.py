@@ -6,12 +6,17 @@ from typing import Any, TypeVar
 
 import keras
 
-from gpt1_keras.convert.transformers_checkpoint import OpenAIGPTLoader
+from gpt1_keras.convert.from_transformers import OpenAIGPTLoader
 from gpt1_keras.files import contents_of, read_json
-from gpt1_keras.handles import HANDLES, is_handle, is_transformers_config, local_preset
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.preset_files import check_not_of_openai
-from gpt1_keras.presets.shipped import PRETRAINED
+from gpt1_keras.preset_files import (
+    HANDLES,
+    check_not_of_openai,
+    is_handle,
+    is_transformers_config,
+    local_preset,
+)
+from gpt1_keras.presets.configurations import PRETRAINED
 from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.tokenizer import MERGES_FILE, VOCABULARY_FILE, GPT1Tokenizer
 from gpt1_keras.upstream import (
@@ -43,7 +48,7 @@ def find_preset(preset: str | os.PathLike[str], weights: bool = True) -> pathlib
 
     Raises:
         FileNotFoundError: it is none of these.
-        ValueError, OSError, ImportError: see `gpt1_keras.handles.local_preset`.
+        ValueError, OSError, ImportError: see `gpt1_keras.preset_files.local_preset`.
     """
     if is_handle(preset):
         return pathlib.Path(local_preset(preset, weights))

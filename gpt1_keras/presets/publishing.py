@@ -18,8 +18,8 @@ import keras_hub
 import yaml
 
 from gpt1_keras.files import atomic_path, read_json, write_text
-from gpt1_keras.handles import CARD_FILE, HANDLES, is_transformers_config, one_line
 from gpt1_keras.models.causal_backbone import CausalBackbone
+from gpt1_keras.preset_files import CARD_FILE, HANDLES, is_transformers_config, one_line
 from gpt1_keras.presets.loading import find_preset, load_task
 from gpt1_keras.upstream import CONFIG_FILE, METADATA_FILE, TASK_CONFIG_FILE
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 
-from gpt1_keras.handles import FromHandle
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.preset_files import FromHandle
 from gpt1_keras.tokenization.backend import batch_of_one, is_single, text_backend
 from gpt1_keras.tokenization.input_transformations import HALVES, ROUND_ROBIN, TRUNCATIONS
 from gpt1_keras.tokenization.padding import PadTo

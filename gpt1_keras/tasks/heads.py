@@ -393,7 +393,7 @@ class ChoiceHead(ExtractHead):
 
     def predictions(self, outputs: Tensor) -> np.ndarray:
         # Batches may differ in their largest number of choices. Then Keras returns a ragged tensor
-        # on TensorFlow, and an array of the batches elsewhere, see `keep_batches_apart`.
+        # on TensorFlow, and an array of the batches elsewhere, see `GPT1MultipleChoice`.
         if hasattr(outputs, "to_tensor"):
             return outputs.to_tensor(ABSENT_CHOICE_LOGIT).numpy()
         if outputs.dtype != object:

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 import keras
 import keras_hub
+import numpy as np
 from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
@@ -21,7 +22,6 @@ from gpt1_keras.tokenization.input_transformations import ROUND_ROBIN
 from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.types import TaskArguments, Tensor
-from gpt1_keras.upstream import keep_batches_apart
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -172,7 +172,7 @@ class GPT1MultipleChoice(Task, keras_hub.models.Task):
     def make_predict_function(self, force: bool = False) -> None:
         if self.predict_function is None or force:
             super().make_predict_function(force)
-            keep_batches_apart(self)  # as batches may differ in their largest number of choices
+            _keep_batches_apart(self)  # as batches may differ in their largest number of choices
 
     def predict_outputs(
         self, inputs: dict[str, Tensor], states_at: Callable[..., Tensor] | None = None
@@ -181,3 +181,27 @@ class GPT1MultipleChoice(Task, keras_hub.models.Task):
         states = (states_at or self.backbone.states_at)(*(inputs[name] for name in names))
         logits = self.task_head.outputs(states)
         return ops.where(inputs["extract_indices"] >= 0, logits, ABSENT_CHOICE_LOGIT)
+
+
+def _keep_batches_apart(model: keras.Model) -> None:
+    """Makes `predict` return batches of outputs that differ in width.
+
+    On JAX and torch, Keras joins batches by `np.concatenate`, which fails on them. So each batch
+    becomes the one element of an array of objects, and `predict` returns an array of these
+    elements. TensorFlow returns a ragged tensor by itself.
+    """
+    predict = model.predict_function
+
+    def element(outputs: Tensor) -> np.ndarray:
+        array = np.empty(1, object)
+        array[0] = outputs
+        return array
+
+    def predict_function(*data: Any) -> Any:
+        outputs = predict(*data)
+        if keras.backend.backend() == "jax":  # whose step also returns the state
+            return element(outputs[0]), outputs[1]
+        return element(outputs)
+
+    if keras.backend.backend() != "tensorflow":
+        model.predict_function = predict_function

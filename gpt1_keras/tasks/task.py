@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import inspect
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -29,7 +27,7 @@ from gpt1_keras.optimization.optimizer import (
     stretch_schedule,
     warn_of_no_rate,
 )
-from gpt1_keras.optimization.training_step import training_step
+from gpt1_keras.optimization.training_step import TaskHooks, training_step
 from gpt1_keras.preset_files import loading_checked_files
 from gpt1_keras.tasks.answers import classify
 from gpt1_keras.tasks.batches import (
@@ -41,7 +39,6 @@ from gpt1_keras.tasks.batches import (
     training_batches,
     warn_of_blank_examples,
 )
-from gpt1_keras.tasks.compile_arguments import CompileArguments
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.heads import (
     Calibration,
@@ -53,24 +50,25 @@ from gpt1_keras.tasks.heads import (
     keras_name,
     last_token_states,
 )
-from gpt1_keras.tasks.task_presets import load_head, load_task_preset, save_head
+from gpt1_keras.tasks.saving import (
+    OF_TEXTS,
+    CompileArguments,
+    check_export,
+    compile_from,
+    load_head,
+    load_task_preset,
+    save_head,
+    serialized_compile_arguments,
+)
 from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.transformers_writers import write_for_transformers
 from gpt1_keras.types import Tensor
 from gpt1_keras.upstream import (
-    TaskHooks,
     in_grain_data_pipeline,
     is_selected,
     keras_loops,
     to_backend_tensors,
 )
-
-# What a user of `Model.export` may look for.
-_OF_TEXTS = (
-    "`Model.export` writes the model of ids. For texts in and names out, call "
-    "serving.export.export(model, folder) or serving.tflite.convert(model, file)."
-)
-_SAVED_MODEL_ARGUMENTS = {"verbose", "input_signature", "is_static", "jax2tf_kwargs"}
 
 
 class Task(FunctionalModel, TaskHooks):
@@ -305,36 +303,21 @@ class Task(FunctionalModel, TaskHooks):
         }
         super().compile(**of_keras)
         given = {**of_keras, "loss": loss, "accumulation_steps": accumulation_steps}
-        known = inspect.signature(keras.Model.compile).parameters  # without KerasHub's
-        of_keras = {name: each for name, each in of_keras.items() if name in known}
         if self.auxiliary is not None:
             given["lm_coefficient"] = self.auxiliary.coefficient
-        self._compiled_with = CompileArguments(of_keras, **given)
+        self.compiled_with = CompileArguments(of_keras, **given)
 
     def get_compile_config(self) -> dict[str, Any]:
         """Returns the arguments of `compile`, serialized; empty if it was not called."""
-        if not self.compiled:
-            return {}
-        self._compiled_with.is_built = self.optimizer is not None and self.optimizer.built
-        return keras.saving.serialize_keras_object(self._compiled_with)
+        return serialized_compile_arguments(self)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Calls `compile` with what `get_compile_config` returned.
 
-        It warns where an earlier version returned that, which knew only some of the arguments, and
-        leaves the task as its constructor has compiled it.
+        An earlier version returned some of the arguments alone. Then the task stays compiled as by
+        its constructor, and a warning says so.
         """
-        compiled_with = keras.saving.deserialize_keras_object(config)
-        if not isinstance(compiled_with, CompileArguments):
-            warnings.warn(
-                f"An earlier version saved this {type(self).__name__} without the arguments of "
-                "`compile`, so it has the default ones. Call `compile` to train it with others.",
-                stacklevel=2,
-            )
-            return
-        self.compile(**compiled_with.given)
-        if compiled_with.is_built:  # so that Keras reads its state
-            self.optimizer.build(self.trainable_variables)
+        compile_from(self, config)
 
     def forward_loss(
         self, x: Any, y: Any, sample_weight: Any, training: bool
@@ -356,7 +339,7 @@ class Task(FunctionalModel, TaskHooks):
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Tensor]:
         """Like `keras.Model.compute_metrics`, of what `predict` returns; see `compile`."""
-        given = self._compiled_with.given
+        given = self.compiled_with.given
         measures = [given["metrics"], given.get("weighted_metrics")]
         if any(measures):
             y_pred = self.task_head.measured(y_pred)
@@ -662,7 +645,7 @@ class Task(FunctionalModel, TaskHooks):
                 labels are, such as `class_names`, makes a fresh head on the preset's backbone.
 
         Raises:
-            OSError: see `gpt1_keras.handles.local_preset`.
+            OSError: see `gpt1_keras.preset_files.local_preset`.
             ValueError: the preset does not exist, holds another model or damaged weights, or has
                 lost the weights of its head; the tokenizer, the preset's or that of a preprocessor
                 in `kwargs`, does not fit the weights; or the preset has another normalization.
@@ -720,21 +703,11 @@ class Task(FunctionalModel, TaskHooks):
             ValueError: `format="openvino"` for a task with a head; no such format; or an argument
                 of a SavedModel that Keras would ignore.
         """
-        if format == "openvino" and self.head is not None:
-            raise ValueError(
-                f"OpenVINO converts the head of a {type(self).__name__} to something else, with "
-                "other outputs. Received: format='openvino'; expected 'tf_saved_model', 'onnx', "
-                "'litert' or 'torch'."
-            )
-        unknown = sorted(kwargs.keys() - _SAVED_MODEL_ARGUMENTS)
-        if format == "tf_saved_model" and unknown:
-            raise ValueError(
-                f"Expected arguments of Keras's `Model.export`. Received: {unknown}. {_OF_TEXTS}"
-            )
+        check_export(self, format, kwargs)
         try:
             super().export(filepath, format, **kwargs)
         except ValueError as error:
-            error.add_note(_OF_TEXTS)
+            error.add_note(OF_TEXTS)
             raise
 
     def quantize(

@@ -13,8 +13,8 @@ from typing import Any
 import keras
 import keras_hub
 
-from gpt1_keras.handles import FromHandle
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.preset_files import FromHandle
 from gpt1_keras.tokenization.backend import batch_of_one, is_single, text_backend
 from gpt1_keras.tokenization.learning import learn_merges
 from gpt1_keras.tokenization.normalization import NORMALIZATIONS, find_normalizer

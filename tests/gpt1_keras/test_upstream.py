@@ -15,18 +15,27 @@ from keras_hub.src.utils.transformers import preset_loader
 
 import gpt1_keras
 from gpt1_keras import upstream
-from gpt1_keras.convert.transformers_checkpoint import OpenAIGPTLoader
-from gpt1_keras.upstream import AdamHooks, TaskHooks
+from gpt1_keras.convert.from_transformers import OpenAIGPTLoader
+from gpt1_keras.optimization.training_step import TaskHooks
+from gpt1_keras.upstream import AdamHooks, ModelHooks
 
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 OVERRIDDEN = [
     (keras.optimizers.Adam, AdamHooks, "_clip_gradients"),
     *(
-        (keras.Model, TaskHooks, name)
-        for name in (
-            ("_resolve_auto_jit_compile", "_maybe_symbolic_build", "train_step")
+        (keras.Model, ours, name)
+        for ours, name in (
+            [
+                (ModelHooks, "_resolve_auto_jit_compile"),
+                (ModelHooks, "_maybe_symbolic_build"),
+                (TaskHooks, "train_step"),
+            ]
             if IS_TENSORFLOW
-            else ("_symbolic_build", "compute_loss_and_updates", "_update_metrics_variables")
+            else [
+                (ModelHooks, "_symbolic_build"),
+                (TaskHooks, "compute_loss_and_updates"),
+                (ModelHooks, "_update_metrics_variables"),
+            ]
         )
     ),
 ]
@@ -109,7 +118,7 @@ def test_keras_reads_what_we_set(trained):
     assert lm._distribute_strategy is None
     lm._jit_compile = "marked"
     assert lm.jit_compile == "marked"
-    with lm._without_outer_jit():
+    with upstream.without_outer_jit(lm):
         assert lm.jit_compile is False
     assert lm.jit_compile == "marked"
 

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from gpt1_keras.preset_files import count_matrix_weights
 from gpt1_keras.types import Tensor
 
 
@@ -17,17 +18,12 @@ def flops_per_token(config: dict[str, Any], length: int) -> int:
     for attention; the half that the causal mask hides counts too.
 
     Args:
+        config: constructor arguments of a backbone.
         length: tokens in a window.
     """
     width = config["hidden_dim"]
-    if "units" in config:
-        units = config["units"]
-        recurrent = 4 * units * (width + units) + units * width
-        return 6 * (recurrent + config["vocabulary_size"] * width)
-    layers = config["num_layers"]
-    block = 4 * width * width + 2 * width * config["intermediate_dim"]
-    weights = layers * block + config["vocabulary_size"] * width
-    return 6 * weights + 12 * layers * width * length
+    weights = count_matrix_weights(config) + config["vocabulary_size"] * width
+    return 6 * weights + 12 * config.get("num_layers", 0) * width * length
 
 
 def measure_peak(dtype: str, size: int = 2048, repeats: int = 5) -> float:

@@ -18,10 +18,10 @@ import gpt1_keras
 from gpt1_keras.cli import warn
 from gpt1_keras.examples import Examples
 from gpt1_keras.files import read_json, write_json
-from gpt1_keras.handles import is_handle
 from gpt1_keras.labelled_files import parse_columns
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.optimization.optimizer import finetuning_optimizer
+from gpt1_keras.preset_files import is_handle
 from gpt1_keras.presets import build_backbone, configuration, find_preset, load_tokenizer
 from gpt1_keras.presets.loading import preset_in
 from gpt1_keras.presets.publishing import licence_of

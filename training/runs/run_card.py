@@ -4,7 +4,7 @@ import pathlib
 from typing import Any
 
 import gpt1_keras
-from gpt1_keras.handles import is_handle
+from gpt1_keras.preset_files import is_handle
 from gpt1_keras.presets import PRETRAINED
 from gpt1_keras.presets.publishing import RunFacts, write_card
 from training.corpus.corpus_format import Corpus

@@ -16,8 +16,8 @@ from gpt1_keras.files import (
     remove_leftovers,
     write_json,
 )
-from gpt1_keras.handles import is_handle
 from gpt1_keras.models.causal_backbone import CausalBackbone
+from gpt1_keras.preset_files import is_handle
 from gpt1_keras.presets import PRETRAINED, find_preset
 from gpt1_keras.tasks.task import Task
 from training.runs.checkpoints import Checkpoints

@@ -9,7 +9,7 @@ import pytest
 import safetensors.numpy
 
 import gpt1_keras
-from gpt1_keras.convert import normalization_taken
+from gpt1_keras.convert import published_weights
 from gpt1_keras.presets import find_preset, load_task, load_tokenizer
 from tests.helpers.hub_server import running_hub
 from tests.helpers.published_checkpoint import HANDLE, NAME
@@ -47,7 +47,7 @@ def test_every_task_in_one_line(hub, published, outputs_of, task_cls, arguments)
 
 
 def test_backbone_tokenizer_and_preprocessors(hub, tiny_tokenizer, capsys):
-    normalization_taken._say.cache_clear()
+    published_weights._say.cache_clear()
     tokenizer = gpt1_keras.GPT1Tokenizer.from_preset(HANDLE)
     assert "is read with normalization='bert', as there; the" in capsys.readouterr().err
     assert tokenizer.fingerprint == tiny_tokenizer.fingerprint

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoTokenizer, OpenAIGPTLMHeadModel, OpenAIGPTTokenizer
 
 import gpt1_keras
-from gpt1_keras.convert import hugging_face, load_hugging_face, save_hugging_face
+from gpt1_keras.convert import load_hugging_face, save_hugging_face, to_transformers
 from tests.helpers.small_disk import fill, small_disk
 
 TEXTS = [
@@ -422,7 +422,7 @@ def test_an_interrupted_save_leaves_the_old_folder(tmp_path, lm, monkeypatch):
         assert (folder / "model.safetensors").exists()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(hugging_face, "_write_tokenizer", interrupt)
+    monkeypatch.setattr(to_transformers, "_write_tokenizer", interrupt)
     with pytest.raises(KeyboardInterrupt):
         save_hugging_face(lm, tmp_path / "saved")
     assert contents(tmp_path / "saved") == before

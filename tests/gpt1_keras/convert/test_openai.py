@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import gpt1_keras
-from gpt1_keras.convert import load_openai, normalization_taken
+from gpt1_keras.convert import load_openai, published_weights
 from gpt1_keras.presets import find_preset
 
 ORDER = [
@@ -90,7 +90,7 @@ def test_the_number_of_heads(checkpoint):
 @pytest.mark.slow
 def test_the_normalization_is_that_of_the_weights(checkpoint, capsys):
     """One line says so, unless it was asked for."""
-    normalization_taken._say.cache_clear()
+    published_weights._say.cache_clear()
     load_openai(checkpoint[0], "bert")
     assert "normalization" not in capsys.readouterr().err
     tokenizer = load_openai(checkpoint[0]).preprocessor.tokenizer

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gpt1_keras
-from gpt1_keras.convert.weights import block_variables
+from gpt1_keras.convert.published_weights import block_variables
 
 
 @pytest.fixture(scope="module")

@@ -266,12 +266,6 @@ def test_float16_skips_an_update_that_overflows(tiny_tokenizer, rows):
     assert int(optimizer.inner_optimizer.iterations) == 0
 
 
-@pytest.mark.parametrize("steps", [0, -1])
-def test_accumulation_of_nothing(lm, steps):
-    with pytest.raises(ValueError, match=f"must be at least 1. Received: {steps}."):
-        lm.compile(accumulation_steps=steps)
-
-
 @pytest.mark.slow
 def test_more_slices_than_rows(lm, rows):
     """Some get nothing."""

@@ -67,7 +67,8 @@ def test_what_stands_between_a_task_and_keras_hub():
         (gpt1_keras.GPT1MultipleChoice, keras_hub.models.Task),
     ):
         between = task_cls.__mro__[1 : task_cls.__mro__.index(theirs)]
-        assert len(between) == 3, between
+        names = [each.__name__ for each in between]
+        assert names == ["Task", "FunctionalModel", "TensorFlowHooks", "ModelHooks"]
 
 
 # === Arguments of constructors ===
@@ -77,31 +78,6 @@ def test_positional_arguments_are_kerashubs(make_backbone, preprocessor):
     backbone = make_backbone()
     classifier = gpt1_keras.GPT1TextClassifier(backbone, 3, preprocessor)
     assert classifier.num_classes == 3 and classifier.preprocessor is preprocessor
-    for arguments in ((3, None, "softmax"), (None, None, NAMES)):
-        with pytest.raises(TypeError, match="positional arguments"):
-            gpt1_keras.GPT1TextClassifier(backbone, *arguments)
-    with pytest.raises(ValueError, match="must be a layer or a function. Received: .'bad', 'good'"):
-        gpt1_keras.GPT1TextClassifier(backbone, 2, NAMES)
-    with pytest.raises(ValueError, match="`num_classes` must be an integer"):
-        gpt1_keras.GPT1TextClassifier(backbone, preprocessor)
-    with pytest.raises(TypeError, match="positional arguments"):
-        gpt1_keras.GPT1MultipleChoice(backbone, None, 0.1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        *(({"num_classes": n}, "must be an integer from 1") for n in (0, -1, 2.0, True, "2")),
-        ({"class_names": "ab"}, "must be a list of names"),
-        ({"class_names": ["good"]}, "must be two or more"),
-        ({"class_names": [1, "1"]}, "must differ"),
-        ({"num_classes": 1, "activation": "softmax"}, "softmax of one class is always 1"),
-        ({"score_range": (0, 5), "activation": "softmax"}, "which no activation may change"),
-    ],
-)
-def test_arguments_that_cannot_be_right(make_backbone, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        gpt1_keras.GPT1TextClassifier(make_backbone(), **arguments)
 
 
 # === One class ===
@@ -115,12 +91,6 @@ def test_one_class(make_classifier, activation):
     expected = float(loss(LABELS[:, None], classifier.predict(TEXTS, verbose=0)))
     for labels in (LABELS, LABELS.astype(bool)):
         assert classifier.evaluate(TEXTS, labels, verbose=0)[0] == pytest.approx(expected, abs=1e-5)
-    with pytest.raises(ValueError, match="must be 0 or 1"):
-        classifier.evaluate(TEXTS, LABELS + 1, verbose=0)
-    with pytest.raises(ValueError, match="Labels of one class are 0 and 1. Received: strings"):
-        classifier.evaluate(TEXTS, LABELS.astype(str), verbose=0)
-    with pytest.raises(ValueError, match="A sparse loss takes numbers of two classes"):
-        classifier.compile(loss="sparse_categorical_crossentropy")
 
 
 @pytest.mark.slow
@@ -151,19 +121,6 @@ def test_the_export_of_one_class_answers_with_its_number(make_classifier):
     np.testing.assert_allclose(found["score"], outputs[:, 0])
 
 
-def test_openvino_would_give_other_outputs(classifier, tmp_path):
-    with pytest.raises(ValueError, match="OpenVINO converts the head of a GPT1TextClassifier"):
-        classifier.export(tmp_path / "model.xml", format="openvino")
-
-
-def test_export_says_where_that_of_texts_is(classifier, tmp_path):
-    with pytest.raises(ValueError, match=r"Received: \['quantize'\].*call serving.export.export\("):
-        classifier.export(tmp_path / "model", quantize="int8")
-    with pytest.raises(ValueError, match="format=tflite") as raised:
-        classifier.export(tmp_path / "model", format="tflite")
-    assert "serving.tflite.convert(model, file)" in raised.value.__notes__[0]
-
-
 # === Training ===
 
 
@@ -175,39 +132,24 @@ def test_batches_by_hand(make_classifier):
     np.testing.assert_allclose([loss, accuracy], expected, rtol=1e-5)
     outputs = classifier.predict(TEXTS, verbose=0)
     np.testing.assert_allclose(classifier.predict_on_batch(list(TEXTS)), outputs, atol=1e-6)
-    before = classifier.get_weights()
-    assert np.isfinite(classifier.train_on_batch(list(TEXTS), list(LABELS))[0])
-    assert any(np.any(a != b) for a, b in zip(before, classifier.get_weights()))
+    for _ in range(5):
+        classifier.train_on_batch(list(TEXTS), list(LABELS))
+    classifier.reset_metrics()
+    assert classifier.test_on_batch(TEXTS, LABELS)[0] < loss
 
 
 def test_predict_on_batch_returns_scores_as_predict(make_classifier):
     scorer = make_classifier(num_classes=None, score_range=(0, 5))
     found = scorer.predict_on_batch(TEXTS)
     np.testing.assert_allclose(found, scorer.predict(TEXTS, verbose=0), atol=1e-6)
-    with pytest.raises(ValueError, match="labels of a ScoreHead are not"):
-        scorer.compile(loss="sparse_categorical_crossentropy")
 
 
 @pytest.mark.slow
-def test_train_on_batch_asks_how_long_the_schedule_is(make_classifier):
+def test_a_schedule_that_has_ended_trains_no_batch(make_classifier):
     classifier = make_classifier(optimizer="auto")
-    with pytest.raises(ValueError, match="`train_on_batch` does not say how many updates"):
-        classifier.train_on_batch(TEXTS, LABELS)
     classifier.fit(TEXTS, LABELS, verbose=0)
-    with pytest.raises(ValueError, match="spans a whole training"):  # its rate would be 0
+    with pytest.raises(ValueError, match="train_on_batch"):  # its rate would be 0
         classifier.train_on_batch(TEXTS, LABELS)
-
-
-def test_a_language_model_has_no_auxiliary_loss(lm):
-    with pytest.raises(ValueError, match="GPT1CausalLM has none. Received: lm_coefficient=0.5"):
-        lm.compile(lm_coefficient=0.5)
-
-
-def test_fit_before_compile(make_backbone, preprocessor):
-    classifier = gpt1_keras.GPT1TextClassifier(make_backbone(), 2, preprocessor, compile=False)
-    for train in (classifier.fit, classifier.train_on_batch):
-        with pytest.raises(ValueError, match="You must call `compile"):
-            train(TEXTS, LABELS)
 
 
 def generate(batches):
@@ -219,8 +161,6 @@ def generate(batches):
 @pytest.mark.slow
 def test_generators(make_classifier):
     classifier = make_classifier(optimizer="auto")
-    with pytest.raises(ValueError, match="Pass `steps_per_epoch`"):
-        classifier.fit(generate(4), verbose=0)
     classifier.fit(generate(6), steps_per_epoch=3, epochs=2, verbose=0)
     assert classifier.optimizer.iterations == 6
     assert classifier.optimizer.learning_rate == 0.0
@@ -229,8 +169,6 @@ def test_generators(make_classifier):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     outputs = classifier.predict(iter([list(TEXTS[:3]), list(TEXTS[3:])]), verbose=0)
     np.testing.assert_allclose(outputs, classifier.predict(TEXTS, verbose=0), atol=1e-6)
-    with pytest.raises(ValueError, match="one without any"):
-        classifier.predict(iter([]))
 
 
 def test_data_of_unknown_length(make_classifier):
@@ -255,17 +193,6 @@ def test_class_weights_by_name_and_by_number(make_classifier, labels, weights):
     assert history["loss"][0] == pytest.approx(float(expected), rel=1e-5)
 
 
-@pytest.mark.parametrize("weights", [{"fine": 1.0}, {2: 1.0}, {"good": 1.0, 1: 2.0}])
-def test_class_weights_of_other_classes(classifier, weights):
-    with pytest.raises(ValueError, match="unknown classes|a class twice"):
-        classifier.fit(TEXTS, LABELS, class_weight=weights)
-
-
-def test_class_weights_without_classes(lm):
-    with pytest.raises(ValueError, match="for labels that are classes"):
-        lm.fit(TEXTS, class_weight={0: 1.0})
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [list, np.array])
 def test_validation_data(make_classifier, kind):
@@ -274,15 +201,6 @@ def test_validation_data(make_classifier, kind):
     history = classifier.fit(*data, 2, None, data, verbose=0).history
     expected = classifier.evaluate(*data, verbose=0)
     assert history["val_loss"][0] == pytest.approx(expected[0], rel=1e-5)
-
-
-@pytest.mark.slow
-def test_a_function_for_a_preprocessor(make_backbone, preprocessor, make_classifier):
-    classifier = gpt1_keras.GPT1TextClassifier(
-        make_backbone(), 2, lambda x: preprocessor(x), dropout=0.0
-    )
-    expected = make_classifier().predict(TEXTS, verbose=0)
-    np.testing.assert_allclose(classifier.predict(TEXTS, verbose=0), expected, atol=1e-6)
 
 
 def test_clones(classifier, preprocessor):
@@ -294,6 +212,10 @@ def test_clones(classifier, preprocessor):
 
 
 # === The language model ===
+
+
+def test_one_text(lm):
+    assert lm.evaluate("a good film", verbose=0) == lm.evaluate(["a good film"], verbose=0)
 
 
 def test_score(lm, make_backbone):
@@ -311,19 +233,6 @@ def test_score(lm, make_backbone):
     seen = []
     lm.score(ids, layer_intercept_fn=lambda x, index: seen.append(index) or x)
     assert seen == [-1, 0]
-    for arguments in ({"scoring_mode": "other"}, {"scoring_mode": "loss"}):
-        with pytest.raises(ValueError, match="scoring_mode"):
-            lm.score(ids, **arguments)
-
-
-def test_no_text_and_one_text(lm):
-    with pytest.raises(ValueError, match="Expected one prompt or more. Received: none"):
-        lm.generate([])
-    with pytest.raises(ValueError, match="Expected one example or more"):
-        lm.evaluate([])
-    with pytest.raises(ValueError, match="^Expected a string, .* Received: None at index 1.$"):
-        lm.fit(["a good film", None], verbose=0)
-    assert lm.evaluate("a good film", verbose=0) == lm.evaluate(["a good film"], verbose=0)
 
 
 def test_stop_tokens_in_every_form(lm):
@@ -334,9 +243,6 @@ def test_stop_tokens_in_every_form(lm):
     stopped = lm.generate("a good", max_length=6, stop_token_ids=[stop])
     for form in (stop, (stop,), np.array([stop]), {stop}, np.int64(stop)):
         assert lm.generate("a good", max_length=6, stop_token_ids=form) == stopped
-    for wrong in ([[stop]], ["a"], [1.5], [-1], 10**6, "stop", True):
-        with pytest.raises(ValueError, match="`stop_token_ids` must be an id or several"):
-            lm.generate("a good", stop_token_ids=wrong)
 
 
 # === Quantization ===

@@ -86,33 +86,3 @@ def test_a_preset_without_one_says_nothing_of_it(make, tmp_path):
     make().save_to_preset(str(tmp_path))
     config = json.loads((tmp_path / "task.json").read_text())["config"]
     assert not {"temperature", "sure_threshold"} & config.keys()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"temperature": 0.0}, "`temperature` must be above 0. Received: 0.0"),
-        ({"temperature": float("nan")}, "`temperature` must be above 0. Received: nan"),
-        ({"sure_threshold": 1.5}, "`sure_threshold` must be from 0 to 1. Received: 1.5"),
-        ({"temperature": 2.0, "activation": "sigmoid"}, "temperature is for logits"),
-        (
-            {"temperature": 2.0, "class_names": None, "num_classes": 1},
-            "two classes or more. Received: {'temperature': 2.0} with a single class",
-        ),
-        (
-            {"sure_threshold": 0.5, "class_names": None, "score_range": (0, 5)},
-            r"two classes or more. Received: {'sure_threshold': 0.5} with score_range=\(0, 5\)",
-        ),
-    ],
-)
-def test_bad_arguments(make, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        make(**arguments)
-
-
-def test_scores_have_no_probabilities(make):
-    model = make(class_names=None, score_range=(0, 5))
-    with pytest.raises(ValueError, match="Probabilities are of two classes or more, or of choices"):
-        model.probabilities(np.zeros((1, 6)))
-    with pytest.raises(ValueError, match="A ScoreHead has no probabilities to calibrate"):
-        model.calibration = Calibration(2.0)

@@ -283,50 +283,6 @@ def test_more_choices_than_a_sequence_is_long(chooser):
     np.testing.assert_allclose(scores[0, ::2], scores[0, 0], atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"choices": [["a"], [], ["b"]]}, "Every example needs a choice"),
-        ({"choices": np.array([["a", "b"], ["", ""], ["c", ""]])}, "Every example needs a choice"),
-    ],
-)
-def test_an_example_without_choices(chooser, change, message):
-    with pytest.raises(ValueError, match=message):
-        chooser.preprocess_samples({**TEXTS, **change})
-
-
-@pytest.mark.parametrize("label", [2, -1])
-def test_a_label_that_is_not_a_choice(chooser, label):
-    with pytest.raises(ValueError, match="Labels must be indices of choices"):
-        chooser.preprocess_samples(TEXTS, [0, label, 0])
-
-
-@pytest.mark.parametrize(
-    ("x", "message"),
-    [
-        ({"context": ["a"], "choices": [["b"]]}, r"Expected the fields .*Received: \['choices',"),
-        ((["a"], ["b"]), "Expected 3 texts, for .* Received: 2"),
-        ((["a"], ["b"], ["c"]), "Received ranks: .*'choices': 1"),
-        (([["a"]], ["b"], [["c"]]), "Received ranks: .*'context': 2"),
-    ],
-)
-def test_texts_that_do_not_fit_the_fields(chooser, x, message):
-    with pytest.raises(ValueError, match=message):
-        chooser.predict(x)
-
-
-def test_no_room(tiny_tokenizer):
-    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, 4)
-    with pytest.raises(ValueError, match="sequence_length=4 leaves no room"):
-        preprocessor(TEXTS)
-
-
-@pytest.mark.parametrize("fields", [("a",), ("a", "a"), ("a", "b", "c", "d")])
-def test_fields_that_do_not_fit_the_task(tiny_tokenizer, fields):
-    with pytest.raises(ValueError, match="Expected fields for a context"):
-        gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, fields=fields)
-
-
 @pytest.mark.slow
 def test_presets_and_files(chooser, tmp_path):
     expected = chooser.predict(TEXTS, verbose=0)

@@ -1,7 +1,5 @@
 """The classifier on raw strings: it learns, takes all forms of data, and names errors."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
@@ -151,29 +149,11 @@ def test_batch_mates_do_not_matter(trained):
 
 
 @pytest.mark.slow
-def test_train_and_test_on_batch(classifier):
-    classifier.compile(keras.optimizers.Adam(1e-2), run_eagerly=True)
-    before = classifier.test_on_batch(TEXTS, NAMES)[0]
-    for _ in range(5):
-        classifier.train_on_batch(TEXTS, NAMES)
-    assert classifier.test_on_batch(TEXTS, NAMES)[0] < before
-    assert_same_scores(
-        classifier.predict_on_batch(TEXTS[:2]), classifier.predict(TEXTS[:2], verbose=0)
-    )
-
-
-@pytest.mark.slow
 def test_validation_split_takes_the_last(head_trainer):
     history = head_trainer.fit(TEXTS, NAMES, validation_split=0.25, batch_size=9, verbose=0).history
     assert int(head_trainer.optimizer.iterations) == 2  # 18 of 24 texts
     loss, _ = cross_entropy(head_trainer, TEXTS[18:], LABELS[18:])
     assert history["val_loss"] == [pytest.approx(loss, abs=1e-5)]
-
-
-def test_a_dataset_cannot_be_split(untrained):
-    data = tf.data.Dataset.from_tensor_slices((TEXTS, NAMES)).batch(12)
-    with pytest.raises(ValueError, match="validation_split"):
-        untrained.fit(data, validation_split=0.25, verbose=0)
 
 
 def test_sample_weights(head_trainer):
@@ -198,17 +178,6 @@ def test_pairs_as_tuple_and_as_dict(pair_classifier):
     pair_classifier.fit(as_dict, NAMES[:8], batch_size=8, verbose=0)
 
 
-def test_the_preprocessor_takes_pairs_as_tuple_and_as_dict(tiny_tokenizer):
-    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, 24, FIELDS)
-    as_dict = preprocessor({"premise": ["a good film"], "hypothesis": ["a bad one"]})
-    with_labels, labels = preprocessor((["a good film"], ["a bad one"]), y=[1])
-    assert labels == [1]
-    as_tuple = preprocessor((["a good film"], ["a bad one"]))
-    for name in ("token_ids", "padding_mask"):
-        np.testing.assert_array_equal(with_labels[name], as_dict[name])
-        np.testing.assert_array_equal(as_tuple[name], as_dict[name])
-
-
 def test_a_dataset_of_pairs(pair_classifier):
     pairs = (TEXTS[:4], TEXTS[4:8])
     data = tf.data.Dataset.from_tensor_slices((pairs, NAMES[:4])).batch(4)
@@ -217,71 +186,7 @@ def test_a_dataset_of_pairs(pair_classifier):
     assert found == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("fields", "x", "message"),
-    [
-        (FIELDS, ["a"], "Expected 2 texts.*Received: 1"),
-        (FIELDS, (["a"], ["b"], ["c"]), "Expected 2 texts.*Received: 3"),
-        (("text",), (["a"], ["b"]), "Expected 1 texts.*Received: 2"),
-        (FIELDS, {"premise": ["a"]}, r"Expected the fields.*Received: \['premise'\]"),
-        (FIELDS, {"premise": ["a"], "other": ["b"]}, r"Received: \['other', 'premise'\]"),
-        (("text",), {"sentence": ["a"]}, r"Expected the fields.*Received: \['sentence'\]"),
-        (("text",), [["a", "b"]], r"of shape \[batch\], or one string .* Received ranks"),
-    ],
-)
-def test_texts_that_do_not_fit_the_fields(untrained, pair_classifier, fields, x, message):
-    classifier = pair_classifier if fields == FIELDS else untrained
-    with pytest.raises(ValueError, match=message):
-        classifier.predict_on_batch(x)
-
-
-def test_texts_that_are_not_strings(untrained):
-    with pytest.raises((TypeError, ValueError), match="string"):
-        untrained.predict_on_batch([1, 2])
-
-
-@pytest.mark.parametrize("fields", [(), ("a", "b", "c"), ("a", "a")])
-def test_fields_that_are_not_a_text_or_a_pair(tiny_tokenizer, fields):
-    with pytest.raises(ValueError, match="fields"):
-        gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, 24, fields)
-
-
 # --- labels and classes ---
-
-
-@pytest.mark.parametrize("label", [2, -1, 2**32, "neutral", "Positive", "", "0"])
-def test_a_label_that_is_not_a_class(untrained, label):
-    labels = np.array([CLASS_NAMES[0] if isinstance(label, str) else 0, label])
-    with pytest.raises(ValueError) as caught:
-        untrained.preprocess_samples(["a good film", "a bad one"], labels)
-    text = str(caught.value)
-    assert "Labels must be one of" in text
-    assert all(name in text for name in [*CLASS_NAMES, str(label)])
-
-
-@pytest.mark.parametrize("call", ["fit", "evaluate"])
-def test_training_says_which_label_is_not_a_class(untrained, call):
-    with pytest.raises(ValueError, match="(?s)negative.*positive.*neutral"):
-        getattr(untrained, call)(["a film", "a bad one"], ["negative", "neutral"], verbose=0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "needs `num_classes` or `class_names`"),
-        ({"num_classes": 3, "class_names": ["a", "b"]}, "num_classes=3, but 2 class_names"),
-        ({"class_names": ["a", "b", "a"]}, "must differ.*'a', 'b', 'a'"),
-    ],
-)
-def test_arguments_that_say_no_classes(tiny_tokenizer, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        gpt1_keras.GPT1TextClassifier(make_backbone(tiny_tokenizer), **arguments)
-
-
-def test_numbered_classes_have_their_numbers_as_names(tiny_tokenizer):
-    classifier = gpt1_keras.GPT1TextClassifier(make_backbone(tiny_tokenizer), 3)
-    assert classifier.class_names == ["0", "1", "2"]
-    assert classifier.num_classes == 3
 
 
 # --- texts ---
@@ -330,34 +235,6 @@ def test_the_scores_are_of_the_extract_token(untrained, tiny_tokenizer):
         rows.append(states[0, -1] @ np.array(untrained.head.kernel))
     expected = np.array(rows) + np.array(untrained.head.bias)
     assert_same_scores(untrained.predict_on_batch(TEXTS[:4]), expected)
-
-
-def test_the_sequence_length_is_capped_to_the_context(tiny_tokenizer):
-    classifier = make_classifier(tiny_tokenizer, sequence_length=512)
-    assert classifier.preprocessor.sequence_length == 48
-    assert classifier.predict_on_batch(["good " * 100]).shape == (1, 2)
-
-
-@pytest.mark.parametrize(("sequence_length", "fields"), [(1, ("text",)), (3, FIELDS)])
-def test_a_sequence_length_without_room_for_the_special_tokens(
-    tiny_tokenizer, sequence_length, fields
-):
-    with pytest.raises(ValueError, match="sequence_length"):
-        preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(
-            tiny_tokenizer, sequence_length, fields
-        )
-        preprocessor(dict.fromkeys(fields, ["a good film"]))
-
-
-def test_a_tokenizer_larger_than_the_embedding(tiny_tokenizer):
-    backbone = gpt1_keras.GPT1Backbone(
-        70, num_layers=1, num_heads=1, hidden_dim=8, intermediate_dim=8
-    )
-    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
-    classifier = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor=preprocessor)
-    for call in (classifier.predict, lambda x, **kw: classifier.fit(x, LABELS, **kw)):
-        with pytest.raises(ValueError, match="it has 77 tokens, and the model embeds 70"):
-            call(TEXTS, verbose=0)
 
 
 def test_a_model_without_preprocessor_takes_ids(classifier):
@@ -432,23 +309,6 @@ def test_the_schedule_spans_all_updates_of_every_fit(head_trainer):
     assert np.abs(np.array(kernel) - before).max() > 1e-3
 
 
-def test_a_dataset_of_unknown_size(head_trainer):
-    data = tf.data.Dataset.from_generator(
-        lambda: zip(TEXTS, LABELS),
-        output_signature=(tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)),
-    ).batch(12)
-    with pytest.raises(ValueError, match="`steps_per_epoch`"):
-        head_trainer.fit(data, verbose=0)
-    head_trainer.fit(data.repeat(), epochs=2, steps_per_epoch=2, verbose=0)
-    assert total_steps(head_trainer) == int(head_trainer.optimizer.iterations) == 4
-
-
-def test_an_endless_dataset(untrained):
-    data = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(12).repeat()
-    with pytest.raises(ValueError, match="`steps_per_epoch`"):
-        untrained.fit(data, verbose=0)
-
-
 def test_a_total_that_the_user_gave_is_kept(head_trainer):
     head_trainer.compile(finetuning_optimizer(1e-3, total_steps=500), run_eagerly=True)
     head_trainer.fit(TEXTS, NAMES, batch_size=12, verbose=0)
@@ -466,18 +326,6 @@ def test_the_defaults_are_the_papers(tiny_tokenizer):
     expected["name"] = classifier.optimizer.name
     assert classifier.optimizer.get_config() == expected
     assert classifier.preprocessor.sequence_length == 48
-
-
-@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
-def test_mixed_precision(tiny_tokenizer, dtype):
-    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, 24)
-    classifier = gpt1_keras.GPT1TextClassifier(
-        make_backbone(tiny_tokenizer, dtype=dtype), 2, preprocessor=preprocessor
-    )
-    classifier.compile(run_eagerly=True)
-    assert classifier.predict_on_batch(TEXTS[:2]).dtype == np.float32
-    losses = classifier.fit(TEXTS, LABELS, batch_size=12, verbose=0).history["loss"]
-    assert np.all(np.isfinite(losses))
 
 
 def test_lora_trains_the_head_beside_it(classifier):
@@ -511,12 +359,6 @@ def test_preset_round_trip_of_pairs(pair_classifier, tmp_path):
     assert copy.preprocessor.fields == FIELDS
     pairs = (list(TEXTS[:4]), list(TEXTS[4:8]))
     assert_same_scores(copy.predict_on_batch(pairs), pair_classifier.predict_on_batch(pairs))
-
-
-def test_a_preset_says_how_text_is_split(trained, tmp_path):
-    trained.save_to_preset(tmp_path / "preset")
-    config = json.loads((tmp_path / "preset" / "tokenizer.json").read_text())
-    assert config["config"]["normalization"] == "bert"
 
 
 def test_a_language_models_preset_gets_a_fresh_head(tiny_tokenizer, tmp_path):

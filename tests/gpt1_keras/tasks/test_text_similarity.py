@@ -105,31 +105,6 @@ def test_fit_learns_classes(tiny_tokenizer):
     assert classifier.predict(PAIRS, verbose=0).argmax(axis=1).tolist() == [1, 0, 1, 0]
 
 
-@pytest.mark.parametrize("score", [5.1, -0.5, np.nan])
-def test_a_score_outside_its_range(scorer, score):
-    with pytest.raises(ValueError, match="Scores must be from 0 to 5"):
-        scorer.preprocess_samples(PAIRS, [1.0, 2.0, 3.0, score])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"score_range": (0, 5), "num_classes": 2}, "classes or a range of scores. Received both"),
-        ({"score_range": (0, 0.5)}, r"must be two integers. Received: \(0, 0.5\)"),
-        ({"score_range": (5, 0)}, r"must be two integers. Received: \(5, 0\)"),
-        ({}, "needs `num_classes` or `class_names`"),
-    ],
-)
-def test_arguments_that_say_no_labels(tiny_backbone, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        gpt1_keras.GPT1TextSimilarity(tiny_backbone, **arguments)
-
-
-def test_one_text_is_not_a_pair(tiny_tokenizer):
-    with pytest.raises(ValueError, match=r"fields for a pair of texts. Received: \('text',\)"):
-        gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer, fields=("text",))
-
-
 @pytest.mark.slow
 def test_presets_and_files(scorer, tmp_path):
     expected = scorer.predict(PAIRS, verbose=0)

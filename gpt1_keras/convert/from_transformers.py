@@ -1,4 +1,4 @@
-"""Checkpoints of transformers: read and checked, and loaded through KerasHub's `from_preset`."""
+"""Reads the checkpoints of `transformers`, also through KerasHub's `from_preset`."""
 
 import contextlib
 import functools
@@ -11,22 +11,22 @@ import numpy as np
 import safetensors
 
 from gpt1_keras.convert.last_token_preprocessor import LastTokenPreprocessor
-from gpt1_keras.convert.normalization_taken import take_normalization
-from gpt1_keras.convert.weights import (
+from gpt1_keras.convert.published_weights import (
     NUM_SPECIAL_TOKENS,
     assign,
     assign_block,
     assign_embeddings,
+    take_normalization,
 )
 from gpt1_keras.files import read_json
-from gpt1_keras.handles import TRANSFORMERS_WEIGHTS, local_preset, shards
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.models.layers import LAYER_NORM_EPSILON
+from gpt1_keras.preset_files import TRANSFORMERS_WEIGHTS, local_preset, shards
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
 from gpt1_keras.tasks.task import Task
 from gpt1_keras.tasks.text_classifier import GPT1TextClassifier
 from gpt1_keras.tokenization.tokenizer import SPECIAL_TOKENS, GPT1Tokenizer
-from gpt1_keras.upstream import PresetLoader, register_transformers_loader
+from gpt1_keras.upstream import PresetLoader, transformers_loaders
 
 CONFIG, VOCABULARY, MERGES, TOKENIZER = (
     "config.json",
@@ -398,4 +398,38 @@ class OpenAIGPTLoader(PresetLoader):
             )
 
 
-register_transformers_loader(MODEL_TYPE, OpenAIGPTLoader)
+def load_hugging_face(
+    directory: str | os.PathLike[str], normalization: str | None = None
+) -> GPT1CausalLM:
+    """Loads a checkpoint of `transformers`' OpenAIGPT models, as `GPT1CausalLM.from_preset` does.
+
+    Args:
+        directory: a folder with `config.json` and `model.safetensors`, and with `vocab.json` and
+            `merges.txt`, or `tokenizer.json` instead of these two.
+        normalization: how text becomes words: `"bert"`, as in `transformers`, by default; or
+            `"original"`, as OpenAI's weights were trained.
+
+    Returns:
+        The language model, with its preprocessor.
+
+    Raises:
+        FileNotFoundError: a file is missing. Pickled weights (`pytorch_model.bin`) are not read.
+        ValueError: a file is damaged, or the files do not fit each other.
+    """
+    path = pathlib.Path(directory, CONFIG)
+    if not path.is_file():
+        raise FileNotFoundError(f"{directory} has no {CONFIG}.")
+    loader = OpenAIGPTLoader(os.path.abspath(directory), read_json(path))
+    return loader.load_task(GPT1CausalLM, True, True, normalization=normalization)
+
+
+class _LoaderOfKerasHub(transformers_loaders.TransformersPresetLoader):  # type: ignore[misc]
+    """KerasHub's loader of all models of `transformers`: it has a fixed list, and loads no head."""
+
+    def __new__(cls, preset: str, config: dict[str, Any]) -> Any:
+        if config["model_type"] == MODEL_TYPE:
+            return OpenAIGPTLoader(preset, config)
+        return super().__new__(cls)
+
+
+transformers_loaders.TransformersPresetLoader = _LoaderOfKerasHub

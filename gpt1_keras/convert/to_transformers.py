@@ -1,4 +1,4 @@
-"""Hugging Face's `openai-gpt` format: config.json, model.safetensors and the tokenizer's files."""
+"""Writes `openai-gpt` checkpoints for `transformers`: configuration, weights and tokenizer."""
 
 import os
 import pathlib
@@ -12,8 +12,7 @@ import numpy as np
 import safetensors.numpy
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from gpt1_keras.convert.last_token_preprocessor import LastTokenPreprocessor
-from gpt1_keras.convert.transformers_checkpoint import (
+from gpt1_keras.convert.from_transformers import (
     BLOCK_ARRAYS,
     CLASSIFIER,
     CONFIG,
@@ -24,10 +23,10 @@ from gpt1_keras.convert.transformers_checkpoint import (
     UNTRAINED,
     VOCABULARY,
     WEIGHTS,
-    OpenAIGPTLoader,
 )
-from gpt1_keras.convert.weights import NUM_SPECIAL_TOKENS, block_variables
-from gpt1_keras.files import atomic_path, read_json, write_json, write_text
+from gpt1_keras.convert.last_token_preprocessor import LastTokenPreprocessor
+from gpt1_keras.convert.published_weights import NUM_SPECIAL_TOKENS, block_variables
+from gpt1_keras.files import atomic_path, write_json, write_text
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone, check_no_variant
 from gpt1_keras.models.layers import LAYER_NORM_EPSILON
 from gpt1_keras.tasks.causal_lm import GPT1CausalLM
@@ -36,31 +35,6 @@ from gpt1_keras.tasks.text_classifier import GPT1TextClassifier
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 from gpt1_keras.transformers_writers import register_writer
-
-
-def load_hugging_face(
-    directory: str | os.PathLike[str], normalization: str | None = None
-) -> GPT1CausalLM:
-    """Loads a checkpoint of `transformers`' OpenAIGPT models, as `GPT1CausalLM.from_preset` does.
-
-    Args:
-        directory: a folder with `config.json` and `model.safetensors`, and with `vocab.json` and
-            `merges.txt`, or `tokenizer.json` instead of these two.
-        normalization: how text becomes words: `"bert"`, as in `transformers`, by default; or
-            `"original"`, as OpenAI's weights were trained.
-
-    Returns:
-        The language model, with its preprocessor.
-
-    Raises:
-        FileNotFoundError: a file is missing. Pickled weights (`pytorch_model.bin`) are not read.
-        ValueError: a file is damaged, or the files do not fit each other.
-    """
-    path = pathlib.Path(directory, CONFIG)
-    if not path.is_file():
-        raise FileNotFoundError(f"{directory} has no {CONFIG}.")
-    loader = OpenAIGPTLoader(os.path.abspath(directory), read_json(path))
-    return loader.load_task(GPT1CausalLM, True, True, normalization=normalization)
 
 
 def save_hugging_face(model: Task, directory: str | os.PathLike[str]) -> None:

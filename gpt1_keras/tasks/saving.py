@@ -1,6 +1,11 @@
-"""A task's presets: loads and checks them, and saves the head."""
+"""How files keep a task: presets, weights of the head, arguments of `compile`, exports of ids."""
 
+from __future__ import annotations
+
+import inspect
 import os
+import warnings
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
@@ -104,4 +109,88 @@ def _check_trained_with(preset: str | os.PathLike[str], tokenizer: GPT1Tokenizer
             f"Received: normalization={tokenizer.normalization!r}, fingerprint "
             f"{tokenizer.fingerprint}; expected normalization="
             f"{expected['normalization']!r}, fingerprint {expected['fingerprint']}."
+        )
+
+
+@keras.saving.register_keras_serializable(package="gpt1_keras")
+class CompileArguments(Mapping[str, Any]):
+    """The arguments of a task's `compile`.
+
+    As a mapping, it has only what `keras.Model.compile` takes: Keras clones a task to a plain
+    model, which it compiles with them.
+
+    Args:
+        of_keras: what the task passed on to `keras.Model.compile`.
+        is_built: whether the optimizer has a state.
+        **given: all arguments, with the optimizer and metrics that `"auto"` stood for.
+    """
+
+    def __init__(self, of_keras: Mapping[str, Any], is_built: bool = False, **given: Any) -> None:
+        known = inspect.signature(keras.Model.compile).parameters  # without KerasHub's
+        self._of_keras = {name: each for name, each in of_keras.items() if name in known}
+        self.is_built, self.given = is_built, given
+
+    def __getitem__(self, name: str) -> Any:
+        return self._of_keras[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of_keras)
+
+    def __len__(self) -> int:
+        return len(self._of_keras)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments, serialized."""
+        config = {"of_keras": self._of_keras, "is_built": self.is_built, **self.given}
+        return keras.saving.serialize_keras_object(config)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> CompileArguments:
+        """Makes the arguments of what `get_config` returned."""
+        return cls(**keras.saving.deserialize_keras_object(config))
+
+
+def serialized_compile_arguments(task: Any) -> dict[str, Any]:
+    """Returns what `compile_from` takes; see `Task.get_compile_config`."""
+    if not task.compiled:
+        return {}
+    task.compiled_with.is_built = task.optimizer is not None and task.optimizer.built
+    return keras.saving.serialize_keras_object(task.compiled_with)
+
+
+def compile_from(task: Any, config: dict[str, Any]) -> None:
+    """Compiles a task as one that was saved; see `Task.compile_from_config`."""
+    arguments = keras.saving.deserialize_keras_object(config)
+    if not isinstance(arguments, CompileArguments):
+        warnings.warn(
+            f"An earlier version saved this {type(task).__name__} without the arguments of "
+            "`compile`, so it has the default ones. Call `compile` to train it with others.",
+            stacklevel=3,
+        )
+        return
+    task.compile(**arguments.given)
+    if arguments.is_built:  # so that Keras reads its state
+        task.optimizer.build(task.trainable_variables)
+
+
+# What a user of `Model.export` may look for.
+OF_TEXTS = (
+    "`Model.export` writes the model of ids. For texts in and names out, call "
+    "serving.export.export(model, folder) or serving.tflite.convert(model, file)."
+)
+_SAVED_MODEL_ARGUMENTS = {"verbose", "input_signature", "is_static", "jax2tf_kwargs"}
+
+
+def check_export(task: Any, format: str, arguments: Mapping[str, Any]) -> None:
+    """Raises ValueError for what Keras would export wrongly, or would ignore."""
+    if format == "openvino" and task.head is not None:
+        raise ValueError(
+            f"OpenVINO converts the head of a {type(task).__name__} to something else, with other "
+            "outputs. Received: format='openvino'; expected 'tf_saved_model', 'onnx', 'litert' or "
+            "'torch'."
+        )
+    unknown = sorted(arguments.keys() - _SAVED_MODEL_ARGUMENTS)
+    if format == "tf_saved_model" and unknown:
+        raise ValueError(
+            f"Expected arguments of Keras's `Model.export`. Received: {unknown}. {OF_TEXTS}"
         )

@@ -1,5 +1,7 @@
-"""A model's weights in the order of both published formats."""
+"""What both published formats share: the order of weights, and how text becomes words."""
 
+import functools
+import sys
 from collections.abc import Sequence
 
 import keras
@@ -11,6 +13,17 @@ from gpt1_keras.models.stored_weights import check_finite
 
 # `<start>`, `<delimiter>` and `<extract>`, which follow the vocabulary's tokens.
 NUM_SPECIAL_TOKENS = 3
+
+_LINES = {
+    "bert": (
+        "The checkpoint of transformers is read with normalization='bert', as there; the weights "
+        "that OpenAI released were trained with 'original'."
+    ),
+    "original": (
+        "OpenAI's files are read with normalization='original', which the weights were trained "
+        "with; 'bert' is that of transformers."
+    ),
+}
 
 
 def block_variables(block: keras.layers.Layer) -> list[keras.Variable]:
@@ -86,3 +99,16 @@ def assign(variable: keras.Variable, array: np.ndarray) -> None:
         )
     check_finite(f"The checkpoint's array for {variable.path}", array)
     variable.assign(array)
+
+
+def take_normalization(asked: str | None, default: str) -> str:
+    """Returns the normalization that was asked for; or the default one, and says so in one line."""
+    if asked is None:
+        _say(default)
+    return asked or default
+
+
+@functools.cache  # once in a process
+def _say(default: str) -> None:
+    line = f"{_LINES[default]} Give `normalization` to choose (docs/tokenization.md)."
+    print(line, file=sys.stderr, flush=True)
