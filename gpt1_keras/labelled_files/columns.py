@@ -34,6 +34,24 @@ def columns_option() -> Any:
     )
 
 
+def sheet_option() -> Any:
+    """Returns the option `--sheet` of a dataclass of options."""
+    return option(
+        "the sheet of a workbook to read (default: the first with these columns)",
+        None,
+        metavar="NAME",
+    )
+
+
+def header_row_option() -> Any:
+    """Returns the option `--header-row` of a dataclass of options."""
+    return option(
+        "the row of a workbook that names the columns, from 1 (default: the first that does)",
+        None,
+        metavar="N",
+    )
+
+
 def parse_columns(text: str | None) -> dict[str, str]:
     """Returns what an argument such as `text=Comment,label=Sentiment` says, as a dict.
 

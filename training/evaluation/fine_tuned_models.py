@@ -58,7 +58,8 @@ def load_for_model(
     dataset: Dataset
     if asked.file is not None:
         described, role = {"file": str(asked.file)}, "test"
-        dataset = user_files_for(model, kind, asked.file, parse_columns(asked.columns))
+        columns = parse_columns(asked.columns)
+        dataset = user_files_for(model, kind, asked.file, columns, asked.sheet, asked.header_row)
     else:
         assert asked.task is not None  # see `ExampleOptions`
         described, role = {"task": asked.task, "split": asked.split}, asked.split

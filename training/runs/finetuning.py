@@ -5,6 +5,7 @@ import os
 import pathlib
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -12,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import gpt1_keras
-from gpt1_keras.cli import warn
+from gpt1_keras.cli import note, warn
 from gpt1_keras.files import read_json, write_json
 from gpt1_keras.handles import is_handle
 from gpt1_keras.labelled_files import parse_columns
@@ -95,8 +96,13 @@ def _recipe_of(options: FinetuneOptions) -> FineTuningRecipe:
         raise ValueError(f"{path} is damaged: {error}") from None
 
 
-def find_dataset_of(options: FinetuneOptions) -> Dataset:
-    """Returns the data set that a run learns from: what `task` names, or the user's files."""
+def find_dataset_of(
+    options: FinetuneOptions, tell: Callable[[str], None] = lambda line: None
+) -> Dataset:
+    """Returns the data set that a run learns from: what `task` names, or the user's files.
+
+    `tell` is called with each line of a summary of these.
+    """
     if options.task is not None:
         return find_dataset(options.task)
     assert options.train is not None  # see `FinetuneOptions`
@@ -107,6 +113,9 @@ def find_dataset_of(options: FinetuneOptions) -> Dataset:
         VALIDATION_SHARE if options.validation_share is None else options.validation_share,
         options.seed,
         options.scores,
+        sheet=options.sheet,
+        header_row=options.header_row,
+        tell=tell,
     )
 
 
@@ -250,7 +259,7 @@ def finetune(
         run.prepare(*preset_folders(options.preset, options.tokenizer))
     elif options.task is not None:
         return run.result  # published data sets do not change, and are long to read
-    dataset = find_dataset_of(options)
+    dataset = find_dataset_of(options, note)
     train = load_training_examples(options, dataset, data)
     validation = load_validation_examples(dataset, data)
     run.keep_data(fingerprints(train, validation))

@@ -65,8 +65,8 @@ def test_a_workbook_as_people_have_it(tmp_path):
     found = [(row.line, row["text"], row["label"]) for row in table]
     assert found == [(3, "a", "1"), (4, "b", "2"), (8, "merged", ""), (9, "c", "True")]
     told = " ".join(table.notices)
-    assert "has 2 sheets, of which 'Januar' is read" in told
-    assert "has 1 cells with errors, such as #N/A" in told
+    assert "is read from the sheet 'Januar' of ['Januar', 'Februar'], whose row 2" in told
+    assert "has 1 cell with errors, such as #N/A" in told
     assert "has 2 cells with formulas whose values are not stored" in told
 
 
