@@ -102,11 +102,31 @@ def test_what_the_validation_file_must_have(write):
         load_examples(dataset, "validation")
 
 
-@pytest.mark.parametrize("missing", ["nan", "NaN", "<NA>", "NaT", ""])
-def test_a_missing_label_is_told_with_its_line(write, missing):
+@pytest.mark.parametrize("missing", ["nan", "NaN", "<NA>", "NaT", "", "  "])
+def test_rows_without_a_label_are_left_out(write, capsys, missing):
+    """As pandas writes and reads them; they become no class."""
     path = write("a.csv", f"text,label\na,yes\nb,{missing}\nc,no\n")
-    with pytest.raises(ValueError, match="line 3: the label is"):
-        find_user_files(path, path)
+    found = examples(path)
+    assert list(found.texts["text"]) == [b"a", b"c"] and found.class_names == ["no", "yes"]
+    assert "1 row without a label is left out, line 3." in capsys.readouterr().err
+    path = write("b.csv", f"text,label\na,0.5\nb,{missing}\nc,1\n")
+    assert examples(path).labels.tolist() == [0.5, 1.0]
+    with pytest.raises(ValueError, match="lack a label"):
+        find_user_files(write("c.csv", f"text,label\na,{missing}\n"), None)
+
+
+def test_spellings_of_one_class(write, capsys):
+    """The most frequent is its name, and a validation file has the same."""
+    train = write("a.csv", "text,label\na,Bill\nb,BILL\nc,Bill \nd,praise\ne,Praise\nf,bill\n")
+    dataset = find_user_files(train, write("b.csv", "text,label\na,bILL\nb,PRAISE\n"))
+    assert dataset.class_names == ["Bill", "praise"]
+    assert load_examples(dataset, "train").labels.tolist() == [0, 0, 0, 1, 1, 0]
+    assert "['BILL', 'bill'] as 'Bill', ['Praise'] as 'praise'" in capsys.readouterr().err
+    assert load_examples(dataset, "validation").labels.tolist() == [0, 1]
+    # A model that has two such classes keeps them apart.
+    dataset = dataclasses.replace(dataset, class_names=["BILL", "Bill", "praise"])
+    with pytest.raises(ValueError, match="bill"):
+        load_examples(dataset, "train")
 
 
 def test_rows_with_a_blank_text_are_left_out(write, capsys):
