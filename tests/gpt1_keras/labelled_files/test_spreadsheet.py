@@ -111,10 +111,10 @@ def test_sheets_of_other_files(tmp_path):
 
 def test_cells_keep_their_types(save):
     day, time = datetime.date(2026, 1, 2), datetime.datetime(2026, 1, 2, 3, 4, 5)
-    cells = ["007", 7, 2.5, True, day, time, datetime.time(3, 4), "  ", 12345678901234567890]
+    cells = ["007", 7, 2.5, True, day, time, datetime.time(3, 4), " a ", 10**15]
     path = save({"a": [[f"c{n}" for n in range(9)], cells, [None] * 8 + ["end"]]})
     [(row, found), (_, blank)] = open_table(path).with_cells()
-    assert found == [*cells[:6], "03:04:00", "  ", int(float(cells[-1]))]
+    assert found == [*cells[:6], "03:04:00", " a ", 10**15]
     assert list(map(type, found[:6])) == [str, int, float, bool, type(day), type(time)]
     assert list(row.values())[:6] == ["007", "7", "2.5", "True", "2026-01-02", str(time)]
     assert blank == [None] * 8 + ["end"]
