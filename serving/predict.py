@@ -19,6 +19,7 @@ import time
 
 from gpt1_keras.cli import option, program, warn
 from gpt1_keras.labelled_files import (
+    columns_of_run,
     columns_option,
     header_row_option,
     open_table,
@@ -98,6 +99,7 @@ def main(options: _PredictOptions, more: list[str]) -> None:
         *(paths, parse_columns(options.columns), model.fields),
         sheet=options.sheet,
         header_row=options.header_row,
+        usual=columns_of_run(options.model),
     ).survey()
     for notice in survey.notices:
         print(notice)

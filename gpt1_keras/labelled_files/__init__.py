@@ -1,6 +1,7 @@
 """The reader of users' own tables of texts: CSV, TSV, JSON Lines, Parquet, Arrow and Excel."""
 
 from gpt1_keras.labelled_files.columns import (
+    columns_of_run,
     columns_option,
     header_row_option,
     parse_columns,
@@ -33,6 +34,7 @@ __all__ = [
     "Row",
     "Table",
     "as_label",
+    "columns_of_run",
     "columns_option",
     "header_row_option",
     "is_blank",

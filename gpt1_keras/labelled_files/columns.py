@@ -1,11 +1,14 @@
 """Which columns of a table hold what: as the user says, or as their names say."""
 
+import contextlib
 import os
+import pathlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from gpt1_keras.cli import option
+from gpt1_keras.files import read_json
 from gpt1_keras.labelled_files.rows import CHOICES, LABEL, shown_names
 
 _OTHER_NAMES = {  # that people give to these columns, as `_plain` makes them
@@ -69,6 +72,18 @@ def parse_columns(text: str | None) -> dict[str, str]:
     return columns
 
 
+def columns_of_run(model: str | os.PathLike[str]) -> dict[str, str]:
+    """Returns the columns that a run of `gpt1 finetune` was told to learn from.
+
+    Args:
+        model: the run's folder or its preset; there are none for others.
+    """
+    for folder in (pathlib.Path(model), pathlib.Path(model).parent):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            return parse_columns(read_json(folder / "result.json").get("columns"))
+    return {}
+
+
 def is_choice(name: str) -> bool:
     """Returns whether a name is `choice1`, `choice2` or so on."""
     return _CHOICE.fullmatch(name) is not None
@@ -105,8 +120,9 @@ def is_known(name: str) -> bool:
 def find_columns(
     path: str | os.PathLike[str],
     columns: Sequence[str],
-    given: Mapping[str, str],
+    given: dict[str, str],
     wanted: Sequence[Collection[str]],
+    usual: Mapping[str, str],
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Finds the columns of a table that hold what is wanted.
 
@@ -116,6 +132,7 @@ def find_columns(
         wanted: for each kind of data that will do, its fields; none to take all columns as they
             are. The first whose fields are all there is taken, under these very names; or the only
             one whose fields are there under similar names.
+        usual: dict from names to columns, which are taken for wanted fields where they are there.
 
     Returns `(columns, fields)`: `given`, and what was found besides; and the fields of that kind.
 
@@ -134,6 +151,14 @@ def find_columns(
     if not kinds:
         known = sorted({LABEL, *(field for fields in wanted for field in fields)})
         raise ValueError(f"{path} has nothing to be named {sorted(asked)}; expected of {known}.")
+    fields_of_kinds = {field for fields in kinds for field in fields}
+    given = given | {
+        name: column
+        for name, column in usual.items()
+        if name not in given and column not in given.values()
+        if column in columns and (CHOICES if is_choice(name) else name) in fields_of_kinds
+    }
+    asked = {CHOICES if is_choice(name) else name for name in given}
     free = [column for column in columns if column not in given.values()]
     found = []
     for fields in kinds:

@@ -20,6 +20,7 @@ from gpt1_keras.labelled_files.text_files import most_bytes, too_large
 _SPARE_MEMORY = 2**30  # that any workbook may take, besides a hundredfold of its size
 _SECONDS, _BYTES_A_SECOND = 60, 2**17  # of a processor
 _MOST_ROWS_ABOVE = 30  # rows with a value among which the columns' names are looked for
+_MOST_SHEETS = 5  # whose columns a message names
 _OLD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # what a .xls file begins with, or an encrypted one
 _OPEN_DOCUMENT = b"application/vnd.oasis.opendocument"
 
@@ -153,7 +154,11 @@ class SpreadsheetRecords:
                 self._tell(sheets, *chosen[:2], [each for each in likely if each[2] == chosen[2]])
                 return chosen
         (sheet, row, _), *rest = likely
-        told = [f"{other.name!r} has {shown_names(names)}" for other, _, names in rest]
+        told = [
+            f"{other.name!r} has {shown_names(names)}" for other, _, names in rest[:_MOST_SHEETS]
+        ]
+        if len(rest) > _MOST_SHEETS:
+            told.append(f"and {len(rest) - _MOST_SHEETS:,} more")
         if told or row > 1:
             beside = f"; of its other sheets, {', '.join(told)}" if told else ""
             raise ValueError(f"{refusal} That is row {row} of the sheet {sheet.name!r}{beside}.")

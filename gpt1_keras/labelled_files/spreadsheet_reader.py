@@ -19,6 +19,7 @@ import os
 import re
 import sys
 import zipfile
+import zlib
 from typing import Any, BinaryIO
 
 DAMAGED, TOO_LARGE = 3, 4  # exit statuses
@@ -56,7 +57,8 @@ def main(
         print(error, file=sys.stderr)
         sys.exit(DAMAGED)
     errors = formulas = 0
-    with contextlib.suppress(zipfile.BadZipFile):
+    # Parts that python-calamine did not need may be damaged, or packed in other ways.
+    with contextlib.suppress(zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError):
         errors, formulas = _without_value(path)
     described = {"names": names, "sheets": sheets, "errors": errors, "formulas": formulas}
     print(json.dumps(described), file=sys.stderr)

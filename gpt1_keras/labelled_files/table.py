@@ -51,6 +51,7 @@ class Table:
         given: Mapping[str, str],
         wanted: Sequence[Collection[str]],
         nulls_are_blank: bool = False,
+        usual: Mapping[str, str] | None = None,
     ) -> None:
         self.path = path
         self._records = records
@@ -59,7 +60,7 @@ class Table:
         if wanted and not names:
             raise _no_examples(path)
         taken = set(names)
-        found, self.fields = find_columns(path, names, given, wanted)
+        found, self.fields = find_columns(path, names, dict(given), wanted, usual or {})
         key_of = {column: name for name, column in found.items()}
         taken |= found.keys()
         self._keys = [
@@ -161,6 +162,7 @@ def open_table(
     *,
     sheet: str | None = None,
     header_row: int | None = None,
+    usual: Mapping[str, str] | None = None,
 ) -> Table:
     """Opens a file of texts, labelled or not.
 
@@ -182,6 +184,8 @@ def open_table(
             of its row. In a workbook, it always is.
         sheet: name of the sheet of a workbook.
         header_row: the number of the workbook's row that names the columns, from 1.
+        usual: dict from names to the columns that similar files have, which are taken for wanted
+            names where the file has them.
 
     Returns:
         A table. Its rows are dicts from column to str, or to a list of str, such as `choices`. A
@@ -192,7 +196,7 @@ def open_table(
         ValueError: the file has another suffix or encoding, is damaged, or lacks a column.
     """
     path, given = pathlib.Path(path), columns or {}
-    settings = given, wanted, nulls_are_blank
+    settings = given, wanted, nulls_are_blank, usual
     suffix = path.suffix.lower()
     if suffix in _OTHER_WORKBOOKS:
         raise ValueError(f"Open {path} in a spreadsheet and save it as .xlsx, which can be read.")
@@ -211,10 +215,10 @@ def open_table(
     elif path.suffix.lower() == _WORKBOOK:
 
         def fit(names: Sequence[str]) -> None:
-            find_columns(path, _file_columns(path, names), given, wanted)
+            find_columns(path, _file_columns(path, names), dict(given), wanted, usual or {})
 
         records = SpreadsheetRecords(path, fit, sheet, header_row)
-        return Table(path, records, given, wanted, nulls_are_blank=True)
+        return Table(path, records, given, wanted, True, usual)
     elif suffix == _JSON_LINES:
         records = JsonRecords(find_text(path))
     elif suffix in _SEPARATORS:
@@ -240,9 +244,10 @@ def read_rows(
     *,
     sheet: str | None = None,
     header_row: int | None = None,
+    usual: Mapping[str, str] | None = None,
 ) -> list[Row]:
     """Reads all rows of a file; see `open_table`. `tell` is called with each notice."""
-    table = open_table(path, columns, wanted, sheet=sheet, header_row=header_row)
+    table = open_table(path, columns, wanted, sheet=sheet, header_row=header_row, usual=usual)
     rows = list(table)
     for notice in table.notices:
         tell(notice)

@@ -32,7 +32,7 @@ class InputFiles:
     Args:
         columns: from names to the files' columns; see `open_table`.
         digests: of the files' contents, as `Survey.files` has them; by default, a file may change.
-        sheet, header_row: of workbooks; see `open_table`.
+        sheet, header_row, usual: see `open_table`.
     """
 
     paths: Sequence[pathlib.Path]
@@ -41,6 +41,7 @@ class InputFiles:
     digests: Sequence[str] = ()
     sheet: str | None = None
     header_row: int | None = None
+    usual: Mapping[str, str] | None = None
 
     def lines(self, path: pathlib.Path) -> Iterator[Line]:
         """Yields the rows of one of the files.
@@ -93,6 +94,7 @@ class InputFiles:
             *(path, self.columns, [self.fields], True),
             sheet=self.sheet,
             header_row=self.header_row,
+            usual=self.usual,
         )
 
 

@@ -97,7 +97,7 @@ class UserFiles:
     Attributes:
         paths: dict from `"train"`, `"validation"` or `"test"` to paths.
         columns: dict from names to the files' columns, as for `gpt1_keras.labelled_files`.
-        sheet, header_row: of workbooks, as for `gpt1_keras.labelled_files`.
+        sheet, header_row, usual: as for `gpt1_keras.labelled_files`.
         kind, fields, metrics, score_range, glue_file: as in
             `training.datasets.paper_datasets.TfdsDataset`.
         class_names: None without classes.
@@ -117,6 +117,7 @@ class UserFiles:
     seed: int = 0
     sheet: str | None = None
     header_row: int | None = None
+    usual: Mapping[str, str] | None = None
     glue_file: None = None
 
     def read(self, role: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -128,6 +129,7 @@ class UserFiles:
             *(path, self.columns, [(*self.fields, LABEL)], tell),
             sheet=self.sheet,
             header_row=self.header_row,
+            usual=self.usual,
         )
         rows = with_labels(with_texts(rows, self.fields, path, tell), path, tell)
         _check_rows(path, rows, self.fields)
@@ -280,6 +282,7 @@ def user_files_for(
     columns: Mapping[str, str],
     sheet: str | None = None,
     header_row: int | None = None,
+    usual: Mapping[str, str] | None = None,
 ) -> UserFiles:
     """Returns a file to evaluate a fine-tuned model on, as a data set with the split `"test"`."""
     score_range = getattr(model, "score_range", None)
@@ -293,6 +296,7 @@ def user_files_for(
         class_names=getattr(model, "class_names", None),
         sheet=sheet,
         header_row=header_row,
+        usual=usual,
     )
 
 
