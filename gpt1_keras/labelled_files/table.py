@@ -13,10 +13,14 @@ from typing import Any
 
 from gpt1_keras.labelled_files.arrow_files import DatasetRecords, ParquetRecords
 from gpt1_keras.labelled_files.columns import choice_order, find_columns, is_choice, is_known
-from gpt1_keras.labelled_files.delimited import DelimitedRecords
 from gpt1_keras.labelled_files.rows import CHOICES, BadRow, BadRows, Records, Row, shortened
 from gpt1_keras.labelled_files.spreadsheet import SpreadsheetRecords
-from gpt1_keras.labelled_files.text_files import COMPRESSED, JsonRecords, find_text
+from gpt1_keras.labelled_files.text_files import (
+    COMPRESSED,
+    DelimitedRecords,
+    JsonRecords,
+    find_text,
+)
 
 SUFFIXES = ".csv, .tsv, .jsonl, .parquet or .xlsx"
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
