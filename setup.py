@@ -60,6 +60,7 @@ setup(
         "huggingface_hub>=2.4,<3",  # what its errors are, and how its cache names files
         "pyarrow",  # which tensorflow-datasets brings too
         "python-calamine>=0.9,<1",
+        "xlsxwriter>=3.2,<4",
         "pyyaml",
         "scikit-learn>=1.7",
         "scipy",

@@ -101,6 +101,8 @@ class Program:
         resumable: from the option `--output` to the path that an interrupted program goes on from,
             None if nothing is saved there. The program then says so.
         interrupted: the message after Ctrl-C, if the program is not resumable.
+        check: is called with the options before Keras is imported, and raises what can be refused
+            without it, such as a bad file.
         takes_more: whether the function gets, as its last argument, the list of all arguments that
             are not options of this program, for `beam_arguments`.
         needs_keras: whether to import Keras, in silence, before the function runs.
@@ -117,6 +119,7 @@ class Program:
     name: str
     resumable: Callable[[str], str | None] | None = None
     interrupted: str = "Interrupted."
+    check: Callable[..., object] | None = None
     takes_more: bool = False
     needs_keras: bool = True
     underscores: bool = False
@@ -132,6 +135,8 @@ class Program:
 
         def run() -> int | None:
             options = [_read_options(values, options_cls) for options_cls in self._classes]
+            if self.check is not None:
+                self.check(*options)
             if self.needs_keras:
                 importlib.import_module("keras")
             let_libraries_speak()

@@ -18,7 +18,14 @@ import sys
 import time
 
 from gpt1_keras.cli import option, program, warn
-from gpt1_keras.labelled_files import columns_option, parse_columns
+from gpt1_keras.labelled_files import (
+    columns_of_run,
+    columns_option,
+    header_row_option,
+    open_table,
+    parse_columns,
+    sheet_option,
+)
 from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 
 
@@ -35,11 +42,13 @@ class _PredictOptions:
         metavar="FILE",
     )
     output: str = option(
-        "what to write: .csv, .tsv, .jsonl or .parquet; with --runner, a folder of such files, "
-        "whose names give the order",
+        "what to write: .csv, .tsv, .jsonl, .parquet or .xlsx; with --runner, a folder of such "
+        "files, whose names give the order",
         metavar="FILE",
     )
     columns: str | None = columns_option()
+    sheet: str | None = sheet_option()
+    header_row: int | None = header_row_option()
     explain: bool = option(
         "add the words that led to each answer, and their shares in it (of an export, for one with "
         "the signature explain)",
@@ -52,30 +61,56 @@ class _PredictOptions:
     )
 
 
-@program("serving.predict", interrupted="Interrupted; nothing was written.", takes_more=True)
+def _check(options: _PredictOptions) -> None:
+    """Opens the input, so that one that cannot be read is refused at once."""
+    from serving.prediction.answers_file import check_output
+    from serving.prediction.input_files import find_files
+
+    check_output(pathlib.Path(options.output), is_folder=options.runner is not None)
+    columns = parse_columns(options.columns)
+    for path in find_files(options.input):
+        open_table(path, columns, sheet=options.sheet, header_row=options.header_row)
+
+
+@program(
+    "serving.predict",
+    interrupted="Interrupted; nothing was written.",
+    check=_check,
+    takes_more=True,
+)
 def main(options: _PredictOptions, more: list[str]) -> None:
     """Answer every row of a table by an export or a preset: its columns, and the label, its score
     and those of all classes.
     """
     beam_flags = main.beam_arguments(more, options.runner)
-    from serving.prediction.answers_file import Layout, check_output, prefix_for
+    from serving.prediction.answers_file import (
+        Layout,
+        check_fits,
+        prefix_for,
+    )
     from serving.prediction.input_files import InputFiles, find_files
 
     output = pathlib.Path(options.output)
-    check_output(output, is_folder=options.runner is not None)
     paths = find_files(options.input)
     if any(path.exists() and output.exists() and path.samefile(output) for path in paths):
         raise ValueError(f"The output must be another file than the input. Received: {output}.")
     from serving.engines import open_engine  # which imports TensorFlow
 
     engine = open_engine(options.model, options.explain)
-    survey = InputFiles(paths, parse_columns(options.columns), engine.fields).survey()
+    survey = InputFiles(
+        *(paths, parse_columns(options.columns), engine.fields),
+        sheet=options.sheet,
+        header_row=options.header_row,
+        usual=columns_of_run(options.model),
+    ).survey()
     for notice in survey.notices:
         print(notice)
     prefix = prefix_for(survey.columns, engine.columns)
     if prefix:
         print(f"The answers' columns begin with {prefix}, as the input has some of their names.")
     layout = Layout(survey.columns, survey.kinds, engine.columns, prefix)
+    rows_of_file = survey.rows if options.runner is None else 0  # shards are shorter
+    check_fits(output, layout, rows_of_file, survey.longest, survey.longest_at)
     started = time.monotonic()
     if options.runner is None:
         from serving.prediction.answering import predict

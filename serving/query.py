@@ -28,7 +28,13 @@ from typing import Any, TypeAlias
 
 from gpt1_keras.answers import answers_of
 from gpt1_keras.cli import UsageError, note, option, program
-from gpt1_keras.labelled_files import columns_option, open_table, parse_columns
+from gpt1_keras.labelled_files import (
+    columns_option,
+    header_row_option,
+    open_table,
+    parse_columns,
+    sheet_option,
+)
 from gpt1_keras.quiet import silent_imports
 from serving.client.clients import Client, Input, Model, QueryError, RestClient
 from serving.client.questions import (
@@ -78,6 +84,8 @@ class _QueryOptions:
         metavar="PATH",
     )
     columns: str | None = columns_option()
+    sheet: str | None = sheet_option()
+    header_row: int | None = header_row_option()
     json: bool = option("print all outputs, as a JSON object for each text", False)
     explain: bool = option(
         "colour words by their share in the answer; where that cannot be, list them (for exports "
@@ -95,8 +103,10 @@ def main(options: _QueryOptions) -> None:
         raise UsageError("expected either --explain or --signature")
     if options.version is not None and options.label is not None:
         raise UsageError("expected either --version or --label")
-    if options.columns and not (options.file and _is_table(options.file)):
-        raise UsageError("--columns is for a --file that is a table")
+    if (options.columns or options.sheet or options.header_row) and not (
+        options.file and _is_table(options.file)
+    ):
+        raise UsageError("--columns, --sheet and --header-row are for a --file that is a table")
     if not _is_rest(options.target):
         with silent_imports():
             importlib.import_module("serving.client.grpc_client")
@@ -196,7 +206,11 @@ def _rows(
     if options.texts:
         return rows_of_texts(map(os.fsencode, options.texts), missing)
     if options.file and _is_table(options.file):
-        table = open_table(options.file, parse_columns(options.columns), [missing])
+        table = open_table(
+            *(options.file, parse_columns(options.columns), [missing]),
+            sheet=options.sheet,
+            header_row=options.header_row,
+        )
         return rows_of_table(table, inputs, shared, note)
     file = stack.enter_context(open(options.file, "rb")) if options.file else sys.stdin.buffer
     return rows_of_lines(file, inputs, shared, note)

@@ -40,7 +40,11 @@ class _Options:
         check_options(self, ("sure_precision", is_valid, "above 0 and below 1"))
 
 
-@program("training.calibrate")
+def _check(options: _Options, examples: ExampleOptions, data: DataOptions) -> None:
+    examples.check_file()
+
+
+@program("training.calibrate", check=_check)
 def main(options: _Options, examples: ExampleOptions, data: DataOptions) -> None:
     """Calibrate a fine-tuned model's probabilities, on a split of a data set or your own file."""
     from training.evaluation.calibration import calibrate_preset, describe

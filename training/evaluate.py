@@ -27,7 +27,11 @@ class _Options:
     output: str = option("folder for result.json and the predictions")
 
 
-@program("training.evaluate")
+def _check(options: _Options, examples: ExampleOptions, data: DataOptions) -> None:
+    examples.check_file()
+
+
+@program("training.evaluate", check=_check)
 def main(options: _Options, examples: ExampleOptions, data: DataOptions) -> None:
     """Evaluate a fine-tuned model on a split of a data set, or on your own file."""
     from training.evaluation.answer_report import read_report

@@ -23,6 +23,7 @@ import dataclasses
 import sys
 
 from gpt1_keras.cli import check_at_least_one, option, program
+from gpt1_keras.labelled_files import parse_columns
 from training.datasets.data_options import DataOptions
 from training.runs import newest_saved
 from training.runs.finetune_options import FinetuneOptions
@@ -48,7 +49,23 @@ class _SearchOptions:
             raise ValueError("seeds needs --search: a single run has one --seed.")
 
 
-@program("training.finetune", resumable=newest_saved)
+def _check(
+    options: FinetuneOptions, run: _OutputOptions, data: DataOptions, trials: _SearchOptions
+) -> None:
+    """Reads the user's files, so that bad ones are refused at once."""
+    if options.train is not None:
+        from training.datasets.user_files import find_user_files
+
+        columns = parse_columns(options.columns)
+        find_user_files(
+            *(options.train, options.validation, columns),
+            score_range=options.scores,
+            sheet=options.sheet,
+            header_row=options.header_row,
+        )
+
+
+@program("training.finetune", resumable=newest_saved, check=_check)
 def main(
     options: FinetuneOptions, run: _OutputOptions, data: DataOptions, trials: _SearchOptions
 ) -> None:

@@ -1,7 +1,18 @@
 """The reader of users' own tables of texts: CSV, TSV, JSON Lines, Parquet, Arrow and Excel."""
 
-from gpt1_keras.labelled_files.columns import columns_option, parse_columns
-from gpt1_keras.labelled_files.numbers import tell_of_numbers_as_classes, use_decimal_points
+from gpt1_keras.labelled_files.columns import (
+    columns_of_run,
+    columns_option,
+    header_row_option,
+    parse_columns,
+    sheet_option,
+)
+from gpt1_keras.labelled_files.labels import (
+    tell_of_numbers_as_classes,
+    use_decimal_points,
+    use_one_spelling,
+    with_labels,
+)
 from gpt1_keras.labelled_files.rows import (
     CHOICES,
     LABEL,
@@ -13,6 +24,7 @@ from gpt1_keras.labelled_files.rows import (
     shown_names,
     with_texts,
 )
+from gpt1_keras.labelled_files.summary import summary
 from gpt1_keras.labelled_files.table import Table, open_table, read_rows
 
 __all__ = [
@@ -22,14 +34,20 @@ __all__ = [
     "Row",
     "Table",
     "as_label",
+    "columns_of_run",
     "columns_option",
+    "header_row_option",
     "is_blank",
     "open_table",
     "parse_columns",
     "read_rows",
+    "sheet_option",
     "shortened",
     "shown_names",
-    "with_texts",
+    "summary",
     "tell_of_numbers_as_classes",
     "use_decimal_points",
+    "use_one_spelling",
+    "with_labels",
+    "with_texts",
 ]

@@ -1,11 +1,14 @@
 """Which columns of a table hold what: as the user says, or as their names say."""
 
+import contextlib
 import os
+import pathlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from gpt1_keras.cli import option
+from gpt1_keras.files import read_json
 from gpt1_keras.labelled_files.rows import CHOICES, LABEL, shown_names
 
 _OTHER_NAMES = {  # that people give to these columns, as `_plain` makes them
@@ -34,6 +37,24 @@ def columns_option() -> Any:
     )
 
 
+def sheet_option() -> Any:
+    """Returns the option `--sheet` of a dataclass of options."""
+    return option(
+        "the sheet of a workbook to read (default: the first with these columns)",
+        None,
+        metavar="NAME",
+    )
+
+
+def header_row_option() -> Any:
+    """Returns the option `--header-row` of a dataclass of options."""
+    return option(
+        "the row of a workbook that names the columns, from 1 (default: the first that does)",
+        None,
+        metavar="N",
+    )
+
+
 def parse_columns(text: str | None) -> dict[str, str]:
     """Returns what an argument such as `text=Comment,label=Sentiment` says, as a dict.
 
@@ -49,6 +70,18 @@ def parse_columns(text: str | None) -> dict[str, str]:
             f"column once. Received: {text}."
         )
     return columns
+
+
+def columns_of_run(model: str | os.PathLike[str]) -> dict[str, str]:
+    """Returns the columns that a run of `gpt1 finetune` was told to learn from.
+
+    Args:
+        model: the run's folder or its preset; there are none for others.
+    """
+    for folder in (pathlib.Path(model), pathlib.Path(model).parent):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            return parse_columns(read_json(folder / "result.json").get("columns"))
+    return {}
 
 
 def is_choice(name: str) -> bool:
@@ -87,8 +120,9 @@ def is_known(name: str) -> bool:
 def find_columns(
     path: str | os.PathLike[str],
     columns: Sequence[str],
-    given: Mapping[str, str],
+    given: dict[str, str],
     wanted: Sequence[Collection[str]],
+    usual: Mapping[str, str],
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Finds the columns of a table that hold what is wanted.
 
@@ -98,6 +132,7 @@ def find_columns(
         wanted: for each kind of data that will do, its fields; none to take all columns as they
             are. The first whose fields are all there is taken, under these very names; or the only
             one whose fields are there under similar names.
+        usual: dict from names to columns, which are taken for wanted fields where they are there.
 
     Returns `(columns, fields)`: `given`, and what was found besides; and the fields of that kind.
 
@@ -116,6 +151,14 @@ def find_columns(
     if not kinds:
         known = sorted({LABEL, *(field for fields in wanted for field in fields)})
         raise ValueError(f"{path} has nothing to be named {sorted(asked)}; expected of {known}.")
+    fields_of_kinds = {field for fields in kinds for field in fields}
+    given = given | {
+        name: column
+        for name, column in usual.items()
+        if name not in given and column not in given.values()
+        if column in columns and (CHOICES if is_choice(name) else name) in fields_of_kinds
+    }
+    asked = {CHOICES if is_choice(name) else name for name in given}
     free = [column for column in columns if column not in given.values()]
     found = []
     for fields in kinds:

@@ -1,24 +1,26 @@
 """Reads a workbook in a process of its own, which may take so much memory and time, and no more.
 
-    python -I -S spreadsheet_reader.py FOLDER WORKBOOK MOST_BYTES MOST_MEMORY MOST_SECONDS
+    python -I -S spreadsheet_reader.py FOLDER WORKBOOK SHEET MOST_BYTES MOST_MEMORY MOST_SECONDS
 
 A few bytes of a workbook may stand for a cell far away from all others, or repeat a long text, and
 the library that reads it then ends the process. `spreadsheet.py` starts this file by its path, so
 it imports nothing but the standard library and python-calamine, which is in FOLDER.
 
-It writes a line of JSON for each row below the columns' names: its number, and its cells as texts.
-The last line of stderr is an object that says what was found, or why the exit status is not 0.
+It reads the sheet that SHEET names, or all that are shown if it is empty. It writes a line of JSON
+for each row: its number, and its cells, null for an empty one and a list of one text in ISO 8601
+for a date. The last line of stderr is an object that says what was found, or why the exit status is
+not 0.
 """
 
 import contextlib
+import datetime
 import json
 import os
-import posixpath
 import re
 import sys
 import zipfile
-from typing import Any
-from xml.etree import ElementTree
+import zlib
+from typing import Any, BinaryIO
 
 DAMAGED, TOO_LARGE = 3, 4  # exit statuses
 _ERROR = re.compile(rb"""<(?:\w+:)?c\s[^>]*?\bt=["']e["']""")
@@ -28,31 +30,38 @@ _FORMULA = re.compile(  # without the value that Excel stores beside it
 )
 
 
-def main(folder: str, path: str, most_bytes: int, most_memory: int, most_seconds: int) -> None:
+def main(
+    folder: str, path: str, name: str, most_bytes: int, most_memory: int, most_seconds: int
+) -> None:
     """Reads a workbook. Raises SystemExit if it is damaged, or has more than `most_bytes`."""
     _limit(most_memory, most_seconds)
     sys.path.append(folder)
     import python_calamine as calamine
 
     try:
-        with calamine.CalamineWorkbook.from_path(path) as book:
-            shown = [
-                sheet.name
-                for sheet in book.sheets_metadata
-                if sheet.typ == calamine.SheetTypeEnum.WorkSheet
-                and sheet.visible == calamine.SheetVisibleEnum.Visible
+        with calamine.CalamineWorkbook.from_path(path) as book, open(1, "wb") as output:
+            found = [
+                each
+                for each in book.sheets_metadata
+                if each.typ == calamine.SheetTypeEnum.WorkSheet
+                and (name or each.visible == calamine.SheetVisibleEnum.Visible)
             ]
-            if not shown:
-                raise LookupError("it has no sheet that is shown")
-            columns = _write_rows(book.get_sheet_by_name(shown[0]), most_bytes)
-    except (calamine.CalamineError, LookupError) as error:
+            names = [each.name for each in found]
+            sheets = []
+            for each in names:
+                if name in ("", each):
+                    sheet = book.get_sheet_by_name(each)
+                    end, width = _write_rows(sheet, output, most_bytes)
+                    sheets.append({"name": each, "end": end, "width": width})
+    except calamine.CalamineError as error:
         print(error, file=sys.stderr)
         sys.exit(DAMAGED)
     errors = formulas = 0
-    with contextlib.suppress(zipfile.BadZipFile, LookupError, ElementTree.ParseError, ValueError):
-        errors, formulas = _without_value(path, shown[0])
-    found = {"columns": columns, "sheets": shown, "errors": errors, "formulas": formulas}
-    print(json.dumps(found), file=sys.stderr)
+    # Parts that python-calamine did not need may be damaged, or packed in other ways.
+    with contextlib.suppress(zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError):
+        errors, formulas = _without_value(path)
+    described = {"names": names, "sheets": sheets, "errors": errors, "formulas": formulas}
+    print(json.dumps(described), file=sys.stderr)
 
 
 def _limit(memory: int, seconds: int) -> None:
@@ -72,54 +81,51 @@ def _limit(memory: int, seconds: int) -> None:
                 resource.setrlimit(kind, (value, hard))  # beyond a hard one, it is killed
 
 
-def _write_rows(sheet: Any, most_bytes: int) -> list[str]:
-    """Writes the rows, and returns the columns' names, which the first row with a text has.
-
-    Columns without a name at the end are left out, if all their cells are empty.
-    """
-    columns: list[str] = []
-    width = total = 0
-    with open(sys.stdout.fileno(), "wb") as output:
-        for number, cells in enumerate(sheet.iter_rows(), 1):
-            texts = list(map(_text, cells))
-            used = next((n for n in range(len(texts), 0, -1) if texts[n - 1].strip()), 0)
-            width = max(width, used)
-            if columns:
-                line = json.dumps([number, *texts], ensure_ascii=False).encode() + b"\n"
-                total += len(line)
-                if total > most_bytes:
-                    sys.exit(TOO_LARGE)
-                output.write(line)
-            elif used:
-                columns = texts
-    return columns[:width]
+def _write_rows(sheet: Any, output: BinaryIO, most_bytes: int) -> tuple[int, int]:
+    """Writes a sheet's rows; returns where they end, and how many columns have a value."""
+    width = 0
+    for number, cells in enumerate(sheet.iter_rows(), 1):
+        values = list(map(_value, cells))
+        used = next((n for n in range(len(values), 0, -1) if not _is_blank(values[n - 1])), 0)
+        width = max(width, used)
+        output.write(json.dumps([number, *values[:used]], ensure_ascii=False).encode() + b"\n")
+        if output.tell() > most_bytes:
+            sys.exit(TOO_LARGE)
+    return output.tell(), width
 
 
-def _text(value: Any) -> str:
+def _value(value: Any) -> Any:
+    """Returns a cell as JSON has it."""
+    if value == "":
+        return None
     if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value)
+        return int(value)
+    if isinstance(value, datetime.date):  # or with a time
+        return [value.isoformat()]
+    return value if isinstance(value, (bool, int, float)) else str(value)
 
 
-def _without_value(path: str, sheet: str) -> tuple[int, int]:
-    """Counts a sheet's cells with errors, such as #N/A, and with formulas without a stored value.
+def _is_blank(value: Any) -> bool:
+    return value is None or isinstance(value, str) and not value.strip()
+
+
+def _without_value(path: str) -> tuple[int, int]:
+    """Counts the cells with errors, such as #N/A, and with formulas without a stored value.
 
     python-calamine shows both as empty.
     """
+    errors = formulas = 0
     with zipfile.ZipFile(path) as archive:
-        parts = {name.lower(): name for name in archive.namelist()}
-        book = ElementTree.fromstring(archive.read(parts["xl/workbook.xml"]))
-        relations = ElementTree.fromstring(archive.read(parts["xl/_rels/workbook.xml.rels"]))
-        targets = {each.get("Id"): each.get("Target", "") for each in relations}
-        sheets = {each.get("name"): each.attrib for each in book.iterfind(".//{*}sheet")}
-        [target] = [targets[value] for name, value in sheets[sheet].items() if name.endswith("}id")]
-        part = posixpath.normpath(posixpath.join("/xl", target)).lower()
-        xml = archive.read(parts[part.lstrip("/")])
-    return sum(1 for _ in _ERROR.finditer(xml)), sum(1 for _ in _FORMULA.finditer(xml))
+        for name in archive.namelist():
+            if "worksheets/" in name.lower() and name.lower().endswith(".xml"):
+                xml = archive.read(name)
+                errors += sum(1 for _ in _ERROR.finditer(xml))
+                formulas += sum(1 for _ in _FORMULA.finditer(xml))
+    return errors, formulas
 
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
+        main(*sys.argv[1:4], *map(int, sys.argv[4:]))
     except MemoryError:
         os.abort()  # as python-calamine does

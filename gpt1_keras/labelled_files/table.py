@@ -13,18 +13,19 @@ from typing import Any
 
 from gpt1_keras.labelled_files.arrow_files import DatasetRecords, ParquetRecords
 from gpt1_keras.labelled_files.columns import choice_order, find_columns, is_choice, is_known
-from gpt1_keras.labelled_files.delimited import DelimitedRecords
 from gpt1_keras.labelled_files.rows import CHOICES, BadRow, BadRows, Records, Row, shortened
 from gpt1_keras.labelled_files.spreadsheet import SpreadsheetRecords
-from gpt1_keras.labelled_files.text_files import COMPRESSED, JsonRecords, find_text
+from gpt1_keras.labelled_files.text_files import (
+    COMPRESSED,
+    DelimitedRecords,
+    JsonRecords,
+    find_text,
+)
 
 SUFFIXES = ".csv, .tsv, .jsonl, .parquet or .xlsx"
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
-_JSON_LINES = ".jsonl"
-_COLUMNAR: dict[str, Callable[[pathlib.Path], Records]] = {
-    ".parquet": ParquetRecords,
-    ".xlsx": SpreadsheetRecords,
-}
+_JSON_LINES, _PARQUET, _WORKBOOK = ".jsonl", ".parquet", ".xlsx"
+_OTHER_WORKBOOKS = (".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _MOST_DEPTH = 100  # Python's parser of JSON takes almost a thousand, and its writer fewer
 _SCALARS = (int, float, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
 
@@ -54,23 +55,16 @@ class Table:
         given: Mapping[str, str],
         wanted: Sequence[Collection[str]],
         nulls_are_blank: bool = False,
+        usual: Mapping[str, str] | None = None,
     ) -> None:
         self.path = path
         self._records = records
         self._nulls_are_blank = nulls_are_blank
-        stripped = [name.strip() for name in records.columns]
-        counts = collections.Counter(stripped)
-        twice = sorted(name for name, count in counts.items() if name and count > 1)
-        if twice:
-            raise ValueError(f"{path} names several columns {', '.join(map(repr, twice))}.")
-        taken = set(stripped)
-        names = self.file_columns = [
-            name or _other_name(f"column {number}", taken)
-            for number, name in enumerate(stripped, 1)
-        ]
+        names = self.file_columns = _file_columns(path, records.columns)
         if wanted and not names:
             raise _no_examples(path)
-        found, self.fields = find_columns(path, names, given, wanted)
+        taken = set(names)
+        found, self.fields = find_columns(path, names, dict(given), wanted, usual or {})
         key_of = {column: name for name, column in found.items()}
         taken |= found.keys()
         self._keys = [
@@ -169,6 +163,10 @@ def open_table(
     columns: Mapping[str, str] | None = None,
     wanted: Sequence[Collection[str]] = (),
     nulls_are_blank: bool = False,
+    *,
+    sheet: str | None = None,
+    header_row: int | None = None,
+    usual: Mapping[str, str] | None = None,
 ) -> Table:
     """Opens a file of texts, labelled or not.
 
@@ -176,9 +174,10 @@ def open_table(
         path: a `.csv` or `.tsv` file with columns separated by `,`, `;`, tabs or `|`; a `.jsonl`
             file; such a file compressed, as `.csv.gz`; a `.parquet` or `.xlsx` file; or a folder
             that Hugging Face's `Dataset.save_to_disk` wrote. Text is in UTF-8, in UTF-16 with its
-            mark, or in Windows-1252. Of a workbook, the first sheet that is shown is read. The
-            first row that is not blank names the columns. The columns `choice1`, `choice2`, ..., in
-            any order, become `choices`, and an example may leave the last of them empty.
+            mark, or in Windows-1252. The first row that is not blank names the columns; in a
+            workbook, the sheet and this row are found by the columns that are given or wanted, or
+            else are those of the first table. The columns `choice1`, `choice2`, ..., in any order,
+            become `choices`, and an example may leave the last of them empty.
         columns: dict from names to the file's columns, such as `{"text": "Comment"}`; a column of
             its own with such a name is then called `"text (unread)"`.
         wanted: for each kind of data that will do, the names of its columns; if they are not there,
@@ -186,7 +185,11 @@ def open_table(
             they are, and each value must be a text, a number, true or false, or a list of these;
             otherwise, only those of the wanted columns must.
         nulls_are_blank: whether null is an empty text where a text must be; otherwise it is a fault
-            of its row.
+            of its row. In a workbook, it always is.
+        sheet: name of the sheet of a workbook.
+        header_row: the number of the workbook's row that names the columns, from 1.
+        usual: dict from names to the columns that similar files have, which are taken for wanted
+            names where the file has them.
 
     Returns:
         A table. Its rows are dicts from column to str, or to a list of str, such as `choices`. A
@@ -197,19 +200,30 @@ def open_table(
         ValueError: the file has another suffix or encoding, is damaged, or lacks a column.
     """
     path, given = pathlib.Path(path), columns or {}
-    settings = given, wanted, nulls_are_blank
+    settings = given, wanted, nulls_are_blank, usual
+    suffix = path.suffix.lower()
+    if suffix in _OTHER_WORKBOOKS:
+        raise ValueError(f"Open {path} in a spreadsheet and save it as .xlsx, which can be read.")
+    if suffix != _WORKBOOK and (sheet is not None or header_row is not None):
+        raise ValueError(f"sheet and header_row are for a .xlsx file. Received: {path}.")
     if path.is_dir():
         return Table(path, DatasetRecords(path), *settings)
     if not path.is_file():
         what = "is not a file" if path.exists() else "does not exist"
         raise FileNotFoundError(f"The file {path} {what}.")
-    suffix = path.suffix.lower()
-    if suffix in _COLUMNAR:
-        return Table(path, _COLUMNAR[suffix](path), *settings)
     if suffix == COMPRESSED:
         suffix = path.with_suffix("").suffix.lower()
     records: Records
-    if suffix == _JSON_LINES:
+    if path.suffix.lower() == _PARQUET:
+        records = ParquetRecords(path)
+    elif path.suffix.lower() == _WORKBOOK:
+
+        def fit(names: Sequence[str]) -> None:
+            find_columns(path, _file_columns(path, names), dict(given), wanted, usual or {})
+
+        records = SpreadsheetRecords(path, fit, sheet, header_row)
+        return Table(path, records, given, wanted, True, usual)
+    elif suffix == _JSON_LINES:
         records = JsonRecords(find_text(path))
     elif suffix in _SEPARATORS:
         meant = {*given.values(), *(field for fields in wanted for field in fields)}
@@ -231,9 +245,13 @@ def read_rows(
     columns: Mapping[str, str] | None = None,
     wanted: Sequence[Collection[str]] = (),
     tell: Callable[[str], None] = lambda notice: None,
+    *,
+    sheet: str | None = None,
+    header_row: int | None = None,
+    usual: Mapping[str, str] | None = None,
 ) -> list[Row]:
     """Reads all rows of a file; see `open_table`. `tell` is called with each notice."""
-    table = open_table(path, columns, wanted)
+    table = open_table(path, columns, wanted, sheet=sheet, header_row=header_row, usual=usual)
     rows = list(table)
     for notice in table.notices:
         tell(notice)
@@ -242,6 +260,19 @@ def read_rows(
 
 def _no_examples(path: pathlib.Path) -> ValueError:
     return ValueError(f"{path} has no examples.")
+
+
+def _file_columns(path: pathlib.Path, names: Sequence[str]) -> list[str]:
+    """Returns the names of columns, each once. Raises ValueError if a file has one twice."""
+    stripped = [name.strip() for name in names]
+    counts = collections.Counter(stripped)
+    twice = sorted(name for name, count in counts.items() if name and count > 1)
+    if twice:
+        raise ValueError(f"{path} names several columns {', '.join(map(repr, twice))}.")
+    taken = set(stripped)
+    return [
+        name or _other_name(f"column {number}", taken) for number, name in enumerate(stripped, 1)
+    ]
 
 
 def _other_name(name: str, taken: set[str]) -> str:

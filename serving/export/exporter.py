@@ -11,7 +11,14 @@ import tensorflow as tf
 
 from gpt1_keras.cli import note
 from gpt1_keras.files import move_to_next_number, temporary_path, write_json
-from gpt1_keras.labelled_files import LABEL, read_rows, use_decimal_points, with_texts
+from gpt1_keras.labelled_files import (
+    LABEL,
+    read_rows,
+    use_decimal_points,
+    use_one_spelling,
+    with_labels,
+    with_texts,
+)
 from gpt1_keras.tasks.task import Task
 from serving.export.decoder.int8 import REQUIREMENT
 from serving.export.export_options import Batching, Embedding, Explanation
@@ -162,7 +169,9 @@ def _rows(
     if isinstance(examples, (str, os.PathLike)):
         rows = with_texts(read_rows(examples, columns, [wanted], note), fields, examples, note)
         if LABEL in wanted:
+            rows = with_labels(rows, examples, note)
             use_decimal_points(rows, examples, class_names, note)
+            use_one_spelling(rows, examples, class_names, note)
         return rows
     return examples
 

@@ -1,7 +1,8 @@
-"""Writes answers beside what a table holds: CSV, TSV, JSON Lines or Parquet, by the suffix."""
+"""Writes answers beside what a table holds, in the format that the suffix says."""
 
 import contextlib
 import dataclasses
+import datetime
 import json
 import math
 import pathlib
@@ -13,12 +14,17 @@ from gpt1_keras.files import check_writable, csv_writer
 
 if TYPE_CHECKING:
     import pyarrow
+    import xlsxwriter
 
 PREFIX = "predicted_"
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
-_JSON_LINES, _PARQUET = ".jsonl", ".parquet"
+_JSON_LINES, _PARQUET, _WORKBOOK = ".jsonl", ".parquet", ".xlsx"
 _KINDS = {True: "a folder", False: "a file"}
-SUFFIXES = (*_SEPARATORS, _JSON_LINES, _PARQUET)
+SUFFIXES = (*_SEPARATORS, _JSON_LINES, _PARQUET, _WORKBOOK)
+# Excel's limits: rows, columns, UTF-16 units in a cell; and the days that all programs count alike.
+_MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL = 2**20, 2**14, 32_767
+_MOST_NUMBER = 10**15  # beyond which Excel shows other digits
+_FIRST_DAY = datetime.date(1900, 3, 1)
 
 Rows: TypeAlias = Sequence[Sequence[Any]]
 
@@ -86,6 +92,33 @@ def check_output(path: pathlib.Path, is_folder: bool) -> None:
     check_writable(path.parent)
 
 
+def check_fits(
+    path: pathlib.Path, layout: Layout, rows: int, longest: int, where: str = ""
+) -> None:
+    """Refuses a table that its format cannot hold.
+
+    Args:
+        rows: of the table, without its names.
+        longest: the length of its longest text.
+        where: that text is.
+
+    Raises:
+        ValueError: a workbook has fewer rows, or shorter cells.
+    """
+    if path.suffix.lower() != _WORKBOOK:
+        return
+    for found, most, what in (
+        (rows + 1, _MOST_ROWS, "rows"),
+        (len(layout.names), _MOST_COLUMNS, "columns"),
+        (longest, _LONGEST_CELL, f"characters in a cell, such as {where}"),
+    ):
+        if found > most:
+            raise ValueError(
+                f"{path.name} would have {found:,} {what}; a workbook has at most {most:,}. Write "
+                "a .csv, .jsonl or .parquet file."
+            )
+
+
 @contextlib.contextmanager
 def answers_file(path: pathlib.Path, layout: Layout) -> Iterator[Callable[[Rows], object]]:
     """Opens a new file for answers; its suffix says the format.
@@ -103,6 +136,17 @@ def answers_file(path: pathlib.Path, layout: Layout) -> Iterator[Callable[[Rows]
         with ParquetWriter(path, schema) as parquet:
             yield lambda rows: parquet.write_table(_arrow_table(rows, schema))
         return
+    if suffix == _WORKBOOK:
+        import xlsxwriter
+        from xlsxwriter.exceptions import XlsxWriterException
+
+        book = xlsxwriter.Workbook(path, {"constant_memory": True, "tmpdir": path.parent})
+        yield _Sheet(path, layout, book).write
+        try:
+            book.close()
+        except XlsxWriterException as error:
+            raise OSError(f"{path} cannot be written: {error}.") from error
+        return
     with open(path, "w", encoding="utf-8", newline="") as file:
         if suffix == _JSON_LINES:
             yield lambda rows: file.writelines(
@@ -112,6 +156,58 @@ def answers_file(path: pathlib.Path, layout: Layout) -> Iterator[Callable[[Rows]
             write = csv_writer(file, _SEPARATORS[suffix])
             write([layout.names])
             yield lambda rows: write(map(_as_text, row) for row in rows)
+
+
+class _Sheet:
+    """The only sheet of a workbook, whose rows are written one after the other.
+
+    A text is a text, whatever it begins with: no formula and no link. Characters that XML does not
+    have are written as Excel writes them, `_x0001_`.
+    """
+
+    def __init__(self, path: pathlib.Path, layout: Layout, book: "xlsxwriter.Workbook") -> None:
+        self._path, self._layout = path, layout
+        self._sheet = book.add_worksheet("Answers")
+        self._sheet.freeze_panes(1, 0)
+        self._day = book.add_format({"num_format": "yyyy-mm-dd"})
+        self._time = book.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"})
+        self._rows = 0
+        self.write([layout.names])
+
+    def write(self, rows: Rows) -> None:
+        """Writes rows. Raises ValueError for one that does not fit."""
+        for cells in rows:
+            check_fits(self._path, self._layout, self._rows, 0)
+            for column, cell in enumerate(cells):
+                self._write_cell(column, cell)
+            self._rows += 1
+
+    def _write_cell(self, column: int, cell: Any) -> None:
+        row, sheet = self._rows, self._sheet
+        if isinstance(cell, bool):
+            sheet.write_boolean(row, column, cell)
+        elif isinstance(cell, (int, float)) and abs(cell) < _MOST_NUMBER:  # NaN is not
+            sheet.write_number(row, column, cell)
+        elif _is_day_of_excel(cell):
+            is_time = isinstance(cell, datetime.datetime)
+            sheet.write_datetime(row, column, cell, self._time if is_time else self._day)
+        elif text := _as_text(cell):
+            if (length := _utf16_length(text)) > _LONGEST_CELL:
+                where = f"{self._layout.names[column]!r} of row {row + 1}"
+                check_fits(self._path, self._layout, row, length, where)
+            sheet.write_string(row, column, text)
+
+
+def _is_day_of_excel(cell: Any) -> bool:
+    """Returns whether a cell is a date, perhaps with a time, that a workbook holds as it is."""
+    if isinstance(cell, datetime.datetime):
+        return cell.tzinfo is None and not cell.microsecond and cell.date() >= _FIRST_DAY
+    return isinstance(cell, datetime.date) and cell >= _FIRST_DAY
+
+
+def _utf16_length(text: str) -> int:
+    """Returns how many characters a text has as Excel counts them, in UTF-16."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _arrow_table(rows: Rows, schema: "pyarrow.Schema") -> "pyarrow.Table":

@@ -32,12 +32,16 @@ class InputFiles:
     Args:
         columns: from names to the files' columns; see `open_table`.
         digests: of the files' contents, as `Survey.files` has them; by default, a file may change.
+        sheet, header_row, usual: see `open_table`.
     """
 
     paths: Sequence[pathlib.Path]
     columns: Mapping[str, str]
     fields: Sequence[str]
     digests: Sequence[str] = ()
+    sheet: str | None = None
+    header_row: int | None = None
+    usual: Mapping[str, str] | None = None
 
     def rows(self, path: pathlib.Path) -> Iterator[tuple[Row, list[Any]]]:
         """Yields the rows of one of the files, each with its values in all columns.
@@ -61,7 +65,7 @@ class InputFiles:
         kinds: list[set[type | None]] = []
         notices: list[str] = []
         digests: list[str] = []
-        count = 0
+        count, longest, where = 0, 0, ""
         for path in self.paths:
             table = self._open(path)
             if not names:
@@ -73,17 +77,24 @@ class InputFiles:
                     f"{self.paths[0]}, {names}."
                 )
             digests.append(_digest(path))
-            for _, cells in table.with_cells():
+            for row, cells in table.with_cells():
                 count += 1
                 for kind, cell in zip(kinds, cells):
                     kind.add(kind_of(cell))
+                    if isinstance(cell, str) and len(cell) > longest:
+                        longest, where = len(cell), f"{path}, line {row.line}"
             notices += table.notices
         found = [{each for each in kind if each is not None} for kind in kinds]
         files = dataclasses.replace(self, digests=digests)
-        return Survey(files, names, found, count, notices)
+        return Survey(files, names, found, count, notices, longest, where)
 
     def _open(self, path: pathlib.Path) -> Table:
-        return open_table(path, self.columns, [self.fields], nulls_are_blank=True)
+        return open_table(
+            *(path, self.columns, [self.fields], True),
+            sheet=self.sheet,
+            header_row=self.header_row,
+            usual=self.usual,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +107,8 @@ class Survey:
         kinds: for each column, the classes of its values.
         rows: how many they have together.
         notices: how they were read, where that is not as expected.
+        longest: the length of the longest text.
+        longest_at: the file and the line of that text.
     """
 
     files: InputFiles
@@ -103,6 +116,8 @@ class Survey:
     kinds: Sequence[set[type]]
     rows: int
     notices: Sequence[str]
+    longest: int
+    longest_at: str
 
 
 def _digest(path: pathlib.Path) -> str:

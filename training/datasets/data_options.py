@@ -3,7 +3,13 @@
 import dataclasses
 
 from gpt1_keras.cli import option
-from gpt1_keras.labelled_files import columns_option, parse_columns
+from gpt1_keras.labelled_files import (
+    columns_option,
+    header_row_option,
+    open_table,
+    parse_columns,
+    sheet_option,
+)
 from training.datasets.paper_datasets import DATASETS
 
 
@@ -29,10 +35,18 @@ class ExampleOptions:
         "your own file, such as one that gpt1 finetune takes or RUN/validation.jsonl", None
     )
     columns: str | None = columns_option()
+    sheet: str | None = sheet_option()
+    header_row: int | None = header_row_option()
     split: str = option("split of --task", "validation", choices=("train", "validation", "test"))
 
     def __post_init__(self) -> None:
         if (self.task is None) == (self.file is None):
             raise ValueError("Give either --task or --file.")
-        if parse_columns(self.columns) and self.file is None:
-            raise ValueError("columns are for --file.")
+        if self.file is None and (parse_columns(self.columns) or self.sheet or self.header_row):
+            raise ValueError("columns, sheet and header_row are for --file.")
+
+    def check_file(self) -> None:
+        """Opens the file, so that one that cannot be read is refused at once."""
+        if self.file is not None:
+            columns = parse_columns(self.columns)
+            open_table(self.file, columns, sheet=self.sheet, header_row=self.header_row)

@@ -10,6 +10,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,17 +26,22 @@ from gpt1_keras.labelled_files import (
     read_rows,
     shortened,
     shown_names,
+    summary,
     tell_of_numbers_as_classes,
     use_decimal_points,
+    use_one_spelling,
+    with_labels,
     with_texts,
 )
-from gpt1_keras.tasks.task import Task
 from training.datasets.paper_datasets import (
     CLASSIFICATION,
     MULTIPLE_CHOICE,
     SIMILARITY,
     TfdsDataset,
 )
+
+if TYPE_CHECKING:
+    from gpt1_keras.tasks.task import Task
 
 _MOST_BINS = 10  # of scores
 _EXAMPLES_PER_BIN = 20
@@ -49,7 +55,6 @@ _KINDS = {
 }
 _SCORE_METRICS = ("pearson", "spearman")
 _MOST_SCORES = 10_000  # integers in a range of scores
-_MISSING = ("nan", "<na>", "nat")  # in lower case
 
 
 def held_back(
@@ -93,6 +98,7 @@ class UserFiles:
     Attributes:
         paths: dict from `"train"`, `"validation"` or `"test"` to paths.
         columns: dict from names to the files' columns, as for `gpt1_keras.labelled_files`.
+        sheet, header_row, usual: as for `gpt1_keras.labelled_files`.
         kind, fields, metrics, score_range, glue_file: as in
             `training.datasets.paper_datasets.TfdsDataset`.
         class_names: None without classes.
@@ -110,6 +116,9 @@ class UserFiles:
     class_names: list[str] | None
     share: float = 0.0
     seed: int = 0
+    sheet: str | None = None
+    header_row: int | None = None
+    usual: Mapping[str, str] | None = None
     glue_file: None = None
 
     def read(self, role: str) -> Examples:
@@ -117,10 +126,16 @@ class UserFiles:
         is_shared = role == "validation" and role not in self.paths
         path = self.paths["train" if is_shared else role]
         tell = _keep_quiet if is_shared else note  # as the train file has been told of
-        rows = read_rows(path, self.columns, [(*self.fields, LABEL)], tell)
-        rows = with_texts(rows, self.fields, path, tell)
+        rows = read_rows(
+            *(path, self.columns, [(*self.fields, LABEL)], tell),
+            sheet=self.sheet,
+            header_row=self.header_row,
+            usual=self.usual,
+        )
+        rows = with_labels(with_texts(rows, self.fields, path, tell), path, tell)
         _check_rows(path, rows, self.fields)
         use_decimal_points(rows, path, self.class_names, tell)
+        use_one_spelling(rows, path, self.class_names, tell)
         if role == "train" and self.class_names is not None:
             tell_of_numbers_as_classes(self.class_names, path, tell)
         labels = self._labels(path, rows)
@@ -200,6 +215,9 @@ def find_user_files(
     share: float = 0.2,
     seed: int = 0,
     score_range: tuple[int, int] | None = None,
+    sheet: str | None = None,
+    header_row: int | None = None,
+    tell: Callable[[str], None] = lambda notice: None,
 ) -> UserFiles:
     """Finds out from the train file's columns and labels what kind of data set the files are.
 
@@ -207,13 +225,17 @@ def find_user_files(
         score_range: the least and the greatest score, if labels are scores; by default, they are if
             all are numbers and some have a fraction.
         share, seed: as for `training.datasets.user_files.held_back`.
+        sheet, header_row: of workbooks, as for `gpt1_keras.labelled_files`.
+        tell: is called with each line of a summary of the train file.
     """
-    table = open_table(train, columns, [(*names, LABEL) for names in _KINDS])
+    wanted = [(*names, LABEL) for names in _KINDS]
+    table = open_table(train, columns, wanted, sheet=sheet, header_row=header_row)
     fields = table.fields[:-1]
-    rows = with_texts(list(table), fields, train)
+    rows = with_labels(with_texts(list(table), fields, train), train)
     kind = _KINDS[fields]
     _check_rows(train, rows, fields)
     use_decimal_points(rows, train)
+    use_one_spelling(rows, train)
     labels = [str(row[LABEL]) for row in rows]
     numbers = [number for number in map(_number, labels) if number is not None]
     is_score = any(number % 1 for number in numbers) and score_range is None
@@ -250,13 +272,23 @@ def find_user_files(
     if validation is not None:
         paths["validation"] = str(validation)
     names = {field: field for field in fields}
+    for line in summary(rows, fields, class_names):
+        tell(f"{train}: {line}")
     return UserFiles(
-        paths, columns or {}, kind, names, metrics, score_range, class_names, share, seed
+        *(paths, columns or {}, kind, names, metrics, score_range, class_names, share, seed),
+        sheet=sheet,
+        header_row=header_row,
     )
 
 
 def user_files_for(
-    model: Task, kind: str, path: str | os.PathLike[str], columns: Mapping[str, str]
+    model: "Task",
+    kind: str,
+    path: str | os.PathLike[str],
+    columns: Mapping[str, str],
+    sheet: str | None = None,
+    header_row: int | None = None,
+    usual: Mapping[str, str] | None = None,
 ) -> UserFiles:
     """Returns a file to evaluate a fine-tuned model on, as a data set with the split `"test"`."""
     score_range = getattr(model, "score_range", None)
@@ -268,11 +300,14 @@ def user_files_for(
         metrics=_SCORE_METRICS if score_range else ("accuracy",),
         score_range=score_range,
         class_names=getattr(model, "class_names", None),
+        sheet=sheet,
+        header_row=header_row,
+        usual=usual,
     )
 
 
 def _check_rows(path: str | os.PathLike[str], rows: list[Row], fields: Iterable[str]) -> None:
-    """Raises ValueError, with lines, for texts or labels that are lists, or for no label."""
+    """Raises ValueError, with lines, for texts or labels that are lists."""
     bad = BadRows(path)
     for row in rows:
         wrong = [
@@ -282,10 +317,6 @@ def _check_rows(path: str | os.PathLike[str], rows: list[Row], fields: Iterable[
             expected = "a list of texts" if wrong[0] == CHOICES else "one text"
             received = shortened(repr(row[wrong[0]]))
             bad.add(row.line, f"{wrong[0]} must be {expected}. Received: {received}")
-        elif not row[LABEL]:
-            bad.add(row.line, "the label is empty")
-        elif str(row[LABEL]).lower() in _MISSING:
-            bad.add(row.line, f"the label is {row[LABEL]!r}, as pandas writes a missing one")
     bad.refuse()
 
 

@@ -5,7 +5,12 @@ import math
 import re
 
 from gpt1_keras.cli import check_at_least_one, check_options, option
-from gpt1_keras.labelled_files import columns_option, parse_columns
+from gpt1_keras.labelled_files import (
+    columns_option,
+    header_row_option,
+    parse_columns,
+    sheet_option,
+)
 from gpt1_keras.presets import CONFIGURATIONS, PRESET_HELP, PRESET_NAMES, configuration
 from gpt1_keras.recipe import FineTuningRecipe
 from gpt1_keras.tokenization.normalization import check_normalization
@@ -42,6 +47,8 @@ class FinetuneOptions:
         f"hold back this share of each class of --train (default: {VALIDATION_SHARE})", None
     )
     columns: str | None = columns_option()
+    sheet: str | None = sheet_option()
+    header_row: int | None = header_row_option()
     score_range: str | None = option(
         "with --train: labels are scores from LOW to HIGH (default: labels are scores if all are "
         "numbers and some have a fraction)",
@@ -111,8 +118,10 @@ class FinetuneOptions:
             raise ValueError("Give either --task or --train.")
         if self.task is not None:
             find_dataset(self.task)
-        if self.train is None and (self.validation or parse_columns(self.columns)):
-            raise ValueError("validation and columns need --train.")
+        if self.train is None and (
+            self.validation or parse_columns(self.columns) or self.sheet or self.header_row
+        ):
+            raise ValueError("validation, columns, sheet and header_row need --train.")
         if self.validation_share is not None and (self.train is None or self.validation):
             raise ValueError(
                 "validation_share needs --train without --validation: it holds back a share of it."

@@ -7,7 +7,7 @@ import pathlib
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 import gpt1_keras
-from gpt1_keras.cli import warn
+from gpt1_keras.cli import note, warn
 from gpt1_keras.examples import Examples
 from gpt1_keras.files import read_json, write_json
 from gpt1_keras.labelled_files import parse_columns
@@ -101,8 +101,13 @@ def _recipe_of(options: FinetuneOptions) -> FineTuningRecipe:
         raise ValueError(f"{path} is damaged: {error}") from None
 
 
-def find_dataset_of(options: FinetuneOptions) -> Dataset:
-    """Returns the data set that a run learns from: what `task` names, or the user's files."""
+def find_dataset_of(
+    options: FinetuneOptions, tell: Callable[[str], None] = lambda line: None
+) -> Dataset:
+    """Returns the data set that a run learns from: what `task` names, or the user's files.
+
+    `tell` is called with each line of a summary of these.
+    """
     if options.task is not None:
         return find_dataset(options.task)
     assert options.train is not None  # see `FinetuneOptions`
@@ -113,6 +118,9 @@ def find_dataset_of(options: FinetuneOptions) -> Dataset:
         VALIDATION_SHARE if options.validation_share is None else options.validation_share,
         options.seed,
         options.scores,
+        sheet=options.sheet,
+        header_row=options.header_row,
+        tell=tell,
     )
 
 
@@ -249,7 +257,7 @@ def finetune(
         run.prepare(*preset_folders(options.preset, options.tokenizer))
     elif options.task is not None:
         return run.result  # published data sets do not change, and are long to read
-    dataset = find_dataset_of(options)
+    dataset = find_dataset_of(options, note)
     train = load_training_examples(options, dataset, data)
     validation = load_validation_examples(dataset, data)
     run.keep_data(fingerprints(train, validation))

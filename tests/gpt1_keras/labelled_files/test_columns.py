@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpt1_keras.labelled_files import CHOICES, LABEL, open_table, parse_columns
+from gpt1_keras.labelled_files import CHOICES, LABEL, columns_of_run, open_table, parse_columns
 
 KINDS = [
     ("text", LABEL),
@@ -92,6 +92,32 @@ def test_named_fields_choose_the_kind(table):
     )
     found = table("c,ending0,ending1,label", "context=c,choice1=ending0,choice2=ending1")
     assert [row[CHOICES] for row in found] == [["ending0", "ending1"]]
+
+
+def test_columns_of_a_run_are_taken_where_a_file_has_them(tmp_path):
+    """Those that the user names come first; a file with other names is read by these."""
+    run = tmp_path / "run"
+    (run / "best").mkdir(parents=True)
+    assert columns_of_run(run) == columns_of_run("gpt1_tiny_books") == {}
+    (run / "result.json").write_text('{"columns": "text=Nachricht,label=Kategorie"}')
+    usual = columns_of_run(run)
+    assert usual == columns_of_run(run / "best") == {"text": "Nachricht", "label": "Kategorie"}
+    path = tmp_path / "a.csv"
+    for header, given, expected in (
+        ("Nachricht,Kategorie", None, "a"),
+        ("Nachricht,label", None, "a"),
+        ("text,Nachricht", None, "b"),
+        ("text,Nachricht", {"text": "text"}, "a"),
+        ("text,label", None, "a"),
+    ):
+        path.write_text(f"{header}\na,b\n")
+        table = open_table(path, given, [("text",)], usual=usual)
+        assert [row["text"] for row in table] == [expected]
+        is_told = "text from 'Nachricht'" in " ".join(table.notices)
+        assert is_told == (table.sources.get("text") == "Nachricht")
+    path.write_text("Text,Urteil\na,b\n")
+    with pytest.raises(ValueError, match="Urteil"):
+        open_table(path, None, [("text", LABEL)], usual=usual)
 
 
 @pytest.mark.parametrize(

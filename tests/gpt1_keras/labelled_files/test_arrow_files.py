@@ -1,19 +1,16 @@
-"""Parquet files, Excel's workbooks, and data sets that Hugging Face's `datasets` saved."""
+"""Parquet files, and data sets that Hugging Face's `datasets` saved."""
 
 import datetime
 import os
-import pathlib
-import zipfile
 
 import datasets
 import numpy as np
-import openpyxl
 import pandas as pd
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from gpt1_keras.labelled_files import open_table, read_rows, spreadsheet, spreadsheet_reader
+from gpt1_keras.labelled_files import open_table, read_rows
 
 FRAME = pd.DataFrame(
     {
@@ -33,130 +30,13 @@ def dicts(path):
 EXPECTED = [("schön, ja", "1"), ("zwei\nZeilen", "2"), ("ende", "3")]
 
 
-def test_a_workbook_that_pandas_writes(tmp_path):
-    path = tmp_path / "a.xlsx"
-    FRAME.to_excel(path, index=False)
-    table = open_table(path, COLUMNS, WANTED)
-    assert [(row["text"], row["label"]) for row in table] == EXPECTED
-    assert [row["am"] for row in table] == ["2024-01-02", "", "2024-01-02 03:04:00"]
-    assert [row.line for row in table] == [2, 3, 5]
-    assert table.notices == [f"{path}: 1 blank row is skipped."]
-
-
-def test_a_workbook_as_people_have_it(tmp_path):
-    """Rows above the names, sheets, a hidden one first, gaps, errors, and a merged cell."""
-    book = openpyxl.Workbook()
-    book.active.title = "hidden"
-    book.active.sheet_state = "hidden"
-    sheet = book.create_sheet("Januar")
-    book.create_sheet("Februar").append(["text"])
-    book.active = 1
-    for row in ([], [None, "text", "label", None], [None, "a", 1.0], [None, "b", 2], [None]):
-        sheet.append(row)
-    sheet["B7"], sheet["C7"] = "=NA()", "#N/A"
-    sheet["C7"].data_type = "e"
-    sheet["B8"] = "merged"
-    sheet.merge_cells("B8:D8")
-    sheet["B9"], sheet["C9"] = "c", True
-    sheet["B10"] = '=IF(A1 < 2, "x", "y")'  # openpyxl stores no value of it
-    path = tmp_path / "a.xlsx"
-    book.save(path)
-    table = open_table(path)
-    found = [(row.line, row["text"], row["label"]) for row in table]
-    assert found == [(3, "a", "1"), (4, "b", "2"), (8, "merged", ""), (9, "c", "True")]
-    told = " ".join(table.notices)
-    assert "has 2 sheets, of which 'Januar' is read" in told
-    assert "has 1 cells with errors, such as #N/A" in told
-    assert "has 2 cells with formulas whose values are not stored" in told
-
-
-# === Workbooks that would fill the memory ===
-
-MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
-
-
-def write_workbook(path, cells, strings=(), sheet="worksheets/sheet1", shared="sharedStrings"):
-    """Writes the least workbook whose sheet has these cells, and whose parts have these names."""
-    parts = {
-        "_rels/.rels": f'<Relationships xmlns="{PACKAGE}"><Relationship Id="a" '
-        f'Type="{OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-        "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{OFFICE}"><sheets>'
-        '<sheet name="S" sheetId="1" r:id="b"/></sheets></workbook>',
-        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGE}">'
-        f'<Relationship Id="b" Type="{OFFICE}/worksheet" Target="{sheet}.xml"/><Relationship '
-        f'Id="c" Type="{OFFICE}/sharedStrings" Target="{shared}.xml"/></Relationships>',
-        f"xl/{sheet}.xml": f'<worksheet xmlns="{MAIN}"><sheetData>{cells}</sheetData></worksheet>',
-        f"xl/{shared}.xml": f'<sst xmlns="{MAIN}">'
-        + "".join(f"<si><t>{text}</t></si>" for text in strings)
-        + "</sst>",
-    }
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
-
-
-def test_the_least_workbook(tmp_path):
-    """Its parts may have names of any case, and its cells no reference."""
-    path = tmp_path / "a.xlsx"
-    cells = '<row><c t="s"><v>0</v></c></row><row><c t="s"><v>1</v></c></row>'
-    write_workbook(path, cells, ["text", "schön"], "Worksheets/S", "SharedStrings")
-    expected = pd.read_excel(path, engine="calamine")  # openpyxl does not take it
-    assert [row["text"] for row in read_rows(path)] == list(expected["text"]) == ["schön"]
-
-
-@pytest.mark.parametrize("reference", ["XFD1048576", "xfd1048576", "A99999999999", "ZZZZZZ2"])
-def test_a_cell_far_away_is_refused(tmp_path, reference):
-    """The rectangle around all would end the process."""
-    cells = f'<row r="1"><c r="A1"><v>1</v></c><c r="{reference}"><v>1</v></c></row>'
-    write_workbook(tmp_path / "a.xlsx", cells)
-    with pytest.raises(ValueError, match=r"a\.xlsx takes more than [0-9,]+ bytes of memory"):
-        read_rows(tmp_path / "a.xlsx")
-
-
-@pytest.mark.parametrize("names", [(), ("Worksheets/S", "SharedStrings"), ("a/b", "sharedStrings")])
-def test_a_workbook_that_expands_beyond_measure(tmp_path, names):
-    write_workbook(
-        tmp_path / "a.xlsx",
-        "".join('<row><c t="s"><v>0</v></c></row>' for _ in range(1_000)),
-        ["x" * 30_000],
-        *names,
-    )
-    with pytest.raises(ValueError, match="has more than [0-9,]+ bytes of text"):
-        read_rows(tmp_path / "a.xlsx")
-
-
-def test_a_workbook_that_takes_too_long(tmp_path, monkeypatch):
-    """The library is replaced by a loop without an end."""
-    source = pathlib.Path(spreadsheet_reader.__file__).read_text()
-    endless = tmp_path / "endless.py"
-    endless.write_text(source.replace("import python_calamine as calamine", "while True: pass"))
-    monkeypatch.setattr(spreadsheet_reader, "__file__", str(endless))
-    monkeypatch.setattr(spreadsheet, "_SECONDS", 1)
-    FRAME.to_excel(tmp_path / "a.xlsx")
-    with pytest.raises(ValueError, match=r"a\.xlsx takes more than 1 seconds"):
-        read_rows(tmp_path / "a.xlsx")
-
-
-def test_workbooks_leave_no_process_and_no_file(tmp_path):
-    """Rows may be read twice at once, and not to the end."""
-    path = tmp_path / "a.xlsx"
-    FRAME.to_excel(path, index=False)
-    table = open_table(path)
-    first, second = iter(table), iter(table)
-    assert next(first) == next(second) and next(first) == next(second)
-    assert [child.name for child in tmp_path.iterdir()] == ["a.xlsx"]
-
-
-@pytest.mark.parametrize("name", ["a.xlsx", "a.parquet"])
-def test_damaged_files(tmp_path, name):
-    path = tmp_path / name
-    FRAME.to_excel(path) if name == "a.xlsx" else FRAME.to_parquet(path)
+def test_damaged_files(tmp_path):
+    path = tmp_path / "a.parquet"
+    FRAME.to_parquet(path)
     content = path.read_bytes()
     for damaged in (b"", b"text,label\na,b\n", content[:-30], b"PK" + content[40:]):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=f"{name} is damaged"):
+        with pytest.raises(ValueError, match=r"a\.parquet is damaged"):
             read_rows(path)
 
 
