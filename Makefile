@@ -16,10 +16,10 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 # Some of every room, chosen because they are fast.
 FAST := tests/test_structure.py tests/test_light_programs.py tests/docs tests/benchmarks \
     tests/gpt1_keras/test_files.py tests/gpt1_keras/labelled_files tests/gpt1_keras/test_upstream.py \
-    tests/gpt1_keras/models/test_golden.py tests/gpt1_keras/models/test_functional_model.py \
+    tests/gpt1_keras/models/test_golden.py tests/gpt1_keras/models/test_weights_files.py \
     tests/gpt1_keras/models/test_left_padding.py tests/gpt1_keras/optimization/test_objective.py \
     tests/gpt1_keras/presets/test_saved_models.py tests/gpt1_keras/tasks/test_masks_and_weights.py \
-    tests/gpt1_keras/tokenization/lookup tests/gpt1_keras/tokenization/test_list_backend.py \
+    tests/gpt1_keras/tokenization/test_lookup.py tests/gpt1_keras/tokenization/test_list_backend.py \
     tests/serving/export/decoder/test_cached_decoder.py tests/serving/client tests/serving/test_deploy.py \
     tests/serving/server/calls tests/serving/server/limits tests/serving/server/test_flags.py \
     tests/training/datasets/test_user_files.py tests/training/evaluation tests/training/paper/test_report.py \

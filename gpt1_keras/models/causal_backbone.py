@@ -37,9 +37,9 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
     `encode_branches`.
 
     Args:
-        fine_tuning: what its weights are best fine-tuned with, a dict of some of the attributes of
-            `FineTuningRecipe`, such as `{"learning_rate": 2e-4}`; by default what the paper's are.
-            Tasks and `training.finetune` go by it, and presets keep it.
+        fine_tuning: how its weights are best fine-tuned, a dict of some of the attributes of
+            `FineTuningRecipe`, such as `{"learning_rate": 2e-4}`; by default, as in the paper.
+            Tasks and `gpt1 finetune` follow it, and presets keep it.
         num_untrained_tokens: how many of the last tokens were never trained as outputs, such as the
             special tokens that a checkpoint of `transformers` lacks. They take no part in
             generation, `score` and perplexity; L1 in the fine-tuning of a task trains them, and

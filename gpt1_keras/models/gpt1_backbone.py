@@ -125,7 +125,7 @@ class GPT1Backbone(CausalBackbone):
     def encode_branches(
         self, token_ids: Tensor, positions: Tensor, branches: Tensor, extract_indices: Tensor
     ) -> Tensor:
-        """Returns the hidden states of branches after a shared prefix; see `attention_scores`.
+        """Returns the hidden states of branches after a shared prefix; see `visible_keys`.
 
         Args:
             token_ids: int32 `[batch, length]`. All arguments may be symbolic.

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import keras
 from keras import ops
 
-from gpt1_keras.models.custom_gradients.causal_attention import MASKED_SCORE
-from gpt1_keras.models.custom_gradients.graph_execution import random_mask
+from gpt1_keras.models.attention import MASKED_SCORE
+from gpt1_keras.models.graph_execution import random_mask
 from gpt1_keras.types import Shape, Tensor
 
 # A function of a dense layer and its input, float `[..., in]`.

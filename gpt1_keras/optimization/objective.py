@@ -7,8 +7,8 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from gpt1_keras.models.custom_gradients.linear_cross_entropy import linear_cross_entropy
 from gpt1_keras.models.layers import ReversibleEmbedding
+from gpt1_keras.models.linear_cross_entropy import linear_cross_entropy
 from gpt1_keras.types import Tensor
 
 
@@ -53,7 +53,7 @@ def branch_weights(branches: Tensor, branch_mask: Tensor) -> Tensor:
 
     The prefix and one branch are one sequence, so a token of the prefix counts once for each
     branch. The mean is over examples, and within each over its branches. `branches`, int `[batch,
-    length]`, are as in `attention_scores`; the mask, `[batch, branches]`, is 1 where there is one.
+    length]`, are as in `visible_keys`; the mask, `[batch, branches]`, is 1 where there is one.
     """
     branch_mask = ops.cast(branch_mask, "float32")
     numbers = 1 + ops.arange(ops.shape(branch_mask)[1])

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.models.custom_gradients.graph_execution import after
+from gpt1_keras.models.graph_execution import after
 from gpt1_keras.optimization.schedules import (
     FinetuningSchedule,
     PretrainingSchedule,

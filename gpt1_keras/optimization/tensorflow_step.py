@@ -10,7 +10,7 @@ import keras
 from keras import tree
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.models.custom_gradients.custom_gradient import gradients_held_by_graph
+from gpt1_keras.models.graph_execution import gradients_held_by_graph
 from gpt1_keras.optimization.objective import map_tensors, stateless_loss
 from gpt1_keras.types import Tensor
 from gpt1_keras.upstream import (

@@ -23,9 +23,9 @@ def frame(
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Frames segments: `[start] first [delimiter] second ... [extract]`.
 
-    One segment is the transformation of classification, and two (premise, hypothesis) that of
-    entailment. Segments that are too long are truncated on their right, to what `kept_lengths`
-    returns, which raises ValueError if there is no room for text.
+    Classification frames one segment, and entailment two: premise and hypothesis. Each segment
+    keeps its first tokens, as many as `kept_lengths` returns, which raises ValueError if there is
+    no room for text.
 
     Args:
         segments: token ids of one or two segments, each int32 `[batch, None]`.
@@ -191,7 +191,7 @@ def frame_choices(
 def _pool(
     texts: Sequence[tf.RaggedTensor], tokenizer: SpecialIds
 ) -> tuple[tf.Tensor, list[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-    """One flat tensor of all tokens of ragged texts, followed by the special tokens.
+    """Joins all tokens of ragged texts, and then the special tokens, to one flat tensor.
 
     Returns:
         `(tokens, starts, specials)`: int32 `[tokens]`; for each of the texts, int64 `[rows]`, the

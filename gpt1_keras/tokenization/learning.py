@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from gpt1_keras.lazy import tensorflow as tf
+from gpt1_keras.tokenization.graph_ops import join_rows
 from gpt1_keras.tokenization.normalization import find_normalizer
-from gpt1_keras.tokenization.padding import join_rows
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
 
 MAX_ALPHABET = 1000  # characters; rarer ones are unknown

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.padding import row_indices, row_splits
+from gpt1_keras.tokenization.graph_ops import row_indices, row_splits
 
 CODE_POINTS = 0x110000
 _PAGE_BITS = 7

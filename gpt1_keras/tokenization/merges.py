@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.control_flow import call_if
+from gpt1_keras.tokenization.graph_ops import call_if
 from gpt1_keras.tokenization.lookup import PairTable
 from gpt1_keras.tokenization.vocabulary import Vocabulary
 

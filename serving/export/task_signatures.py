@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.tokenization.control_flow import not_inlined
+from gpt1_keras.tokenization.graph_ops import not_inlined
 from serving.export.batching import by_bucket
 from serving.export.decoder.packed_decoder import packed_outputs
 from serving.export.explanations.explainer import Explainer

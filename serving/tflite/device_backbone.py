@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras import ops
 from tensorflow.compiler.tf2xla.python.xla import dynamic_update_slice
 
-from gpt1_keras.models.custom_gradients.causal_attention import MASKED_SCORE
+from gpt1_keras.models.attention import MASKED_SCORE
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone, check_no_variant
 
 KeysAndValues: TypeAlias = tuple[tf.Tensor, tf.Tensor]  # float [1, heads, length, head_dim]

@@ -31,7 +31,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import gpt1_keras
-from gpt1_keras.models.custom_gradients.causal_attention import masked_scores, visible_keys
+from gpt1_keras.models.attention import masked_scores, visible_keys
 from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS

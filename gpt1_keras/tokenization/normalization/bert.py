@@ -18,11 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.aligned_texts import decode_with_ranges
-from gpt1_keras.tokenization.control_flow import update_where
+from gpt1_keras.tokenization.graph_ops import rows_of_one, split_at_white_space
 from gpt1_keras.tokenization.lookup import CodePointMap
-from gpt1_keras.tokenization.normalization.normalizer import Normalizer
-from gpt1_keras.tokenization.padding import rows_of_one, split_at_white_space
+from gpt1_keras.tokenization.offsets import decode_with_ranges, update_where
 
 TABLE_FILE = pathlib.Path(__file__).with_name("bert_table.npz")
 HANGUL = range(0xAC00, 0xD7A4)  # syllables, which every version of Unicode decomposes alike
@@ -55,7 +53,7 @@ def read_bert_table() -> BertTable:
     return BertTable(entries, replacements, isolated)
 
 
-class BertNormalizer(Normalizer):
+class BertNormalizer:
     """Splits texts into words as Hugging Face's tokenizer for GPT-1 does."""
 
     name = "bert"

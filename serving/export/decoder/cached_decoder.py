@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from gpt1_keras.models.custom_gradients.causal_attention import masked_scores
+from gpt1_keras.models.attention import masked_scores
 from serving.export.decoder.packed_attention import gather_heads
 from serving.export.decoder.packed_decoder import PackedDecoder
 from serving.export.decoder.packing import Packing

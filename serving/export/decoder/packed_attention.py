@@ -5,9 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpt1_keras.models.attention import attention, join_heads
-from gpt1_keras.models.custom_gradients.causal_attention import visible_keys, visible_keys_at
-from gpt1_keras.tokenization.control_flow import call_if, traced_once
+from gpt1_keras.models.attention import attention, join_heads, visible_keys, visible_keys_at
+from gpt1_keras.tokenization.graph_ops import call_if, traced_once
 from serving.export.decoder.packing import Packing
 
 
@@ -19,7 +18,7 @@ class PackedAttention:
 
     Args:
         branches: optional int32 `[rows]`, for branches after a shared prefix; see
-            `gpt1_keras.models.custom_gradients.causal_attention`.
+            `gpt1_keras.models.attention`.
     """
 
     def __init__(self, packing: Packing, branches: tf.Tensor | None = None) -> None:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.tasks.task import Task
-from gpt1_keras.tokenization.control_flow import not_inlined
+from gpt1_keras.tokenization.graph_ops import not_inlined
 from gpt1_keras.upstream import layers_of
 from serving.export.decoder.int8 import Int8Block
 from serving.export.decoder.packed_attention import PackedAttention

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from gpt1_keras.tokenization.control_flow import call_if
+from gpt1_keras.tokenization.graph_ops import call_if
 
 # Attention's memory grows with a group's sequences times the square of their length. A group of
 # more than this, 16 sequences of 512 tokens, is computed in parts.

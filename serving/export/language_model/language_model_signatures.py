@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
-from gpt1_keras.tokenization.control_flow import not_inlined
+from gpt1_keras.tokenization.graph_ops import not_inlined
 from gpt1_keras.tokenization.padding import bucket_lengths, pad
 from serving.export.batching import batched, merged
 from serving.export.decoder.cached_decoder import CachedDecoder

@@ -55,24 +55,19 @@ def test_no_position_sees_those_to_its_right(backbone):
         assert np.all(change[position:] > 1e-3)
 
 
-def test_padding_on_the_right_changes_nothing(backbone):
-    reference = states(backbone, IDS)
-    for padding in (np.zeros((2, 5), int), np.full((2, 44), 9)):
-        padded = states(backbone, np.concatenate([IDS, padding], axis=1))
-        np.testing.assert_allclose(padded[:, :20], reference, atol=1e-5)
-
-
-def test_rows_of_a_batch_do_not_mix(backbone):
-    for row in range(2):
-        alone = states(backbone, IDS[row : row + 1])
-        np.testing.assert_allclose(alone, states(backbone, IDS)[row : row + 1], atol=1e-5)
-
-
-def test_config_round_trip(backbone):
-    config = backbone.get_config()
-    copy = gpt1_keras.GPT1Backbone.from_config(config)
-    assert copy.get_config() == config
-    copy.set_weights(backbone.get_weights())
+@pytest.mark.parametrize("way", ["config", "preset", "file"])
+def test_round_trips(backbone, tmp_path, way):
+    if way == "config":
+        copy = gpt1_keras.GPT1Backbone.from_config(backbone.get_config())
+        copy.set_weights(backbone.get_weights())
+    elif way == "preset":
+        backbone.save_to_preset(tmp_path)
+        copy = gpt1_keras.GPT1Backbone.from_preset(str(tmp_path))
+    else:
+        backbone.save(tmp_path / "backbone.keras")
+        copy = keras.saving.load_model(tmp_path / "backbone.keras")
+    assert isinstance(copy, gpt1_keras.GPT1Backbone)
+    assert copy.get_config() == backbone.get_config()
     np.testing.assert_array_equal(states(copy, IDS), states(backbone, IDS))
 
 
@@ -101,33 +96,15 @@ def test_tokens_that_were_never_trained_have_no_logits(backbone_cls):
         assert np.all(np.isfinite(found)) and np.all(found[:, :, 18:] <= -59_000.0)
         assert np.abs(found[:, :, :18]).max() < 1.0
     for wrong in (-1, 20, True, 1.0, "1"):
-        with pytest.raises(ValueError, match="num_untrained_tokens.*from 0 to 19. Received"):
+        with pytest.raises(ValueError, match="num_untrained_tokens"):
             backbone_cls(20, **sizes | {"num_untrained_tokens": wrong})
-
-
-def test_preset_round_trip(backbone, tmp_path):
-    backbone.save_to_preset(tmp_path)
-    copy = gpt1_keras.GPT1Backbone.from_preset(str(tmp_path))
-    np.testing.assert_array_equal(states(copy, IDS), states(backbone, IDS))
-
-
-def test_keras_file_round_trip(backbone, tmp_path):
-    backbone.save(tmp_path / "backbone.keras")
-    copy = keras.saving.load_model(tmp_path / "backbone.keras")
-    assert isinstance(copy, gpt1_keras.GPT1Backbone)
-    np.testing.assert_array_equal(states(copy, IDS), states(backbone, IDS))
-
-
-def test_heads_that_do_not_divide_the_width():
-    with pytest.raises(ValueError, match="num_heads=5, hidden_dim=32"):
-        gpt1_keras.GPT1Backbone(77, num_layers=1, num_heads=5, hidden_dim=32, intermediate_dim=64)
 
 
 def test_an_input_longer_than_the_context(backbone):
     assert states(backbone, np.ones((1, 64), int)).shape == (1, 64, 32)
-    with pytest.raises(ValueError, match="at most 64 tokens.*(1, 65)"):
+    with pytest.raises(ValueError, match=r"\(1, 65\)"):
         backbone({"token_ids": np.ones((1, 65), int)})
-    with pytest.raises(ValueError, match="at most 64 tokens.*(1, 65)"):
+    with pytest.raises(ValueError, match=r"\(1, 65\)"):
         backbone.predict({"token_ids": np.ones((1, 65), int)}, verbose=0)
 
 
@@ -162,20 +139,58 @@ def test_mixed_bfloat16(backbone):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_int8(backbone):
-    reference = states(backbone, IDS)
-    backbone.quantize("int8")
-    assert keras.backend.standardize_dtype(backbone.blocks[0].expand.kernel.dtype) == "int8"
-    quantized = states(backbone, IDS)
+    """In training, quantized layers compute the same."""
+    copy = gpt1_keras.GPT1Backbone.from_config({**backbone.get_config(), "dropout": 0.0})
+    copy.set_weights(backbone.get_weights())
+    copy.quantize("int8")
+    assert keras.backend.standardize_dtype(copy.blocks[0].expand.kernel.dtype) == "int8"
+    quantized, reference = states(copy, IDS), states(backbone, IDS)
     assert not np.array_equal(quantized, reference)
     np.testing.assert_allclose(quantized, reference, atol=0.15)
+    np.testing.assert_allclose(copy({"token_ids": IDS}, training=True), quantized, atol=1e-4)
+
+
+NUMBERS = [0, -1, True, "3", 3.0, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("hidden_dim", number) for number in NUMBERS),
+        ("max_sequence_length", 0.1),
+        ("vocabulary_size", "9"),
+        ("dropout", 512),
+    ],
+)
+@pytest.mark.parametrize("cls", [gpt1_keras.GPT1Backbone, gpt1_keras.LSTMBackbone])
+def test_sizes_that_are_refused(cls, name, value):
+    with pytest.raises(ValueError, match=f"{name}={value!r}"):
+        cls(**{name: value})
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_less_than_a_layer(number):
+    with pytest.raises(ValueError, match=f"num_layers={number!r}"):
+        gpt1_keras.GPT1Backbone(num_layers=number)
+
+
+def test_heads_that_do_not_divide_the_width():
+    with pytest.raises(ValueError, match="num_heads=5, hidden_dim=32"):
+        gpt1_keras.GPT1Backbone(77, num_layers=1, num_heads=5, hidden_dim=32, intermediate_dim=64)
+
+
+def test_arguments_by_position_as_gpt2_has_them():
+    backbone = gpt1_keras.GPT1Backbone(9, 1, 2, 8, 8, 0.5, 16)
+    assert (backbone.dropout, backbone.max_sequence_length) == (0.5, 16)
+    backbone = gpt1_keras.LSTMBackbone(9, 8, 8, 0.5, 16)
+    assert (backbone.dropout, backbone.max_sequence_length) == (0.5, 16)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
-def test_quantized_layers_compute_the_same_in_training(backbone):
-    config = {**backbone.get_config(), "dropout": 0.0}
-    quantized = gpt1_keras.GPT1Backbone.from_config(config)
-    quantized.set_weights(backbone.get_weights())
-    quantized.quantize("int8")
-    found = quantized({"token_ids": IDS}, training=True)
-    np.testing.assert_allclose(found, states(quantized, IDS), atol=1e-4)
+@pytest.mark.parametrize("cls", [gpt1_keras.GPT1Backbone, gpt1_keras.LSTMBackbone])
+def test_the_spec_of_outputs_without_a_mask(cls):
+    backbone = cls(9, hidden_dim=24)
+    ids = keras.KerasTensor((None, 5), "int32")
+    assert backbone.compute_output_spec({"token_ids": ids}).shape == (None, 5, 24)
+    with pytest.raises(ValueError, match="'token_ids'"):
+        backbone.compute_output_spec({"ids": ids})

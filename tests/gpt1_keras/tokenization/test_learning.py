@@ -129,20 +129,17 @@ def test_at_most_that_many_merges(num_merges):
     assert len(merges) == num_merges
 
 
-def test_fewer_merges_where_the_text_has_no_more():
-    vocabulary, merges = learn_merges(["low low"], 1000)
-    assert len(merges) == 2
-    assert list(vocabulary)[-1] == "low</w>"
-
-
-def test_no_pair_is_frequent_enough():
-    vocabulary, merges = learn_merges(["low"], 10, min_frequency=2)
-    assert merges == []
-    assert list(vocabulary) == ["<unk>", "l", "o", "w", "l</w>", "o</w>", "w</w>"]
-
-
-def test_texts_may_come_from_a_generator():
-    assert learn_merges((text for text in VERSE), 5) == learn_merges(VERSE, 5)
+@pytest.mark.parametrize(
+    ("texts", "min_frequency", "tokens"),
+    [
+        (["low low"], 2, ["lo", "low</w>"]),  # no more merges than that
+        (["low"], 2, []),  # no pair is frequent enough
+    ],
+)
+def test_fewer_merges_than_asked(texts, min_frequency, tokens):
+    vocabulary, merges = learn_merges((text for text in texts), 1000, min_frequency)
+    assert len(merges) == len(tokens)
+    assert list(vocabulary) == ["<unk>", "l", "o", "w", "l</w>", "o</w>", "w</w>", *tokens]
 
 
 def test_the_rarest_characters_are_unknown():
@@ -163,18 +160,16 @@ def test_characters_that_are_equally_rare():
     assert learn_merges(words * 3, 2 * MAX_ALPHABET) == (vocabulary, merges)
 
 
-@pytest.mark.parametrize("texts", [[], [""], ["", " \n\t", "\u200b\u0301"]])
-def test_no_word(texts):
-    with pytest.raises(ValueError, match="the texts hold no word"):
-        learn_merges(texts, 10)
-
-
-@pytest.mark.parametrize("normalization", ["BERT", "", None])
-def test_unknown_normalization(normalization):
-    with pytest.raises(
-        ValueError, match=rf"normalization={normalization!r} is unknown; expected .*'bert'"
-    ):
-        learn_merges(VERSE, 10, normalization=normalization)
+@pytest.mark.parametrize(
+    ("texts", "normalization", "noun"),
+    [
+        *((texts, "bert", "word") for texts in ([], [""], ["", " \n\t", "\u200b\u0301"])),
+        *((VERSE, name, f"{name!r}.*'bert'") for name in ("BERT", "", None)),
+    ],
+)
+def test_what_is_refused(texts, normalization, noun):
+    with pytest.raises(ValueError, match=noun):
+        learn_merges(texts, 10, normalization=normalization)
 
 
 @pytest.mark.parametrize("num_merges", [0, 30, 1000])

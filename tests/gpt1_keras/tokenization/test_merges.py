@@ -1,19 +1,70 @@
-"""Merging many words at once, against merging one pair at a time."""
+"""Merging many words at once, and words that are looked up, against merging one pair at a time."""
 
+import itertools
 import random
 
 import pytest
 import tensorflow as tf
 
+from gpt1_keras.tokenization.encoder import WordTable
 from gpt1_keras.tokenization.merges import Merger
-from tests.helpers.textbook_merging import (
-    base_symbols,
-    make_vocabulary,
-    merge_one_by_one,
-    random_vocabulary,
-)
+from gpt1_keras.tokenization.vocabulary import END_OF_WORD, Vocabulary
 
 pytestmark = pytest.mark.usefixtures("time_limit")
+
+
+def make_vocabulary(merges, letters="abcde"):
+    tokens = ["<unk>", *letters, *(letter + END_OF_WORD for letter in letters)]
+    tokens += [merge.replace(" ", "") for merge in merges]
+    return Vocabulary({token: id for id, token in enumerate(dict.fromkeys(tokens))}, merges)
+
+
+def base_symbols(word):
+    return [*word[:-1], word[-1] + END_OF_WORD]
+
+
+def merge_one_by_one(symbols, merges):
+    """Merges as textbooks do: joins the leftmost pair of the lowest rank until none is left."""
+    ranks = {}
+    for rank, merge in enumerate(merges):
+        ranks.setdefault(merge, rank)
+    symbols = list(symbols)
+    while True:
+        found = [
+            (ranks[pair], index)
+            for index, pair in enumerate(zip(symbols, symbols[1:]))
+            if pair in ranks
+        ]
+        if not found:
+            return symbols
+        index = min(found)[1]
+        symbols[index : index + 2] = ["".join(symbols[index : index + 2])]
+
+
+def random_merges(rng, letters):
+    """Makes random merges, each of characters or of products of earlier merges."""
+    inner, final = list(letters), [letter + END_OF_WORD for letter in letters]
+    merges = []
+    for _ in range(rng.randint(2, 20)):
+        left, right = rng.choice(inner), rng.choice(inner + final)
+        merge, product = f"{left} {right}", left + right
+        if merge in merges or len(product.removesuffix(END_OF_WORD)) > 8:
+            continue
+        merges.append(merge)
+        if product not in inner + final:
+            (final if product.endswith(END_OF_WORD) else inner).append(product)
+    return merges
+
+
+def random_vocabulary(rng, letters, ordered):
+    """Makes a random vocabulary; its merges are in order, or not."""
+    while True:
+        merges = random_merges(rng, letters)
+        if not ordered and rng.random() < 0.3:
+            rng.shuffle(merges)
+        vocabulary = make_vocabulary(merges)
+        if vocabulary.merges_are_ordered is ordered:
+            return vocabulary
 
 
 def merge_all(vocabulary, words):
@@ -84,24 +135,21 @@ def test_more_tokens_than_16_bits_number():
     assert_merges_as_the_textbook(vocabulary, words)
 
 
-def test_same_product_twice():
-    vocabulary = make_vocabulary(["a b", "ab c", "abc d", "b c", "a bc", "d e"])
-    assert not vocabulary.merges_are_ordered
-    assert_merges_as_the_textbook(vocabulary, ["abcde", "abcd", "bcde", "abcabcd"])
-
-
 @pytest.mark.parametrize(
-    "merges",
+    ("merges", "expected"),
     [
-        ["abc d", "b c", "a bc", "d e"],
-        ["ab c", "abc d", "b c", "a bc", "d e", "a b"],
+        # `a bc` makes the pair `abc d`, of a lower rank than both, which goes before `d e`.
+        (["abc d", "b c", "a bc", "d e"], ["abcd", "e", "e</w>"]),
+        (["ab c", "abc d", "b c", "a bc", "d e", "a b"], ["abcd", "e", "e</w>"]),
+        # The same product twice.
+        (["a b", "ab c", "abc d", "b c", "a bc", "d e"], ["abcd", "e", "e</w>"]),
     ],
 )
-def test_merge_that_makes_room_for_a_lower_rank(merges):
-    """`a bc` makes the pair `abc d`, of a lower rank than both, which goes before `d e`."""
+def test_merges_out_of_order(merges, expected):
     vocabulary = make_vocabulary(merges)
     assert not vocabulary.merges_are_ordered
-    assert merge_all(vocabulary, ["abcdee"]) == [["abcd", "e", "e</w>"]]
+    assert merge_all(vocabulary, ["abcdee"]) == [expected]
+    assert_merges_as_the_textbook(vocabulary, ["abcdee", "abcde", "abcd", "bcde", "abcabcd"])
 
 
 def test_first_of_two_equal_merges_counts():
@@ -141,5 +189,96 @@ def test_merges_that_were_made_to_take_hours():
     runs = range(1, 101)
     merges = [f"a {'a' * length}" for length in runs] + [f"{'b' * length} b" for length in runs]
     merges += [f"{'a' * left} {'b' * right}" for left in runs for right in runs]
-    with pytest.raises(ValueError, match="more than 4194304 pairs of symbols, as no learned"):
+    with pytest.raises(ValueError, match="4194304 pairs"):
         Merger(make_vocabulary(merges))
+
+
+# Words that are looked up whole
+
+
+def look_up(vocabulary, words):
+    """The tokens of those words that are found, by word."""
+    table = WordTable(vocabulary, Merger(vocabulary))
+    ids, is_token = (each.numpy() for each in table.find_one(tf.constant(words, tf.string)))
+    rows = {word: [id] for word, id, found in zip(words, ids, is_token) if found}
+    others = [word for word in words if word not in rows]
+    found, pairs = table.find_two(tf.constant(others, tf.string))
+    assert found.shape[0] == len(set(found.numpy().tolist()))
+    rows |= {others[index]: pair for index, pair in zip(found.numpy(), pairs.numpy().tolist())}
+    return {word: [vocabulary.tokens[id] for id in ids] for word, ids in rows.items()}
+
+
+def assert_finds_what_merging_makes(vocabulary, words):
+    expected = {word: merge_one_by_one(base_symbols(word), vocabulary.merges) for word in words}
+    got = look_up(vocabulary, words)
+    merges = [" ".join(merge) for merge in vocabulary.merges]
+    for word, tokens in got.items():
+        assert tokens == expected[word], f"{word} with {merges}"
+    missed = [word for word, tokens in expected.items() if len(tokens) <= 2 and word not in got]
+    assert not missed, merges
+
+
+def all_words(letters, longest):
+    for length in range(1, longest + 1):
+        yield from map("".join, itertools.product(letters, repeat=length))
+
+
+@pytest.mark.parametrize(("letters", "longest"), [("a", 20), ("ab", 9), ("abc", 6)])
+def test_words_of_random_vocabularies(letters, longest):
+    rng = random.Random(0)
+    words = list(all_words(letters, longest))
+    tried = 0
+    while tried < 40:
+        vocabulary = random_vocabulary(rng, letters, ordered=True)
+        if vocabulary.merges_are_unique:
+            tried += 1
+            assert_finds_what_merging_makes(vocabulary, words)
+
+
+@pytest.mark.parametrize(
+    "merges",
+    [
+        ["a a", "aa a"],  # `aaa` could be made in two ways, but one merge makes it
+        ["a b", "b c", "a bc"],  # `abc` is never made
+        ["b c", "a b", "ab c</w>"],
+        ["a a", "aa aa", "aa a</w>", "a a</w>"],
+    ],
+)
+def test_merges_that_cross(merges):
+    assert_finds_what_merging_makes(make_vocabulary(merges), list(all_words("abc", 6)))
+
+
+@pytest.mark.parametrize(
+    "merges", [["ab c", "a b"], ["a b", "ab c", "b c", "a bc"], ["a b", "a b"]]
+)
+def test_where_ranks_do_not_tell_what_is_made_only_tokens_are_found(merges):
+    vocabulary = make_vocabulary(merges)
+    words = list(all_words("abc", 5))
+    for word, tokens in look_up(vocabulary, words).items():
+        assert tokens == merge_one_by_one(base_symbols(word), vocabulary.merges)
+        assert len(tokens) == 1
+
+
+def test_no_words_to_look_up():
+    assert look_up(make_vocabulary(["a b"]), []) == {}
+
+
+def test_words_beyond_ascii():
+    """No word is cut between the bytes of a character."""
+    vocabulary = make_vocabulary(["é a</w>", "漢 é"], letters="aé漢")
+    words = ["éa", "漢é", "漢éa", "aé", "é", "a漢éa", "😀a", "é😀"]
+    found = look_up(vocabulary, words)
+    assert found == {
+        "éa": ["éa</w>"],
+        "漢é": ["漢", "é</w>"],
+        "漢éa": ["漢", "éa</w>"],
+        "aé": ["a", "é</w>"],
+        "é": ["é</w>"],
+    }
+
+
+def test_a_word_of_a_million_letters():
+    """All its parts would take a terabyte."""
+    words = ["a" * 10**6, "ab", "aab", "aabb", "aabab"]
+    found = look_up(make_vocabulary(["a b</w>", "a a"]), words)
+    assert found == {"ab": ["ab</w>"], "aab": ["a", "ab</w>"]}

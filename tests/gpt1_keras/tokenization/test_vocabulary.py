@@ -11,6 +11,14 @@ TOKENS = {"<unk>": 0, "a": 1, "b": 2, "a</w>": 3, "b</w>": 4, "ab": 5, "ab</w>":
 MERGES = ["a b", "a b</w>", "ab b</w>"]
 
 
+NOT_TWO_SYMBOLS = ["a b b</w>", "a", "a  b", " a b", "a b ", " "]
+
+
+def without(token):
+    """The tokens but one, with ids of their own."""
+    return {each: id for id, each in enumerate(each for each in TOKENS if each != token)}
+
+
 def make_vocabulary(*merges):
     """A vocabulary of the merges' symbols and products, in the order in which they come."""
     tokens = ["<unk>"]
@@ -105,102 +113,62 @@ def test_merges_are_ordered(merges, ordered):
     assert make_vocabulary(*merges).merges_are_ordered is ordered
 
 
-@pytest.mark.parametrize("missing, what", [("tokens.json", "vocabulary"), ("merges.txt", "merges")])
-def test_missing_file(tmp_path, missing, what):
-    Vocabulary(TOKENS, MERGES).save(tmp_path / "tokens.json", tmp_path / "merges.txt")
-    (tmp_path / missing).unlink()
-    with pytest.raises(FileNotFoundError, match=f"{what} file .*{missing}.* does not exist"):
-        Vocabulary(tmp_path / "tokens.json", tmp_path / "merges.txt")
-
-
-def test_folder_in_place_of_a_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match="vocabulary file .* does not exist"):
-        Vocabulary(tmp_path, MERGES)
-
-
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"#version: 0.2\na b\n", b'{"a": 0,}', b'{"\xff": 0}']
-)
-def test_not_json(tmp_path, content):
-    path = tmp_path / "tokens.json"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"tokens\.json is not JSON: "):
-        Vocabulary(path, MERGES)
-
-
-@pytest.mark.parametrize(
-    "content, received", [("[]", "list"), ('"a"', "str"), ("null", "NoneType")]
-)
-def test_json_of_another_kind(tmp_path, content, received):
-    path = tmp_path / "tokens.json"
-    path.write_text(content)
-    with pytest.raises(ValueError, match=rf"tokens\.json must hold an object.*: {received}"):
-        Vocabulary(path, MERGES)
-
-
-@pytest.mark.parametrize(
-    "ids, message",
+    ("tokens", "merges", "noun"),
     [
-        ([1, 2, 3], "3 tokens needs the ids 0 to 2, .* from 1 to 3"),
-        ([0, 1, 3], "3 tokens needs the ids 0 to 2, .* from 0 to 3"),
-        ([0, 1, 1], "3 tokens needs the ids 0 to 2, .* from 0 to 1"),
-        ([0, -1, 1], "3 tokens needs the ids 0 to 2, .* from -1 to 1"),
+        # Ids with gaps, repeats, or a wrong start.
+        ({"<unk>": 1, "a": 2, "b": 3}, [], "from 1 to 3"),
+        ({"<unk>": 0, "a": 1, "b": 3}, [], "from 0 to 3"),
+        ({"<unk>": 0, "a": 1, "b": 1}, [], "from 0 to 1"),
+        ({"<unk>": 0, "a": -1, "b": 1}, [], "from -1 to 1"),
+        ({}, [], "'<unk>'"),
+        ({"a": 0, "<UNK>": 1}, [], "'<unk>'"),
+        (["<unk>", "a"], [], "list"),  # without ids
+        ({"<unk>", "a"}, [], "set"),
+        (7, [], "int"),
+        # Merges of other than two symbols, of tokens that are missing, or across words.
+        *((TOKENS, ["a b", merge], f"Merge 1.*{merge!r}") for merge in NOT_TWO_SYMBOLS),
+        *(
+            (without(token), ["a b</w>"], f"merge 0.*'{token}'")
+            for token in ("a", "b</w>", "ab</w>")
+        ),
+        (TOKENS | {"a</w>b": 8}, ["a b", "a</w> b"], "Merge 1.*'a</w>'"),
     ],
 )
-@pytest.mark.parametrize("from_file", [False, True])
-def test_ids_with_gaps_or_repeats(tmp_path, from_file, ids, message):
-    tokens = dict(zip(["<unk>", "a", "b"], ids))
-    if from_file:
-        (tmp_path / "tokens.json").write_text(json.dumps(tokens))
-        tokens = tmp_path / "tokens.json"
-    with pytest.raises(ValueError, match=message):
-        Vocabulary(tokens, [])
+def test_what_does_not_fit(tokens, merges, noun):
+    with pytest.raises(ValueError, match=noun):
+        Vocabulary(tokens, merges)
 
 
-@pytest.mark.parametrize("id", ["1", None, [1], 1.5])
-def test_file_with_ids_that_are_no_integers(tmp_path, id):
-    path = tmp_path / "tokens.json"
-    path.write_text(json.dumps({"<unk>": 0, "a": id}))
-    with pytest.raises(ValueError, match="2 tokens needs the ids 0 to 1"):
-        Vocabulary(path, [])
+@pytest.mark.parametrize(
+    ("content", "noun"),
+    [
+        *((content, "JSON") for content in (b"", b"{", b"#version: 0.2\na b\n", b'{"a": 0,}')),
+        (b'{"\xff": 0}', "JSON"),
+        (b"[]", "list"),
+        (b'"a"', "str"),
+        (b"null", "NoneType"),
+        (b'{"<unk>": 0, "a": 1, "b": 3}', "from 0 to 3"),
+        *((b'{"<unk>": 0, "a": %s}' % id, "0 to 1") for id in (b'"1"', b"null", b"[1]", b"1.5")),
+    ],
+)
+def test_a_file_of_tokens_that_is_damaged(tmp_path, content, noun):
+    (tmp_path / "tokens.json").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"(?s)tokens\.json.*{noun}"):
+        Vocabulary(tmp_path / "tokens.json", [])
 
 
-@pytest.mark.parametrize("tokens", [{}, {"a": 0, "<UNK>": 1}])
-def test_no_unknown_token(tokens):
-    with pytest.raises(ValueError, match="needs the token '<unk>'; it has none"):
-        Vocabulary(tokens, [])
+def test_a_file_of_merges_that_is_damaged(tmp_path):
+    (tmp_path / "merges.txt").write_text("#version: 0.2\na b\na b b</w>\n")
+    with pytest.raises(ValueError, match=r"merges\.txt.*Merge 1.*'a b b</w>'"):
+        Vocabulary(TOKENS, tmp_path / "merges.txt")
 
 
-@pytest.mark.parametrize("merge", ["a b b</w>", "a", "a  b", " a b", "a b ", " "])
-def test_merge_of_other_than_two_symbols(merge):
-    with pytest.raises(ValueError, match=rf"Merge 1 must be two symbols.*: {merge!r}"):
-        Vocabulary(TOKENS, ["a b", merge])
-
-
-def test_merge_of_three_symbols_in_a_file(tmp_path):
-    path = tmp_path / "merges.txt"
-    path.write_text("#version: 0.2\na b\na b b</w>\n")
-    with pytest.raises(ValueError, match="Merge 1 must be two symbols.*: 'a b b</w>'"):
-        Vocabulary(TOKENS, path)
-
-
-@pytest.mark.parametrize("missing", ["a", "b</w>", "ab</w>"])
-def test_merge_of_tokens_that_are_missing(missing):
-    tokens = [token for token in TOKENS if token != missing]
-    message = f"merge 0 joins 'a' and 'b</w>', and the vocabulary has no token '{missing}'"
-    with pytest.raises(ValueError, match=message):
-        Vocabulary({token: id for id, token in enumerate(tokens)}, ["a b</w>"])
-
-
-def test_merge_across_words():
-    tokens = TOKENS | {"a</w>b": 8}
-    with pytest.raises(ValueError, match="Merge 1 joins 'a</w>' and 'b', but 'a</w>' ends a word"):
-        Vocabulary(tokens, ["a b", "a</w> b"])
-
-
-@pytest.mark.parametrize("tokens", [["<unk>", "a"], {"<unk>", "a"}, 7])
-def test_tokens_without_ids(tokens):
-    with pytest.raises(
-        ValueError, match=f"a mapping from token to id. Received: a {type(tokens).__name__}"
-    ):
-        Vocabulary(tokens, [])
+@pytest.mark.parametrize("missing", ["tokens.json", "merges.txt"])
+def test_missing_file(tmp_path, missing):
+    Vocabulary(TOKENS, MERGES).save(tmp_path / "tokens.json", tmp_path / "merges.txt")
+    (tmp_path / missing).unlink()
+    with pytest.raises(FileNotFoundError, match=missing):
+        Vocabulary(tmp_path / "tokens.json", tmp_path / "merges.txt")
+    with pytest.raises(FileNotFoundError, match="vocabulary"):  # a folder
+        Vocabulary(tmp_path, MERGES)

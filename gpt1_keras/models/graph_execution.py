@@ -1,9 +1,10 @@
-"""When and how TensorFlow runs what is computed: in order, in one loop, and random masks."""
+"""When and how TensorFlow runs what is computed: in order, in one loop, with gradients by hand."""
 
 import contextlib
 import functools
 import math
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -82,3 +83,42 @@ def random_mask(
     numbers = ops.reshape(tf.bitcast(words, "uint16"), (-1,))[:size]
     last = min(round(probability * _VALUES), _VALUES) - 1
     return ops.reshape(numbers <= tf.constant(last, "uint16"), shape)
+
+
+def custom_gradient(function: Callable) -> Callable:
+    """Returns `keras.ops.custom_gradient(function)`, whose gradients go with their graphs."""
+    with_gradient = ops.custom_gradient(function)
+    if keras.backend.backend() != "tensorflow":
+        return with_gradient
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        with gradients_held_by_graph():
+            return with_gradient(*args)
+
+    return call
+
+
+@contextlib.contextmanager
+def gradients_held_by_graph() -> Iterator[None]:
+    """Lets the current graph hold the custom gradients that TensorFlow registers in the block.
+
+    TensorFlow registers the gradient of each call that it traces, and never drops one. A gradient
+    refers to the graph that it was traced in, so the graphs of each model that was trained would
+    stay in memory until the process ends.
+    """
+    if tf.executing_eagerly():
+        yield
+        return
+    from tensorflow.python.framework import ops as framework_ops
+
+    registry, graph = framework_ops.gradient_registry._registry, tf.compat.v1.get_default_graph()
+    before = set(registry)
+    yield
+    for name in registry.keys() - before:
+        gradient = registry[name]["type"]
+        if isinstance(gradient, weakref.ProxyTypes):  # another replica's thread has been here
+            continue
+        graph.held_gradients = [*getattr(graph, "held_gradients", ()), gradient]
+        registry[name]["type"] = weakref.proxy(gradient)
+        weakref.finalize(graph, registry.pop, name, None)

@@ -7,9 +7,8 @@ import keras
 from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.models.custom_gradients.causal_attention import MASKED_SCORE
-from gpt1_keras.models.custom_gradients.custom_gradient import custom_gradient
-from gpt1_keras.models.custom_gradients.graph_execution import fused, zero_after
+from gpt1_keras.models.attention import MASKED_SCORE
+from gpt1_keras.models.graph_execution import custom_gradient, fused, zero_after
 from gpt1_keras.types import Tensor
 
 MAX_LOGITS = 2**23  # in memory at once: 32 MiB in float32

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.tokenization.padding import (
+from gpt1_keras.tokenization.graph_ops import (
     concatenate,
     from_row_indices,
     gather_rows,

@@ -1,7 +1,7 @@
 """Texts that remember, while they are changed, which bytes each of their code points came from.
 
-All functions also take plain strings, and then only change them. So what turns texts into words is
-written once, and its graph holds ops for the ranges only where the ranges are wanted.
+All functions also take plain strings, and then only change them. So the code that turns texts into
+words is written once, and its graph holds ops for the ranges only where a caller wants them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from gpt1_keras.lazy import tensorflow as tf
-from gpt1_keras.tokenization.padding import concatenate, join_rows, row_indices, row_splits
+from gpt1_keras.tokenization.graph_ops import (
+    call_if,
+    concatenate,
+    join_rows,
+    row_indices,
+    row_splits,
+)
 
 _MARK = b"\xff"  # no byte of UTF-8
 
@@ -99,12 +105,46 @@ def put(texts: Texts, indices: tf.Tensor, changed: Texts) -> Texts:
 
 
 def select(condition: tf.Tensor, texts: Texts, others: Texts) -> Texts:
-    """`tf.where` for texts; the condition is bool `[n]`, or one for all."""
+    """Selects texts as `tf.where` does; the condition is bool `[n]`, or one for all."""
     if not isinstance(texts, AlignedTexts):
         return tf.where(condition, texts, others)
     rows = tf.range(tf.size(texts.strings))
     rows = tf.where(condition, rows, tf.size(rows) + rows)
     return take(_concat([texts, others]), rows[:, None])
+
+
+def update_where(condition: tf.Tensor, function: Callable[[Texts], Texts], texts: Texts) -> Texts:
+    """Applies a function to the texts, `[n]`, for which a condition, bool `[n]`, holds.
+
+    The function takes and returns texts `[m]`. It does not run if no text needs it.
+    """
+
+    def update() -> Texts:
+        indices = tf.where(condition)
+        return put(texts, indices, function(take(texts, indices)))
+
+    return call_if(tf.reduce_any(condition), update, lambda: texts)
+
+
+def repeat(function: Callable[[Texts], Texts], texts: Texts, rounds: int) -> Texts:
+    """Applies a function of texts, `[n]`, until it changes nothing, but at most `rounds` times."""
+
+    def apply(texts: Texts, changes: tf.Tensor) -> tuple[Texts, tf.Tensor]:
+        changed = function(texts)
+        return changed, tf.reduce_any(strings_of(changed) != strings_of(texts))
+
+    return tf.while_loop(
+        lambda texts, changes: changes,
+        apply,
+        (texts, tf.size(strings_of(texts)) > 0),
+        shape_invariants=(loop_shapes(texts), tf.TensorShape([])),
+        maximum_iterations=rounds,
+    )[0]
+
+
+def loop_shapes(texts: Texts) -> Any:
+    """Returns the shape invariants of texts that a loop changes."""
+    return tf.nest.map_structure(lambda _: tf.TensorShape([None]), texts)
 
 
 def with_strings(texts: Texts, strings: tf.Tensor) -> Texts:
