@@ -11,7 +11,7 @@ import sys
 
 from gpt1_keras.cli import option, program
 from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
-from serving.tflite.tflite_options import MAX_BYTES, QUANTIZATIONS, SEQUENCE_LENGTH
+from serving.tflite import MAX_BYTES, QUANTIZATIONS, SEQUENCE_LENGTH
 
 
 @dataclasses.dataclass(frozen=True)

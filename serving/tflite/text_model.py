@@ -8,7 +8,7 @@ import numpy as np
 import scipy.special
 
 from serving.export_names import TEXT
-from serving.tflite.tflite_metadata import read_metadata
+from serving.tflite_metadata import read_metadata
 
 _NEXT_TOKENS = 10  # of a language model's answer
 

@@ -12,10 +12,10 @@ import gpt1_keras
 from gpt1_keras import presets
 from gpt1_keras.presets import load_task
 from serving import generate
-from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
-from serving.export.language_model.generation_options import GenerationOptions
-from serving.export.language_model.text_stream import TextStream, find_end
+from serving.export.generation_options import GenerationOptions
+from serving.export.signature import ExportSpec
+from serving.export.text_stream import TextStream, find_end
 from tests.helpers.eager import eagerly
 
 PROMPTS = ["a good film, and", "the"]

@@ -16,7 +16,7 @@ from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving import check, registry
 from serving.export import export
-from serving.export.signature import Answers
+from serving.export.task_answers import Answers
 from serving.export.task_signatures import task_signatures
 from serving.registry import TaskEntry, find_part, register_task
 from serving.tflite import convert

@@ -11,8 +11,8 @@ from grpc import StatusCode
 import gpt1_keras
 from serving.export.batching import merged
 from serving.export.export_options import Batching
-from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
+from serving.export.signature import ExportSpec
 from serving.export.stored_weights import StoredWeights
 from serving.server.models.servable import Servable, ServingError
 

@@ -17,9 +17,9 @@ from serving.check import main as check
 from serving.export import export
 from serving.export.__main__ import main
 from serving.export.export_options import POOLINGS, Embedding
-from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
 from serving.export.int8_calibration import calibrated_blocks
+from serving.export.signature import ExportSpec
 from serving.server.models.servable import Servable, ServingError
 
 TEXTS = ["a good film", "", "a good film and a lovely one", "the Staff were KIND", "good " * 60]

@@ -14,9 +14,9 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 import gpt1_keras
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving import check
-from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
-from serving.export.prediction_logs import warmup_requests
+from serving.export.exporter import warmup_requests
+from serving.export.signature import ExportSpec
 from serving.server.calls.inference import classify, predict
 from serving.server.models.servable import Servable, ServingError
 

@@ -15,6 +15,7 @@ from serving import check
 from serving.export import export
 from serving.export.__main__ import main
 from serving.export.export_options import Batching
+from serving.export.exported_tasks import metric_of
 from serving.export.validation import Validation
 from serving.server.models.servable import Servable
 from serving.tflite import convert
@@ -348,7 +349,7 @@ def test_scores_with_decimal_commas(model, tiny_tokenizer, monkeypatch, tmp_path
     )
     (tmp_path / "a.csv").write_text("text1;text2;label\na;b;4,5\na;c;3,0\n")
 
-    def stop(task, rows):
+    def stop(task, metric, rows):
         raise ValueError(f"labels: {[row['label'] for row in rows]}")
 
     monkeypatch.setattr("serving.export.exporter.Validation", stop)
@@ -398,12 +399,14 @@ def test_metrics_of_scores_and_choices(model, tiny_tokenizer, monkeypatch, tmp_p
                 return answers[key]
 
         monkeypatch.setattr("serving.export.validation.Servable", Fixed)
-        result = Validation(task, rows).compare(lambda found=found, **texts: found, tmp_path)
+        result = Validation(task, metric_of(task), rows).compare(
+            lambda found=found, **texts: found, tmp_path
+        )
         assert (result["metric"], result["before"]) == (metric, pytest.approx(value))
         assert result["after"] == result["before"]
     assert asked[0]["choices"].tolist() == [[b"a", b"b", b""], [b"a", b"b", b"c"]]
     with pytest.raises(ValueError, match="Expected a number as the label"):
-        Validation(scorer, [{"text1": "a", "text2": "b"}])
+        Validation(scorer, metric_of(scorer), [{"text1": "a", "text2": "b"}])
 
 
 def test_sizes_that_the_program_refuses(model, tmp_path, capsys):

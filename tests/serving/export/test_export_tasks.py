@@ -12,7 +12,7 @@ from gpt1_keras.presets import load_task
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving import check
 from serving.export.__main__ import main
-from serving.export.language_model.output_text import joined
+from serving.export.generation import joined
 from serving.server.calls.warmup_requests import read_warmup
 from serving.server.models.servable import Servable, ServingError
 from tests.helpers.eager import eagerly

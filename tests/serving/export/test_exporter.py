@@ -16,7 +16,7 @@ import tensorflow as tf
 
 import gpt1_keras
 from serving.export import export, exporter
-from serving.export.readme import readme
+from serving.export.export_metadata import readme
 from serving.export.signature import Signatures
 from serving.server.models.servable import Servable
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from serving.export.validation_metrics import class_or_score_metric
+from serving.export.validation import class_or_score_metric
 
 METRIC = class_or_score_metric(types.SimpleNamespace(class_names=None))
 ROWS = [{"label": label} for label in ("0", "2.5", "5")]

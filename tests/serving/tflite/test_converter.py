@@ -9,11 +9,10 @@ from tensorflow.lite.python import schema_py_generated as schema
 from tensorflow.lite.tools import flatbuffer_utils
 
 import gpt1_keras
+from serving.tflite import QUANTIZATIONS, convert, read_metadata
 from serving.tflite import __main__ as command
-from serving.tflite import convert, read_metadata
 from serving.tflite.converter import quantize_weights
-from serving.tflite.tflite_metadata import pack, unpack
-from serving.tflite.tflite_options import QUANTIZATIONS
+from serving.tflite_metadata import pack, unpack
 
 CONTEXT, MAX_BYTES, SEQUENCE_LENGTH = 64, 200, 40
 

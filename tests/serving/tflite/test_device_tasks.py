@@ -10,7 +10,7 @@ import gpt1_keras
 from serving.tflite import TextModel, convert, read_metadata
 from serving.tflite import __main__ as command
 from serving.tflite.converter import quantize_weights
-from serving.tflite.tflite_metadata import unpack
+from serving.tflite_metadata import unpack
 
 MAX_BYTES, SEQUENCE_LENGTH = 200, 40
 TEXTS = ["a good film", "", "the Staff were KIND, and a film", b"a g\xffood\xc3 film", b"\xfe"]

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 from transformers import PreTrainedTokenizerBase
 
-from serving.export.language_model.generation_options import GenerationOptions
-from serving.export.language_model.output_text import before_stops, joined, joined_continuations
+from serving.export.generation import before_stops, joined, joined_continuations
+from serving.export.generation_options import GenerationOptions
 from serving.server.models.servable import Servable, ServingError
 
 PROMPTS = ["a good film", "the staff"]

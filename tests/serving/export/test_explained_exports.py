@@ -12,8 +12,8 @@ from serving import check, query
 from serving.export import export
 from serving.export.__main__ import main
 from serving.export.export_options import LEAVE_ONE_OUT, Batching, Explanation
-from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
+from serving.export.signature import ExportSpec
 from serving.server import Server
 
 TEXTS = ["A good film", "", "the Staff were  KIND, and a na\u00efve film!", "good bad " * 30]

@@ -1,4 +1,4 @@
-"""Writes the README of an export: its model, its inputs and outputs, and how to serve it."""
+"""Describes an export: its metadata, for programs, and its README, for people."""
 
 import json
 import shlex
@@ -8,7 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+import gpt1_keras
 from gpt1_keras.presets.publishing import markdown_text
+from gpt1_keras.tasks.task import Task
 from serving.export.signature import Signature, Signatures
 from serving.export_names import DEFAULT_SIGNATURE, GENERATE
 from serving.plain_values import plain
@@ -55,6 +57,32 @@ Set `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1` in the server's environment (`-e` for do
 packs the weights once instead of reading them as they lie, which takes their memory once more and
 answers a short text sooner. A server that also has models in float32 is better without it.
 """
+
+
+def fields_of(model: Task) -> list[str]:
+    """Returns the names of the texts that a task with a preprocessor takes."""
+    return list(getattr(model.preprocessor, "fields", ("text",)))
+
+
+def metadata_of(model: Task) -> dict[str, Any]:
+    """Describes a task with a preprocessor, by values that JSON can hold."""
+    tokenizer = model.preprocessor.tokenizer
+    calibration = getattr(model, "calibration", None)
+    return {
+        "task": type(model).__name__,
+        "class_names": getattr(model, "class_names", None),
+        "score_range": getattr(model, "score_range", None),
+        "temperature": calibration and calibration.temperature,
+        "sure_threshold": calibration and calibration.sure_threshold,
+        "fields": fields_of(model),
+        "tokenizer": type(tokenizer).__name__,
+        "tokenizer_fingerprint": tokenizer.fingerprint,
+        "normalization": tokenizer.normalization,
+        "vocabulary_size": tokenizer.vocabulary_size(),
+        "dtype": model.backbone.dtype_policy.compute_dtype,
+        "gpt1_keras": gpt1_keras.__version__,
+        "tensorflow": tf.__version__,
+    }
 
 
 def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> str:

@@ -7,14 +7,15 @@ import tensorflow as tf
 
 from gpt1_keras import GPT1CausalLM
 from serving.export.decoder.cached_decoder import Cache
-from serving.export.export_spec import ExportSpec
-from serving.export.language_model.generation_options import GenerationOptions, bounds
-from serving.export.language_model.language_model_signatures import (
-    LanguageModelGraph,
-    language_model_signatures,
+from serving.export.generation import (
+    joined,
+    joined_continuations,
+    sample_tokens,
+    uniform_numbers,
 )
-from serving.export.language_model.output_text import joined, joined_continuations
-from serving.export.language_model.sampling import sample_tokens, uniform_numbers
+from serving.export.generation_options import GenerationOptions, bounds
+from serving.export.language_model_signatures import LanguageModelGraph, language_model_signatures
+from serving.export.signature import ExportSpec
 from serving.registry import TaskEntry, find_part
 
 _GOES_ON = "'"  # a word that the next one may be joined to, as in "don ' t"

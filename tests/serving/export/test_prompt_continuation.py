@@ -8,8 +8,7 @@ from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsW
 
 import gpt1_keras
 from serving.export.decoder.cached_decoder import CachedDecoder
-from serving.export.language_model.prompt_continuation import continuations
-from serving.export.language_model.sampling import sample_tokens
+from serving.export.generation import continuations, sample_tokens
 
 CONTEXT, VOCABULARY = 40, 11
 

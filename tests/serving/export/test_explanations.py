@@ -10,12 +10,11 @@ from transformers import AutoTokenizer, OpenAIGPTConfig, OpenAIGPTForSequenceCla
 
 import gpt1_keras
 from gpt1_keras.presets import load_task
-from serving.export import export
-from serving.export.confidence import log_odds
-from serving.export.explanations import integrated_gradients, leave_one_out
+from serving.export import explanation_methods, export
 from serving.export.export_options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT, Explanation
-from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
+from serving.export.signature import ExportSpec
+from serving.export.task_answers import log_odds
 
 STEPS = 7
 REVIEWS = ["A good film", "", "the Staff were  KIND, and\ta na\u00efve! film", "good bad " * 30]
@@ -157,7 +156,7 @@ def model_and_texts(request, make_classifier, scorer, chooser):
 def test_gradients_add_up_to_the_way_from_the_baseline(model_and_texts, monkeypatch):
     """Shares of all words are what is explained, less the same without any embedding of a word."""
     model, texts = model_and_texts
-    monkeypatch.setattr(integrated_gradients, "_MAX_TOKENS", 300)  # several runs
+    monkeypatch.setattr(explanation_methods, "_MAX_TOKENS_OF_GRADIENTS", 300)  # several runs
     found = explain(model, Explanation(INTEGRATED_GRADIENTS, steps=12), **texts)
     table = model.backbone.token_embedding.embeddings
     is_special = np.isin(np.arange(table.shape[0]), model.preprocessor.tokenizer.special_token_ids)
@@ -199,7 +198,7 @@ def texts_without(texts, row, word):
 @pytest.mark.slow
 def test_leaving_words_out_is_asking_without_them(model_and_texts, monkeypatch):
     model, texts = model_and_texts
-    monkeypatch.setattr(leave_one_out, "_MAX_TOKENS", 300)
+    monkeypatch.setattr(explanation_methods, "_MAX_TOKENS_LEFT_OUT", 300)
     found = explain(model, Explanation(LEAVE_ONE_OUT), **texts)
     before = outputs_of(model, texts)
     asked = [(row, word) for row in range(len(before)) for word in words_of(found, row)]
