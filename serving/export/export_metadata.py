@@ -45,11 +45,12 @@ Then ask it:
 ```
 {questions}
 ```
-
+{named}
 ## What was changed
 
 {changes}
 """
+_NAMED = "\nOf each answer, `classes` names the numbers in `scores`.\n"
 _BLANK = "\n- texts without a token, of which nothing is read, are marked `blank`"
 # In float32, reading them as they lie is faster for most batches (docs/benchmarks.md, "Serving").
 _BFLOAT16_SETTING = """
@@ -88,23 +89,21 @@ def metadata_of(model: Task) -> dict[str, Any]:
 def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> str:
     """Returns the README, in Markdown."""
     names = [each for each in (DEFAULT_SIGNATURE, GENERATE) if each in signatures.by_name]
+    served = signatures.by_name.get(DEFAULT_SIGNATURE)
+    answers = served.compiled.structured_outputs if served else ()
     return _TEMPLATE.format(
         **metadata,
         title=markdown_text(name),
         quoted=shlex.quote(name),
         folder=shlex.quote(f"/models/{name}"),
         answers="\n".join([_answers(metadata), *_more_answers(metadata)]),
-        blank=_BLANK if _tells_blank(signatures) else "",
+        blank=_BLANK if "blank" in answers else "",
+        named=_NAMED if "classes" in answers else "",
         signatures="\n".join(_signature(*item) for item in signatures.by_name.items()),
         setting=_setting(metadata),
         questions="\n".join(_curl(name, each, signatures.by_name[each]) for each in names),
         changes="\n".join(f"- {change}" for change in _changes(metadata)),
     )
-
-
-def _tells_blank(signatures: Signatures) -> bool:
-    served = signatures.by_name.get(DEFAULT_SIGNATURE)
-    return served is not None and "blank" in served.compiled.structured_outputs
 
 
 def _curl(model: str, name: str, signature: Signature) -> str:

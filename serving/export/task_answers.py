@@ -19,12 +19,12 @@ class Answers:
     """What an export makes of a task's answers.
 
     Args:
-        outputs: from what the model's `predict_outputs` returns to named outputs `[batch, ...]`.
-        explained: for `explain`, from the same, float `[batch, n]`, and int32 `[batch]`, the index
-            of the greatest where no word was left out or faded, to the number that words have
-            shares in, float32 `[batch]`. None for a task that is not explained.
-        of_examples: by the name of a signature of tf.Examples, `classify` or `regress`, from the
-            texts and the outputs of `serving_default` to the outputs of that signature.
+        outputs: maps what the model's `predict_outputs` returns to named outputs `[batch, ...]`.
+        explained: for `explain`, maps the same, float `[batch, n]`, and the index of each example's
+            answer, int32 `[batch]`, to the number that words have shares in, float32 `[batch]`.
+            None for a task that is not explained.
+        of_examples: functions by the name of a signature of tf.Examples, `classify` or `regress`:
+            each maps the texts and the outputs of `serving_default` to its signature's outputs.
     """
 
     outputs: Callable[[tf.Tensor], Tensors]
@@ -39,10 +39,12 @@ def class_or_score_answers(model: Task) -> Answers:
 
     A number is a score in a range, or what the head of a single class returns.
 
-    - With classes: `label`, string `[batch]`; `scores`, float `[batch, classes]`; and, if the model
-      has a threshold, `is_sure`, bool `[batch]`. With a sigmoid, also `labels`, string `[batch,
-      classes]`: each class's name if its score is above 0.5, otherwise an empty one. `explain`
-      explains the log-odds of a class, or, with an activation other than softmax, its output.
+    - With classes: `label`, string `[batch]`; `scores`, float `[batch, classes]`; `classes`, string
+      of this shape, their names; `score`, float `[batch]`, that of the label; and, if the model has
+      a threshold, `is_sure`, bool `[batch]`. With a sigmoid, `labels` in place of `score`, string
+      `[batch, classes]`: each class's name if its score is above 0.5, otherwise an empty one.
+      `explain` explains the log-odds of a class, or, with an activation other than softmax, its
+      output.
     - Otherwise: `score`, float `[batch]`.
     """
     if model.class_names is None:
@@ -55,11 +57,16 @@ def class_or_score_answers(model: Task) -> Answers:
 
     def outputs(answers: tf.Tensor) -> Tensors:
         confidence = confidence_of(model, answers)
-        best = tf.argmax(confidence["scores"], axis=-1)
-        found = {"label": tf.gather(class_names, best), **confidence}
+        scores = confidence["scores"]
+        best = tf.argmax(scores, axis=-1)
+        found = {
+            "label": tf.gather(class_names, best),
+            "classes": tf.tile([class_names], [tf.shape(scores)[0], 1]),
+            **confidence,
+        }
         if model.task_head.is_multi_label:
-            found["labels"] = tf.where(confidence["scores"] > 0.5, class_names, "")
-        return found
+            return {**found, "labels": tf.where(scores > 0.5, class_names, "")}
+        return {**found, "score": tf.reduce_max(scores, axis=-1)}
 
     def explained(answers: tf.Tensor, answer: tf.Tensor) -> tf.Tensor:
         if model.activation is keras.activations.linear or is_softmax(model.activation):
@@ -67,8 +74,7 @@ def class_or_score_answers(model: Task) -> Answers:
         return tf.gather(answers, answer, batch_dims=1)
 
     def classify(texts: Tensors, outputs: Tensors) -> Tensors:
-        scores = outputs["scores"]
-        return {"classes": tf.tile([class_names], [tf.shape(scores)[0], 1]), "scores": scores}
+        return {name: outputs[name] for name in ("classes", "scores")}
 
     return Answers(outputs, explained, {CLASSIFY: classify})
 
@@ -77,15 +83,17 @@ def choice_answers(model: Task) -> Answers:
     """Returns the answers of an export of multiple choice.
 
     They are `choice`, int32 `[batch]`, the index of the best choice; `scores`, float `[batch,
-    choices]`, probabilities, 0 where there is no choice; and, if the model has a threshold,
-    `is_sure`, bool `[batch]`. `explain` explains the log-odds of a choice.
+    choices]`, probabilities, 0 where there is no choice; `score`, float `[batch]`, that of the best
+    choice; and, if the model has a threshold, `is_sure`, bool `[batch]`. `explain` explains the
+    log-odds of a choice.
     """
     field = model.preprocessor.fields[-1]
 
     def outputs(answers: tf.Tensor) -> Tensors:
         confidence = confidence_of(model, answers)
-        choice = tf.argmax(confidence["scores"], axis=-1, output_type=tf.int32)
-        return {"choice": choice, **confidence}
+        scores = confidence["scores"]
+        choice = tf.argmax(scores, axis=-1, output_type=tf.int32)
+        return {"choice": choice, "score": tf.reduce_max(scores, axis=-1), **confidence}
 
     def classify(texts: Tensors, outputs: Tensors) -> Tensors:
         return {"classes": texts[field].to_tensor(""), "scores": outputs["scores"]}

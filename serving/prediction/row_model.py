@@ -53,7 +53,7 @@ class RowModel:
         run: Callable[[Mapping[str, tf.Tensor]], _Outputs],
     ) -> None:
         is_known = class_names is not None or "choice" in outputs
-        if "score" not in outputs and not ("scores" in outputs and is_known):
+        if not (is_known if "scores" in outputs else "score" in outputs):
             raise ValueError(
                 "A table is answered with classes, choices or scores. Received: a model that "
                 f"returns {', '.join(sorted(outputs))}."
