@@ -21,11 +21,11 @@ from serving.export.text_inputs import (
     tokenize_each_with_offsets,
 )
 
-# An example that is explained by gradients may have as many tokens as this number of sequences:
-# attention's memory grows with the square of its length, and gradients keep that of all blocks.
+# An example that gradients explain has at most the tokens of this number of sequences: attention's
+# memory grows with the square of its length, and gradients keep that of all blocks.
 _MAX_SEQUENCES = 2
-# A request may be as much work as this number of examples that are as long as a sequence and, if
-# words are left out, have the most words. One example of two sequences is as much as four.
+# A request takes at most the work of this number of full examples: as long as a sequence and, where
+# words are left out, with the most words. One example of two sequences is as much as four.
 _MAX_FULL_EXAMPLES = 4
 
 

@@ -64,8 +64,8 @@ def export(
 ) -> str:
     """Writes the next version of a model, a SavedModel that takes texts; see docs/exports.md.
 
-    The arguments have the names of the options of `gpt1 export`. Beside the
-    SavedModel, in assets.extra, are a README, metadata and warm-up requests.
+    The arguments have the names of the options of `gpt1 export`. The folder assets.extra holds a
+    README, metadata and warm-up requests.
 
     Args:
         model: a task with a preprocessor, of `gpt1_keras` or registered by
@@ -74,8 +74,8 @@ def export(
         output: the model's base directory, which holds its versions.
         model_name: the model's name in warm-up requests; by default, the name of the base
             directory. TF Serving does not compare it with its own.
-        batching: how to merge requests, or whether to, as `Batching()` says; by default each is
-            answered alone.
+        batching: how to merge requests, or True to merge them as `Batching()` says; by default
+            each is answered alone.
         explain: how the signature `explain` finds the words' shares in an answer: an `Explanation`,
             or its method, `"integrated-gradients"` or `"leave-one-out"`; None for an export without
             it. Only fine-tuned tasks can have it.
@@ -85,8 +85,8 @@ def export(
             bits too. The rest is computed in `dtype`. Such an export needs the runtime and the
             processor that its metadata names; it cannot be loaded elsewhere.
         int8_storage: whether matrices are only stored in 8 bits; computations are in `dtype`.
-        calibration: for `int8`, examples on which the ranges of activations are measured, like
-            those of `validation`, without labels. By default, the examples of `validation`, or
+        calibration: for `int8`, examples like those of `validation`, without labels, on which the
+            ranges of activations are measured. By default, the examples of `validation`, or
             texts of random words if there are none.
         validation: labelled examples: dicts of a task's fields and `label`, or the path of a file
             of them (docs/data_files.md). The model and the export answer them, and the metadata has
@@ -107,10 +107,10 @@ def export(
     explanation = Explanation(explain) if isinstance(explain, str) else explain
     embedding = Embedding(embed) if isinstance(embed, str) else embed
     if calibration is not None and not int8:
-        raise ValueError("`calibration` is for `int8`. Received: int8=False.")
+        raise ValueError("`calibration` needs `int8=True`. Received: int8=False.")
     if int8 and int8_storage:
         raise ValueError(
-            "Give `int8`, which stores in 8 bits too, or `int8_storage`. Received both."
+            "Expected `int8`, which also stores in 8 bits, or `int8_storage`. Received both."
         )
     if int8:
         check_int8(model)

@@ -149,7 +149,7 @@ class LanguageModelGraph:
         }
 
     def _defaults(self) -> Mapping[str, tf.Tensor]:
-        """Returns the values that stand for what a request to `generate` leaves out."""
+        """Returns the values of the options that a request to `generate` leaves out."""
         options = GenerationOptions()
         length = min(options.length, self.sequence_length - 1)
         values = {**vars(options), "length": length, "stop": [""]}
@@ -157,9 +157,9 @@ class LanguageModelGraph:
         return {name: tf.constant([values[name]], specs[name].dtype) for name in specs}
 
     def _for_any_batch(self, function: Callable[..., Tensors]) -> Callable[..., Tensors]:
-        """Makes a function take options that are the same for all texts, and empty batches.
+        """Makes a function accept options that all texts share, and empty batches.
 
-        Of an empty batch, it computes a made-up text, and returns nothing.
+        For an empty batch, it computes a made-up text and returns nothing.
         """
         made_up = self._example(1)
 

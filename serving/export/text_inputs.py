@@ -326,15 +326,11 @@ class ChoiceInputs(TextInputs):
 
     def finish(self, texts: Tensors, outputs: Tensors) -> Tensors:
         """Returns the outputs with `label`, the best choice's text."""
-        choices = self.dense_choices(texts)
+        choices = texts[self._field].to_tensor("")
         label = tf.gather(choices, outputs["choice"], batch_dims=1)
         # If the request was merged with others of more choices, scores have columns for these.
         scores = outputs["scores"][:, : tf.shape(choices)[1]]
         return {**outputs, "scores": scores, "label": label}
-
-    def dense_choices(self, texts: Tensors) -> tf.Tensor:
-        """Returns the choices of prepared texts, string `[batch, choices]`."""
-        return texts[self._field].to_tensor("")
 
     def blank(self, segments: list[Any]) -> tf.Tensor:
         """Returns whether an example's choice, or what comes before all of them, has no token."""

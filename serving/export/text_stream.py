@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from gpt1_keras import GPT1CausalLM
 from serving.export.decoder.cached_decoder import Cache
+from serving.export.exported_tasks import signatures_of
 from serving.export.generation import (
     joined,
     joined_continuations,
@@ -14,9 +15,8 @@ from serving.export.generation import (
     uniform_numbers,
 )
 from serving.export.generation_options import GenerationOptions, bounds
-from serving.export.language_model_signatures import LanguageModelGraph, language_model_signatures
+from serving.export.language_model_signatures import LanguageModelGraph
 from serving.export.signature import ExportSpec
-from serving.registry import TaskEntry, find_part
 
 _GOES_ON = "'"  # a word that the next one may be joined to, as in "don ' t"
 
@@ -33,8 +33,7 @@ class TextStream:
 
     def __init__(self, lm: GPT1CausalLM, options: GenerationOptions) -> None:
         spec = ExportSpec(lm)
-        entry = TaskEntry(language_model_signatures)
-        find_part(lm, {GPT1CausalLM: entry}, "signatures", "continue texts")(spec)  # checks it
+        signatures_of(spec)  # refuses what cannot be exported
         self._graph = LanguageModelGraph(spec)
         self._tokenizer = lm.preprocessor.tokenizer
         self._options = options
