@@ -61,7 +61,7 @@ def class_or_score_answers(model: Task) -> Answers:
         best = tf.argmax(scores, axis=-1)
         found = {
             "label": tf.gather(class_names, best),
-            "classes": tf.tile([class_names], [tf.shape(scores)[0], 1]),
+            "classes": tf.broadcast_to(class_names, tf.shape(scores)),
             **confidence,
         }
         if model.task_head.is_multi_label:
