@@ -119,9 +119,10 @@ def _open_preset(path: str, explain: bool) -> Engine:
     # Imported here, as an export does not need them.
     from gpt1_keras.presets import load_task
     from gpt1_keras.tasks.task import Task
+    from serving.export.export_metadata import metadata_of
     from serving.export.export_options import Explanation
-    from serving.export.export_spec import ExportSpec, metadata_of
     from serving.export.exported_tasks import signatures_of
+    from serving.export.signature import ExportSpec
 
     model: Task = load_task(path)
     spec = ExportSpec(model, explanation=Explanation() if explain else None)

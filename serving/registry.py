@@ -18,12 +18,11 @@ class TaskEntry:
     """The parts that exporters need for a task. They refuse a task whose part is None.
 
     Args:
-        signatures: from a `serving.export.export_spec.ExportSpec` to the
+        signatures: maps a `serving.export.signature.ExportSpec` to the
             `serving.export.signature.Signatures` of a SavedModel; for a fine-tuned task,
             `serving.export.task_signatures.task_signatures` makes them.
-        metric: from the model to a metric on labelled examples,
-            `serving.export.validation_metrics.Metric`.
-        device_graph: from a `serving.tflite.device_graph.DeviceSpec` to the `DeviceGraph` of a
+        metric: maps the model to its `serving.export.validation.Metric` on labelled examples.
+        device_graph: maps a `serving.tflite.task_graphs.DeviceSpec` to the `DeviceGraph` of a
             .tflite file.
     """
 

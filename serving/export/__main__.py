@@ -38,44 +38,45 @@ class _ExportOptions:
         "only store matrices in 8 bits: a quarter of the size, and runs everywhere", False
     )
     calibration: str | None = option(
-        "a table of texts like those to come, which shows --int8 the ranges of "
+        "a table of texts like those that will be asked, on which --int8 measures the ranges of "
         "activations (default: those of --validation, or made-up ones)",
         None,
         metavar="FILE",
     )
     validation: str | None = option(
-        "a table of labelled examples, as gpt1 finetune takes, to measure on what the options cost",
+        "a table of labelled examples, as gpt1 finetune takes, on which to measure what options "
+        "cost",
         None,
         metavar="FILE",
     )
     columns: str | None = columns_option()
     embed: str | None = option(
-        "add the signature embed, texts to hidden states: their mean, that of the last token, or "
-        "those of all tokens",
+        "add the signature `embed`, which returns a text's hidden states: their mean, that of the "
+        "last token, or those of all tokens",
         None,
         choices=POOLINGS,
     )
-    embed_normalize: bool = option("with --embed: vectors of length 1", False)
+    embed_normalize: bool = option("scale the vectors of --embed to length 1", False)
     explain: str | None = option(
         "add the signature `explain`, which says how much each word has to do with the answer",
         None,
         choices=METHODS,
     )
     explain_steps: int = option(
-        "of integrated-gradients: points at which gradients are computed", Explanation.steps
+        "points at which integrated-gradients computes gradients", Explanation.steps
     )
     explain_max_words: int = option(
-        "of leave-one-out: the most words of an example", Explanation.max_words
+        "the most words of an example that leave-one-out explains", Explanation.max_words
     )
     batching: bool = option(
-        "answer requests of many clients together, whatever their lengths and options",
+        "answer the requests of many clients together, whatever their lengths and options",
         False,
         group=GROUP,
     )
 
     def __post_init__(self) -> None:
         if self.embed_normalize and self.embed is None:
-            raise ValueError("embed_normalize is for the vectors of --embed.")
+            raise ValueError("embed_normalize scales the vectors of --embed, which is missing.")
 
 
 @program("serving.export")

@@ -7,8 +7,7 @@ import tensorflow as tf
 from gpt1_keras.tokenization.padding import bucket_lengths, pad
 from serving.export.decoder.packed_decoder import PackedDecoder, is_packable
 from serving.export.export_options import LAST, MEAN, TOKENS, Embedding
-from serving.export.export_spec import ExportSpec
-from serving.export.signature import Signature, Tensors, full_stops, text_specs
+from serving.export.signature import ExportSpec, Signature, Tensors, full_stops, text_specs
 
 _DESCRIPTIONS = {
     MEAN: "the mean of a text's hidden states",

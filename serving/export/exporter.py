@@ -3,11 +3,22 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
+from tensorflow_serving.apis.input_pb2 import Input
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.apis.predict_pb2 import PredictRequest
+from tensorflow_serving.apis.prediction_log_pb2 import (
+    ClassifyLog,
+    PredictionLog,
+    PredictLog,
+    RegressLog,
+)
+from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
 from gpt1_keras.cli import note
 from gpt1_keras.files import move_to_next_number, temporary_path, write_json
@@ -21,20 +32,21 @@ from gpt1_keras.labelled_files import (
 )
 from gpt1_keras.tasks.task import Task
 from serving.export.decoder.int8 import REQUIREMENT
+from serving.export.export_metadata import fields_of, metadata_of, readme
 from serving.export.export_options import Batching, Embedding, Explanation
-from serving.export.export_spec import ExportSpec, fields_of, metadata_of
-from serving.export.exported_tasks import signatures_of
+from serving.export.exported_tasks import metric_of, signatures_of
 from serving.export.int8_calibration import calibrated_blocks, check_int8
-from serving.export.prediction_logs import warmup_requests
-from serving.export.readme import readme
-from serving.export.signature import Signatures
+from serving.export.signature import ExportSpec, Signature, Signatures
 from serving.export.stored_weights import StoredWeights
 from serving.export.validation import Validation
 from serving.export_names import (
+    CLASSIFY,
     DEFAULT_SIGNATURE,
+    EXAMPLES_INPUT,
     EXTRA_FOLDER,
     METADATA_FILE,
     README_FILE,
+    REGRESS,
     WARMUP_FILE,
 )
 
@@ -59,8 +71,8 @@ def export(
 ) -> str:
     """Writes the next version of a model, a SavedModel that takes texts; see docs/exports.md.
 
-    The arguments have the names of the options of `gpt1 export`. Beside the
-    SavedModel, in assets.extra, are a README, metadata and warm-up requests.
+    The arguments have the names of the options of `gpt1 export`. The folder assets.extra holds a
+    README, metadata and warm-up requests.
 
     Args:
         model: a task with a preprocessor, of `gpt1_keras` or registered by
@@ -69,8 +81,8 @@ def export(
         output: the model's base directory, which holds its versions.
         model_name: the model's name in warm-up requests; by default, the name of the base
             directory. TF Serving does not compare it with its own.
-        batching: how to merge requests, or whether to, as `Batching()` says; by default each is
-            answered alone.
+        batching: how to merge requests, or True to merge them as `Batching()` says; by default
+            each is answered alone.
         explain: how the signature `explain` finds the words' shares in an answer: an `Explanation`,
             or its method, `"integrated-gradients"` or `"leave-one-out"`; None for an export without
             it. Only fine-tuned tasks can have it.
@@ -80,8 +92,8 @@ def export(
             bits too. The rest is computed in `dtype`. Such an export needs the runtime and the
             processor that its metadata names; it cannot be loaded elsewhere.
         int8_storage: whether matrices are only stored in 8 bits; computations are in `dtype`.
-        calibration: for `int8`, examples on which the ranges of activations are measured, like
-            those of `validation`, without labels. By default, the examples of `validation`, or
+        calibration: for `int8`, examples like those of `validation`, without labels, on which the
+            ranges of activations are measured. By default, the examples of `validation`, or
             texts of random words if there are none.
         validation: labelled examples: dicts of a task's fields and `label`, or the path of a file
             of them (docs/data_files.md). The model and the export answer them, and the metadata has
@@ -102,10 +114,10 @@ def export(
     explanation = Explanation(explain) if isinstance(explain, str) else explain
     embedding = Embedding(embed) if isinstance(embed, str) else embed
     if calibration is not None and not int8:
-        raise ValueError("`calibration` is for `int8`. Received: int8=False.")
+        raise ValueError("`calibration` needs `int8=True`. Received: int8=False.")
     if int8 and int8_storage:
         raise ValueError(
-            "Give `int8`, which stores in 8 bits too, or `int8_storage`. Received both."
+            "Expected `int8`, which also stores in 8 bits, or `int8_storage`. Received both."
         )
     if int8:
         check_int8(model)
@@ -118,7 +130,7 @@ def export(
     calibration = _rows(calibration, columns, fields, fields)
     # A language model's have no label.
     validation = _rows(validation, columns, labelled, fields, names)
-    comparison = Validation(model, validation, **size) if validation else None
+    comparison = Validation(model, metric_of(model), validation, **size) if validation else None
     changed = _copy(model, dtype) if dtype or int8 or int8_storage else model
     blocks, calibrated = None, None
     if int8 and calibration is not None:
@@ -200,3 +212,56 @@ def _copy(model: Task, dtype: str | None) -> Task:
     copy = type(model)(**config)
     copy.set_weights(model.get_weights())
     return copy
+
+
+def warmup_requests(signatures: Signatures, model_name: str) -> list[PredictionLog]:
+    """Returns requests for each signature, so that no client's is the first of its shape.
+
+    They have one example each, and then two, for which the graph has other functions.
+    """
+    by_name = signatures.by_name.items()
+    lengths = sorted({length for _, each in by_name for length in each.lengths})
+    inputs = [
+        (name, each.inputs_of_example(length))
+        for length in lengths
+        for name, each in by_name
+        if length in each.lengths
+    ]
+    inputs += [(name, two) for name, each in by_name for two in _two_examples(each)]
+    return [
+        _request(ModelSpec(name=model_name, signature_name=name), tensors)
+        for name, tensors in inputs
+    ]
+
+
+def _two_examples(signature: Signature) -> Iterator[dict[str, tf.Tensor]]:
+    """Yields the inputs of the shortest two examples, unless their shapes differ as ids' do.
+
+    Batching computes equal examples once, so these have different lengths.
+    """
+    examples = [signature.inputs_of_example(length) for length in signature.lengths[:2]]
+    pairs = {name: [each[name] for each in examples] for name in signature.specs}
+    if len(examples) == 2 and all(a.shape == b.shape for a, b in pairs.values()):
+        yield {name: tf.concat(pair, axis=0) for name, pair in pairs.items()}
+
+
+def _request(spec: ModelSpec, tensors: Mapping[str, tf.Tensor]) -> PredictionLog:
+    # TF Serving has separate calls for the signatures of these names.
+    if spec.signature_name == CLASSIFY:
+        request = ClassificationRequest(model_spec=spec)
+        _add_examples(request.input, tensors)
+        return PredictionLog(classify_log=ClassifyLog(request=request))
+    if spec.signature_name == REGRESS:
+        request = RegressionRequest(model_spec=spec)
+        _add_examples(request.input, tensors)
+        return PredictionLog(regress_log=RegressLog(request=request))
+    request = PredictRequest(model_spec=spec)
+    for name, tensor in tensors.items():
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(tensor))
+    return PredictionLog(predict_log=PredictLog(request=request))
+
+
+def _add_examples(to: Input, tensors: Mapping[str, tf.Tensor]) -> None:
+    """Adds the serialized tf.Examples of a signature's one input."""
+    for serialized in tensors[EXAMPLES_INPUT].numpy():
+        to.example_list.examples.add().ParseFromString(serialized)

@@ -11,9 +11,9 @@ from gpt1_keras.tasks.task import Task
 from serving.export.decoder.activation_ranges import RangeRecorder
 from serving.export.decoder.int8 import Int8Block, check_this_machine
 from serving.export.decoder.packed_decoder import is_packable
-from serving.export.export_spec import ExportSpec, fields_of
+from serving.export.export_metadata import fields_of
 from serving.export.exported_tasks import signatures_of
-from serving.export.signature import Signature
+from serving.export.signature import ExportSpec, Signature
 from serving.export.text_inputs import as_tensors
 from serving.export_names import DEFAULT_SIGNATURE
 

@@ -1,4 +1,4 @@
-"""Signatures: named functions of an export, with examples and descriptions; and their answers."""
+"""What an export is made of, and its signatures: named functions with examples."""
 
 import dataclasses
 import functools
@@ -8,8 +8,34 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from gpt1_keras.tasks.task import Task
+from serving.export.decoder.int8 import Int8Block
+from serving.export.export_options import Batching, Embedding, Explanation
+
 Tensors: TypeAlias = dict[str, Any]  # dense or ragged tensors by name
 ConcreteFunction: TypeAlias = Any  # of TensorFlow, which does not name it in public
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportSpec:
+    """What an export is made of.
+
+    Args:
+        model: a task with a preprocessor.
+        batching: how requests are merged; None to answer each request alone.
+        int8: whether matrices are stored in 8 bits; the model's own matrices are rounded in place.
+        blocks: 8-bit blocks that replace the backbone's own.
+        embedding: what the signature `embed` returns; None for an export without it.
+        explanation: how the signature `explain` finds the words' shares; None for an export
+            without it.
+    """
+
+    model: Task
+    batching: Batching | None = None
+    int8: bool = False
+    blocks: Sequence[Int8Block] | None = None
+    embedding: Embedding | None = None
+    explanation: Explanation | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,23 +129,3 @@ def text_specs(*names: str) -> dict[str, tf.TensorSpec]:
 def full_stops(count: int) -> str:
     """Returns a text of `count` tokens: a full stop is one token in any vocabulary."""
     return " ".join(["."] * count)
-
-
-@dataclasses.dataclass(frozen=True)
-class Answers:
-    """What an export makes of a task's answers.
-
-    Args:
-        outputs: from what the model's `predict_outputs` returns to named outputs `[batch, ...]`.
-        explained: for `explain`, from the same, float `[batch, n]`, and int32 `[batch]`, the index
-            of the greatest where no word was left out or faded, to the number that words have
-            shares in, float32 `[batch]`. None for a task that is not explained.
-        of_examples: by the name of a signature of tf.Examples, `classify` or `regress`, from the
-            texts and the outputs of `serving_default` to the outputs of that signature.
-    """
-
-    outputs: Callable[[tf.Tensor], Tensors]
-    explained: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None
-    of_examples: Mapping[str, Callable[[Tensors, Tensors], Tensors]] = dataclasses.field(
-        default_factory=dict
-    )

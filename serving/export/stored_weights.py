@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from serving.export.decoder.int8 import ExactProducts
-from serving.export.export_spec import ExportSpec
+from serving.export.signature import ExportSpec
 
 _LARGEST = 127.0
 

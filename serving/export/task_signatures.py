@@ -8,17 +8,17 @@ import tensorflow as tf
 from gpt1_keras.tokenization.graph_ops import not_inlined
 from serving.export.batching import by_bucket
 from serving.export.decoder.packed_decoder import packed_outputs
-from serving.export.explanations.explainer import Explainer
-from serving.export.export_spec import ExportSpec
+from serving.export.explainer import Explainer
 from serving.export.signature import (
-    Answers,
     ConcreteFunction,
+    ExportSpec,
     Signature,
     Signatures,
     Tensors,
     compiled,
     text_specs,
 )
+from serving.export.task_answers import Answers
 from serving.export.text_inputs import TextInputs, asserted
 from serving.export_names import (
     DEFAULT_SIGNATURE,
@@ -38,7 +38,7 @@ def task_signatures(
     - `classify` or `regress`: takes serialized `tf.Example`s with these features, for TF Serving's
       calls of these names.
     - `explain`, if `spec.explanation` is given: takes and returns the same as `serving_default`,
-      and also returns the words' shares in the answer; see `serving.export.explanations`.
+      and also returns the words' shares in the answer; see `serving.export.explainer`.
     - `tokenize`: maps the same texts to the model's inputs; and to `starts` and `ends`, int32 of
       the shape of `token_ids`: the range of bytes of its text that each token came from, -1 for
       special tokens and padding. (A preprocessor with its own `transform` and without `frame` gives

@@ -1,43 +1,134 @@
-"""Compares an export with its model on labelled examples: what the export's options cost."""
+"""Measures what an export's options cost: its metric and its model's on labelled examples."""
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
+from gpt1_keras.labelled_files import LABEL, as_label
 from gpt1_keras.tasks.task import Task
-from serving.export.export_spec import fields_of
-from serving.export.exported_tasks import metric_of
+from serving.export.export_metadata import fields_of
 from serving.export.text_inputs import as_tensors
 from serving.export_names import DEFAULT_SIGNATURE
 from serving.server.models.servable import Servable
 
 _BATCH_SIZE = 32
+Outputs: TypeAlias = Sequence[Mapping[str, np.ndarray]]  # of each request, by name
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """A measure of a task's answers.
+
+    Args:
+        name: the name for the metadata.
+        read_labels: from rows to their labels; it raises ValueError for an unknown label.
+        measure: from the outputs of `serving_default` and these labels to a number.
+    """
+
+    name: str
+    read_labels: Callable[[Sequence[Mapping[str, Any]]], list[Any]]
+    measure: Callable[[Outputs, list[Any]], float]
+
+
+def class_or_score_metric(model: Task) -> Metric:
+    """Returns accuracy; for a task that answers with a number, the correlation."""
+    class_names = model.class_names
+    if class_names is None:
+        return Metric("Pearson correlation", _scores, _correlation)
+
+    def read_class_names(rows: Sequence[Mapping[str, Any]]) -> list[bytes]:
+        labels = [str(row.get(LABEL)) for row in rows]
+        names = {as_label(name): name.encode() for name in class_names}
+        unknown = sorted(set(labels) - names.keys())
+        if unknown:
+            raise ValueError(f"Expected labels of {class_names}. Received: {unknown}.")
+        return [names[label] for label in labels]
+
+    return Metric("accuracy", read_class_names, lambda *args: _accuracy("label", *args))
+
+
+def choice_metric(model: Task) -> Metric:
+    """Returns accuracy; labels are the indices of the right choices."""
+    return Metric(
+        "accuracy",
+        lambda rows: _numbers(rows, int),
+        lambda *args: _accuracy("choice", *args),
+    )
+
+
+def language_model_metric(model: Task) -> Metric:
+    """Returns the mean log-probability, in nats, of all tokens but each first; it has no labels."""
+    return Metric("log-probability of a token", lambda rows: [], _log_probability)
+
+
+def _numbers(rows: Sequence[Mapping[str, Any]], kind: type) -> list[Any]:
+    try:
+        return [kind(row[LABEL]) for row in rows]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"Expected a number as the {LABEL} of every example. Received: "
+            f"{[row.get(LABEL) for row in rows][:5]}."
+        ) from error
+
+
+def _scores(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    scores = _numbers(rows, float)
+    if not np.ptp(scores) > 0:  # also true if one is NaN
+        raise ValueError(
+            f"A correlation needs examples of different scores. Received: {scores[:5]}."
+        )
+    return scores
+
+
+def _joined(outputs: Outputs, name: str) -> np.ndarray:
+    return np.concatenate([each[name] for each in outputs])
+
+
+def _accuracy(name: str, outputs: Outputs, labels: list[Any]) -> float:
+    return np.mean(_joined(outputs, name) == np.array(labels))
+
+
+def _correlation(outputs: Outputs, labels: list[Any]) -> float:
+    scores = _joined(outputs, "score")
+    # If all answers are equal, the correlation is undefined, and they say nothing of the labels.
+    return float(np.corrcoef(scores, labels)[0, 1]) if np.ptp(scores) else 0.0
+
+
+def _log_probability(outputs: Outputs, labels: list[Any]) -> float:
+    counts = np.maximum(_joined(outputs, "num_tokens") - 1, 0)
+    is_scored = counts > 0  # without a token to predict, a score is minus infinity
+    scores = _joined(outputs, "score")[is_scored]
+    return np.sum(scores * counts[is_scored]) / np.sum(counts)
 
 
 class Validation:
     """Labelled examples that a model and its export answer.
 
     Args:
+        metric: the measure of the model's answers.
         examples: the model's inputs and `label`, as `gpt1_keras.labelled_files.read_rows` returns
             them: a class, a score, or the index of the right choice. A language model's examples
             have no label.
 
     Raises:
-        ValueError: the task has no metric; or examples lack an input of the model, or have unknown
+        ValueError: examples lack an input of the model, or have unknown
             labels.
     """
 
     def __init__(
         self,
         model: Task,
+        metric: Metric,
         examples: Sequence[Mapping[str, Any]],
         batch_size: int = _BATCH_SIZE,
     ) -> None:
         fields = fields_of(model)
-        self._metric = metric_of(model)
+        self._metric = metric
         self._labels = self._metric.read_labels(examples)
         self._size = len(examples)
         self._requests = [

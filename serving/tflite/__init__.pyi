@@ -1,3 +1,7 @@
 from .converter import convert as convert
 from .text_model import TextModel as TextModel
-from .tflite_metadata import read_metadata as read_metadata
+from .text_model import read_metadata as read_metadata
+
+MAX_BYTES: int
+SEQUENCE_LENGTH: int
+QUANTIZATIONS: tuple[str, ...]

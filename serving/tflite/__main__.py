@@ -11,7 +11,7 @@ import sys
 
 from gpt1_keras.cli import option, program
 from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
-from serving.tflite.tflite_options import MAX_BYTES, QUANTIZATIONS, SEQUENCE_LENGTH
+from serving.tflite import MAX_BYTES, QUANTIZATIONS, SEQUENCE_LENGTH
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,20 +19,24 @@ class _ConvertOptions:
     model: str = option(PRESET_HELP, name=PRESET_NAMES)
     output: str = option("the .tflite file", metavar="FILE")
     max_bytes: tuple[int, ...] = option(
-        "bytes of UTF-8 that a text may have, of all fields or of each",
+        "the most bytes of UTF-8 in a text, one number for all fields or one for each",
         (MAX_BYTES,),
         consume_multiple=1,
         metavar="N",
     )
     sequence_length: int | None = option(
-        f"tokens that a framed text may have (default: {SEQUENCE_LENGTH}, or the model's context "
-        "if that is shorter)",
+        f"the most tokens of a framed text (default: {SEQUENCE_LENGTH}, or the model's context if "
+        "that is shorter)",
         None,
         metavar="N",
     )
-    num_choices: int | None = option("of multiple choice: choices at most", None, metavar="N")
+    num_choices: int | None = option(
+        "the most choices of an example, for multiple choice", None, metavar="N"
+    )
     quantize: str = option(
-        "weights as integers or half floats; none is float32", "none", choices=QUANTIZATIONS
+        "store weights as integers or half floats; none stores float32",
+        "none",
+        choices=QUANTIZATIONS,
     )
 
 

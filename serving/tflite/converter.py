@@ -17,15 +17,14 @@ from tensorflow.lite.python.convert import ConverterError
 import gpt1_keras
 from gpt1_keras.files import atomic_path
 from gpt1_keras.tasks.task import Task
-from serving.export.export_spec import fields_of, metadata_of
+from serving.export.export_metadata import fields_of, metadata_of
 from serving.export.signature import ConcreteFunction
 from serving.export_names import TEXT
 from serving.registry import find_part
+from serving.tflite import MAX_BYTES, QUANTIZATIONS, SEQUENCE_LENGTH
 from serving.tflite.device_backbone import LOGITS
-from serving.tflite.device_graph import DeviceGraph, DeviceSpec
-from serving.tflite.task_graphs import DEVICE_TASKS
-from serving.tflite.tflite_metadata import add_metadata
-from serving.tflite.tflite_options import MAX_BYTES, QUANTIZATIONS, SEQUENCE_LENGTH
+from serving.tflite.task_graphs import DEVICE_TASKS, DeviceGraph, DeviceSpec
+from serving.tflite_metadata import add_metadata
 
 
 def check_quantization(name: str) -> None:

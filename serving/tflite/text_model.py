@@ -11,7 +11,7 @@ import scipy.special
 from gpt1_keras.answers import Answer, Engine, Outputs, answer
 from gpt1_keras.examples import Examples
 from serving.export_names import TEXT
-from serving.tflite.tflite_metadata import read_metadata
+from serving.tflite_metadata import read_metadata
 
 _NEXT_TOKENS = 10  # of a language model's answer
 _FLAGS = ("is_sure", "truncated", "blank")

@@ -16,7 +16,7 @@ from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving import check, registry
 from serving.export import export
-from serving.export.signature import Answers
+from serving.export.task_answers import Answers
 from serving.export.task_signatures import task_signatures
 from serving.registry import TaskEntry, find_part, register_task
 from serving.tflite import convert
@@ -109,22 +109,18 @@ def test_a_signature_more_is_described_and_checked(embedder, registered, capsys,
 
 
 def test_what_an_entry_leaves_out_is_refused(embedder, registered, tmp_path):
-    with pytest.raises(ValueError, match="TextEmbedder cannot be validated: .* no metric"):
+    with pytest.raises(ValueError, match="metric"):
         export(embedder, tmp_path / "export", validation=[{"text": "a", "label": "b"}])
-    with pytest.raises(ValueError, match="TextEmbedder cannot run on a device: .* device_graph"):
+    with pytest.raises(ValueError, match="device_graph"):
         convert(embedder, tmp_path / "model.tflite")
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unregistered_task_is_refused(embedder, tmp_path):
-    for write in export, convert:
-        with pytest.raises(ValueError) as caught:
-            write(embedder, tmp_path / "output")
-        assert str(caught.value) == (
-            "Expected a registered task: GPT1TextClassifier, GPT1TextSimilarity, "
-            "GPT1MultipleChoice, GPT1CausalLM. Received: TextEmbedder. To register it, call "
-            "serving.registry.register_task(TextEmbedder, TaskEntry(signatures=...))."
-        )
+@pytest.mark.parametrize("write", [export, convert])
+def test_an_unregistered_task_is_refused(embedder, tmp_path, write):
+    """In words that say how to register it."""
+    with pytest.raises(ValueError, match=r"registry.register_task\(TextEmbedder, "):
+        write(embedder, tmp_path / "output")
     assert not list(tmp_path.iterdir())
 
 

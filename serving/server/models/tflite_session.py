@@ -17,7 +17,7 @@ from serving.export_names import DEFAULT_SIGNATURE
 from serving.runtime.c_api import Runtime
 from serving.runtime.session import parse
 from serving.server.errors import ServingError, invalid_argument
-from serving.tflite_buffer import read_buffer
+from serving.tflite_metadata import read_buffer
 
 _SIGNATURES = "signature_defs_metadata"  # the file's buffer that TensorFlow Serving reads
 

@@ -24,7 +24,7 @@ function partsOf(outputs, names, texts, whole) {
   const shown = new Set(["label", "continuation", "score", "is_sure", "blank"]);
   if (areNumbers(outputs.scores)) {
     parts.push(bars(outputs.scores, names));
-    shown.add("scores");
+    shown.add("scores").add("classes");
   }
   if (EXPLAINING.every((name) => name in outputs)) {
     parts.push(...explanation(outputs, texts));
@@ -114,7 +114,8 @@ function explanation(outputs, texts) {
     const heading = passages.length > 1 ? [element("h3", {}, titleOf(passage))] : [];
     return [...heading, element("p", { class: "words", dir: "auto" }, ...coloured(passage.text, its, largest))];
   });
-  const [above, below] = "score" in outputs ? ["Raises the score", "Lowers it"] : ["For the answer", "Against it"];
+  const isNumber = "score" in outputs && !("scores" in outputs);
+  const [above, below] = isNumber ? ["Raises the score", "Lowers it"] : ["For the answer", "Against it"];
   parts.push(legend("for", above, words.filter(({ share }) => share > 0)));
   parts.push(legend("against", below, words.filter(({ share }) => share < 0)));
   const heads = ["Word", "Field", "Share"].map((title) => element("th", { scope: "col" }, title));

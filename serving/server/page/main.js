@@ -151,11 +151,12 @@ function mapValues(object, change) {
   return Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value)]));
 }
 
-// Returns the names that scores belong to: the choices of the question, or the classes. Only
-// `classify` names classes; if its scores are the same, so are the classes.
-async function namesOfScores({ scores, choice }, inputs) {
+// Returns the names that scores belong to: the choices of the question, or the classes. Of an export
+// that does not return them, `classify` names classes; if its scores are the same, so are the classes.
+async function namesOfScores({ scores, choice, classes: names }, inputs) {
   const values = mapValues(inputs, firstOf);
   if (!areNumbers(scores)) return [];
+  if (Array.isArray(names) && names.length === scores.length) return names;
   if (choice !== undefined) {
     return Object.values(values).find((value) => Array.isArray(value) && value.length === scores.length) ?? [];
   }

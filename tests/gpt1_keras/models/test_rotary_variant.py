@@ -12,7 +12,7 @@ from keras import ops
 import gpt1_keras
 from gpt1_keras.models.transformer_block import TransformerBlock
 from serving.export.exporter import export
-from serving.export.language_model.output_text import joined
+from serving.export.generation import joined
 from serving.tflite.converter import convert
 from tests.helpers.eager import eagerly
 

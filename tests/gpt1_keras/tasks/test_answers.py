@@ -13,7 +13,7 @@ import gpt1_keras
 from gpt1_keras.examples import Examples, as_column
 from gpt1_keras.presets import load_task
 from gpt1_keras.tasks.batches import blank_examples
-from serving.export.exported_tasks import class_or_score_answers
+from serving.export.task_answers import class_or_score_answers
 from tests.helpers.eager import eagerly
 
 SAVED = pathlib.Path(__file__).parents[1] / "presets" / "saved_models"

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras.quantizers import GPTQConfig
 
 import gpt1_keras
-from serving.export.exported_tasks import class_or_score_answers
+from serving.export.task_answers import class_or_score_answers
 
 TEXTS = np.array(["a good film", "a bad film", "the staff were kind", "a dull one"])
 LABELS = np.array([0, 1, 0, 1])

@@ -9,7 +9,7 @@ import torch
 from transformers import OpenAIGPTLMHeadModel
 
 import gpt1_keras
-from serving.export.language_model.generation_options import GenerationOptions
+from serving.export.generation_options import GenerationOptions
 
 PROMPTS = ["a good film, and", "the"]
 LENGTH = 20

@@ -7,9 +7,11 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import gpt1_keras
 from serving.export import export
+from serving.server.models.servable import Servable
 
 CONTEXT = 48
 CLASS_NAMES = ["negative", "neutral", "positive"]
@@ -142,3 +144,25 @@ def path_of(scorer, chooser, lm, tmp_path_factory):
         return pathlib.Path(export(models[kind], tmp_path_factory.mktemp(kind)))
 
     return find
+
+
+@pytest.fixture(scope="session")
+def ask(path_of):
+    """A function that runs a signature in the C++ runtime; returns lists, and texts as str."""
+    load = functools.cache(lambda kind: Servable(kind, 1, path_of(kind)))
+
+    def run(kind, signature, **inputs):
+        specs = load(kind).signature_defs[signature].inputs
+        protos = {
+            name: tf.make_tensor_proto(value, specs[name].dtype) for name, value in inputs.items()
+        }
+        found = load(kind).predict(signature, protos)
+        return {name: _plain(array.tolist()) for name, array in found.items()}
+
+    return run
+
+
+def _plain(value):
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,7 +1,6 @@
 """The graph merges requests in the C++ runtime, and their answers stay the same."""
 
 import concurrent.futures
-import re
 
 import numpy as np
 import pytest
@@ -11,10 +10,11 @@ from grpc import StatusCode
 import gpt1_keras
 from serving.export.batching import merged
 from serving.export.export_options import Batching
-from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
+from serving.export.signature import ExportSpec
 from serving.export.stored_weights import StoredWeights
 from serving.server.models.servable import Servable, ServingError
+from tests.helpers.tf_examples import serialized_examples
 
 FOREVER = 600_000.0  # milliseconds: a batch that waits for more is answered once it is full
 STORIES = {
@@ -55,26 +55,9 @@ def patient(exported_classifier, tmp_path_factory):
 def ask(servable, texts, signature="serving_default"):
     if signature == "serving_default":
         return servable.predict(signature, {"text": tf.make_tensor_proto(np.array(texts, object))})
-    return servable.predict(signature, {"inputs": tf.make_tensor_proto(examples(text=texts))})
-
-
-def examples(**columns):
-    rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
-    return [
-        tf.train.Example(
-            features=tf.train.Features(
-                feature={name: feature(value) for name, value in row.items()}
-            )
-        ).SerializeToString()
-        for row in rows
-    ]
-
-
-def feature(value):
-    values = value if isinstance(value, list) else [value]
-    values = [each.encode() if isinstance(each, str) else each for each in values if each != ""]
-    values = values if isinstance(value, list) or values else [b""]
-    return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+    return servable.predict(
+        signature, {"inputs": tf.make_tensor_proto(serialized_examples(text=texts))}
+    )
 
 
 def assert_same(found, expected):
@@ -99,8 +82,8 @@ def test_an_empty_batch(greedy):
             "serving_default", {"text": tf.make_tensor_proto(np.array([], object), tf.string)}
         ).items()
     }
-    others = dict.fromkeys(("label", "num_tokens", "truncated", "blank"), (0,))
-    assert shapes == {"scores": (0, 3), **others}
+    others = dict.fromkeys(("label", "score", "num_tokens", "truncated", "blank"), (0,))
+    assert shapes == {"classes": (0, 3), "scores": (0, 3), **others}
 
 
 def test_many_clients_with_requests_of_any_size(plain, greedy):
@@ -205,7 +188,8 @@ def test_choices_of_different_numbers(chooser, path_of, tmp_path):
     ]
     requests[1]["choices"] = tf.make_tensor_proto([["good", "a film"]])
     rows = {name: column[2:] for name, column in STORIES.items()}
-    requests.append({"inputs": tf.make_tensor_proto(examples(**rows))})
+    rows["choices"] = [["one"]]
+    requests.append({"inputs": tf.make_tensor_proto(serialized_examples(**rows))})
     names = ["serving_default", "serving_default", "classify"]
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         found = list(pool.map(patient.predict, names, requests))
@@ -229,14 +213,9 @@ def test_choices_of_different_numbers(chooser, path_of, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ({"max_batch_size": 0}, "`max_batch_size` must be at least 1. Received: 0."),
-        ({"max_queue": -1}, "`max_queue` must be at least 1. Received: -1."),
-        ({"timeout_ms": -0.5}, "`timeout_ms` must be at least 0. Received: -0.5."),
-        ({"timeout_ms": float("nan")}, "`timeout_ms` must be at least 0. Received: nan."),
-    ],
+    ("name", "value"),
+    [("max_batch_size", 0), ("max_queue", -1), ("timeout_ms", -0.5), ("timeout_ms", float("nan"))],
 )
-def test_bad_sizes(sizes, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        Batching(**sizes)
+def test_bad_sizes(name, value):
+    with pytest.raises(ValueError, match=rf"{name}.*Received: {value}"):
+        Batching(**{name: value})

@@ -12,8 +12,8 @@ import gpt1_keras
 from gpt1_keras.tasks.heads import Calibration
 from serving.export import export
 from serving.export.export_options import Batching
-from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
+from serving.export.signature import ExportSpec
 from serving.server.models.servable import Servable
 from tests.helpers.eager import eagerly
 

@@ -1,6 +1,7 @@
 """Exports answer in TensorFlow's C++ runtime as the Keras model does, and load anywhere."""
 
 import base64
+import collections
 import json
 
 import grpc
@@ -8,17 +9,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework.types_pb2 import DataType
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
-from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 import gpt1_keras
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving import check
-from serving.export.export_spec import ExportSpec
 from serving.export.exported_tasks import signatures_of
-from serving.export.prediction_logs import warmup_requests
-from serving.server.calls.inference import classify, predict
+from serving.export.exporter import warmup_requests
+from serving.export.signature import ExportSpec
+from serving.server.calls.warmup_requests import read_warmup
 from serving.server.models.servable import Servable, ServingError
+from tests.helpers.tf_examples import serialized_example, serialized_examples
 
 CLASS_NAMES = ["negative", "neutral", "positive"]
 SEQUENCE_LENGTH = 40
@@ -30,22 +30,12 @@ def encode(text):
 
 def json_texts(exported):
     return {
-        field: [text if isinstance(text, str) else {"b64": b64(text)} for text in texts]
+        field: [
+            text if isinstance(text, str) else {"b64": base64.b64encode(text).decode()}
+            for text in texts
+        ]
         for field, texts in zip(exported.fields, exported.texts)
     }
-
-
-def b64(content):
-    return base64.b64encode(content).decode()
-
-
-def example(**texts):
-    """A tf.Example with a text for each field."""
-    features = {
-        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[encode(text)]))
-        for name, text in texts.items()
-    }
-    return tf.train.Example(features=tf.train.Features(feature=features))
 
 
 @pytest.fixture(scope="module", params=["single", "pair"])
@@ -67,6 +57,8 @@ def test_signatures(exported, servable):
     ids = dict.fromkeys(["token_ids", "padding_mask"], "DT_INT32 [-1, -1]")
     answers = {
         "label": "DT_STRING [-1]",
+        "score": "DT_FLOAT [-1]",
+        "classes": "DT_STRING [-1, 3]",
         "scores": "DT_FLOAT [-1, 3]",
         "num_tokens": "DT_INT32 [-1]",
     }
@@ -96,21 +88,13 @@ def described(tensors):
     }
 
 
-def test_the_graph_has_core_ops_only(exported):
-    graph = SavedModel.FromString((exported.path / "saved_model.pb").read_bytes()).meta_graphs[0]
-    functions = graph.graph_def.library.function
-    assert not any(function.attr["_XlaMustCompile"].b for function in functions)
-    nodes = [*graph.graph_def.node, *(node for each in functions for node in each.node_def)]
-    assert not any(node.attr["_XlaMustCompile"].b for node in nodes if node.attr)
-    ops = {node.op for node in nodes} - {function.signature.name for function in functions}
-    assert not [op for op in ops if "PyFunc" in op or "Xla" in op]
-
-
 @pytest.mark.slow
 def test_serving_default(exported, run_cpp):
     found = run_cpp(exported.path, "serving_default", **json_texts(exported))
     np.testing.assert_allclose(found["scores"], exported.scores, atol=1e-5, rtol=0)
     assert found["label"] == exported.labels
+    assert found["score"] == [max(scores) for scores in found["scores"]]
+    assert found["classes"] == [CLASS_NAMES] * len(exported.labels)
     assert len(set(exported.labels)) > 1
     assert found["num_tokens"] == exported.num_tokens
     assert found["truncated"] == exported.truncated
@@ -119,11 +103,10 @@ def test_serving_default(exported, run_cpp):
 
 
 def test_classify(exported, servable):
-    rows = [dict(zip(exported.fields, row)) for row in zip(*exported.texts)]
-    examples = [example(**row).SerializeToString() for row in rows]
+    examples = serialized_examples(**dict(zip(exported.fields, exported.texts)))
     found = servable.predict("classify", tensor_protos(inputs=examples))
     np.testing.assert_allclose(found["scores"], exported.scores, atol=1e-5, rtol=0)
-    assert decoded(found["classes"]) == [CLASS_NAMES] * len(rows)
+    assert decoded(found["classes"]) == [CLASS_NAMES] * len(examples)
 
 
 @pytest.mark.slow
@@ -156,25 +139,9 @@ def decoded(strings):
 
 @pytest.mark.slow
 def test_every_signature_runs_without_python_tensorflow(exported, capsys):
-    """In a process of its own, without XLA, from another folder, for each warm-up request.
-
-    And the graph has no ops but those of the runtime in that process.
-    """
+    """In a process of its own, without XLA, from another folder, for each warm-up request."""
     assert check.main([str(exported.path)]) == 0, capsys.readouterr().out
     assert "made up" not in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_scores_are_probabilities_whatever_the_activation(make_classifier):
-    model = make_classifier("single")
-    softmax = make_classifier("single", activation="softmax")
-    ids = model.preprocessor(["a good film", "dull"])
-    found, expected = (
-        signatures_of(ExportSpec(each)).by_name["tokens"].function(**ids)["scores"]
-        for each in (softmax, model)
-    )
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    np.testing.assert_allclose(np.sum(found, axis=1), 1.0, atol=1e-6)
 
 
 # --- in the embedded server ---
@@ -188,8 +155,8 @@ def test_an_empty_batch(exported, servable):
     texts = {field: tf.constant([], tf.string) for field in exported.fields}
     found = servable.predict("serving_default", tensor_protos(**texts))
     shapes = {name: array.shape for name, array in found.items()}
-    others = dict.fromkeys(("label", "num_tokens", "truncated", "blank"), (0,))
-    assert shapes == {"scores": (0, 3), **others}
+    others = dict.fromkeys(("label", "score", "num_tokens", "truncated", "blank"), (0,))
+    assert shapes == {"classes": (0, 3), "scores": (0, 3), **others}
 
 
 @pytest.mark.parametrize("exported", ["single"], indirect=True)
@@ -199,27 +166,17 @@ def test_texts_of_which_nothing_is_read(exported, servable):
     assert found["blank"].tolist() == [True] * 7 + [False]
 
 
-def test_tokens_that_the_model_does_not_have(servable):
-    """A client that sends ids gets an error, not an answer about other tokens."""
-    for ids in ([[5] * (SEQUENCE_LENGTH + 1)], [[77]], [[-78]]):
-        inputs = tensor_protos(token_ids=ids, padding_mask=np.ones_like(ids, np.int32))
-        with pytest.raises(ServingError) as caught:
-            servable.predict("tokens", inputs)
-        assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
-
-
-def test_an_example_without_a_text(exported, servable):
-    examples = tf.constant([example(other="a good film").SerializeToString()])
-    with pytest.raises(ServingError, match="is required but could not be found") as caught:
-        servable.predict("classify", tensor_protos(inputs=examples))
-    assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
-
-
 @pytest.mark.parametrize("exported", ["pair"], indirect=True)
-def test_a_pair_of_batches_of_different_sizes(exported, servable):
-    texts = tensor_protos(premise=["a", "b"], hypothesis=["c"])
+@pytest.mark.parametrize(
+    ("signature", "inputs"),
+    [
+        ("classify", {"inputs": [serialized_example(other="a good film")]}),
+        ("serving_default", {"premise": ["a", "b"], "hypothesis": ["c"]}),
+    ],
+)
+def test_bad_texts(servable, signature, inputs):
     with pytest.raises(ServingError) as caught:
-        servable.predict("serving_default", texts)
+        servable.predict(signature, tensor_protos(**inputs))
     assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -254,47 +211,28 @@ def test_metadata(exported):
     }
 
 
-def read_warmup(path):
-    records = tf.data.TFRecordDataset(str(path / "assets.extra" / "tf_serving_warmup_requests"))
-    return [PredictionLog.FromString(record.numpy()) for record in records]
-
-
 def test_warmup_asks_every_signature_for_every_bucket(exported, servable):
-    buckets = bucket_lengths(SEQUENCE_LENGTH)
-    logs = read_warmup(exported.path)
-    assert len(logs) <= 1000
-    asked = {"serving_default": [], "tokenize": [], "tokens": [], "classify": []}
-    pairs = ["serving_default", "classify", "tokenize"]  # ids of two lengths are no batch
-    alone, of_two = logs[: -len(pairs)], logs[-len(pairs) :]
-    for log, name in zip(of_two, pairs):
-        request = getattr(log, log.WhichOneof("log_type")).request
-        assert request.model_spec.signature_name == name
-        if name != "classify":
-            assert all(tensor.tensor_shape.dim[0].size == 2 for tensor in request.inputs.values())
-    for log in alone:
-        kind = log.WhichOneof("log_type")
-        request = getattr(log, kind).request
-        assert request.model_spec.name == "sentiment"
+    """One example of each length, and two, unless they are ids of two lengths, which are no batch.
+
+    `check` runs these requests.
+    """
+    asked = collections.defaultdict(list)
+    for request in read_warmup(exported.path):
         name = request.model_spec.signature_name
-        if kind == "classify_log":
-            [result] = classify(servable, request).result.classifications
-            assert [each.label for each in result.classes] == CLASS_NAMES
-            [row] = request.input.example_list.examples
-            inputs = tensor_protos(
-                **{f: [row.features.feature[f].bytes_list.value[0]] for f in exported.fields}
-            )
-            [length] = servable.predict("tokenize", inputs)["padding_mask"].shape[1:]
+        assert request.model_spec.name == "sentiment"
+        if name == "classify":
+            rows = [row.features.feature for row in request.input.example_list.examples]
+            texts = {f: [row[f].bytes_list.value[0] for row in rows] for f in exported.fields}
         else:
-            outputs = predict(servable, request).outputs
-            if name == "tokens":
-                length = request.inputs["token_ids"].tensor_shape.dim[1].size
-            elif name == "tokenize":
-                length = outputs["token_ids"].tensor_shape.dim[1].size
-            else:
-                [tokens] = outputs["num_tokens"].int_val
-                length = next(bucket for bucket in buckets if bucket >= tokens)
-        asked[name].append(length)
-    assert asked == dict.fromkeys(asked, buckets)
+            texts = {alias: tf.make_ndarray(proto) for alias, proto in request.inputs.items()}
+        if name != "tokens":
+            texts = servable.predict("tokenize", tensor_protos(**texts))
+        asked[name].append(texts["token_ids"].shape)
+    buckets = bucket_lengths(SEQUENCE_LENGTH)
+    alone = [(1, length) for length in buckets]
+    with_two = [*alone, (2, buckets[1])]
+    from_texts = dict.fromkeys(("serving_default", "classify", "tokenize"), with_two)
+    assert asked == {**from_texts, "tokens": alone}
 
 
 def test_warmup_of_the_papers_context_is_short(make_classifier):

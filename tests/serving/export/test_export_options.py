@@ -3,11 +3,12 @@
 import functools
 import json
 import pathlib
-import re
+import unittest.mock
 
 import keras
 import numpy as np
 import pytest
+import scipy.stats
 import tensorflow as tf
 
 import gpt1_keras
@@ -15,6 +16,7 @@ from serving import check
 from serving.export import export
 from serving.export.__main__ import main
 from serving.export.export_options import Batching
+from serving.export.exported_tasks import metric_of
 from serving.export.validation import Validation
 from serving.server.models.servable import Servable
 from serving.tflite import convert
@@ -188,48 +190,6 @@ def test_int8_is_refused_where_products_saturate(multiplied, monkeypatch, capfd)
     assert "The processor does not multiply 8-bit numbers exactly" in out
 
 
-@pytest.mark.parametrize(
-    ("content", "error"),
-    [
-        ('{"label": "good"}\n', "has the columns ['label']; expected text. Say which are meant: "),
-        ("", "has no examples"),
-        (None, "does not exist"),
-    ],
-)
-def test_a_bad_calibration_file(run_program, int8_products, tmp_path, capsys, content, error):
-    file = tmp_path / "texts.jsonl"
-    if content is not None:
-        file.write_text(content)
-    assert run_program("bad", "--int8", f"--calibration={file}") == 1
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1 and error in lines[0]
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"calibration": [{"text": "a"}]}, "`calibration` is for `int8`"),
-        ({"int8": True, "int8_storage": True}, "Received both"),
-        ({"int8": True, "calibration": []}, "Cannot calibrate on the calibration's examples"),
-    ],
-)
-def test_options_that_do_not_go_together(model, int8_products, tmp_path, options, error):
-    with pytest.raises(ValueError, match=error):
-        export(model, tmp_path, **options)
-
-
-def test_int8_needs_a_transformer_of_floats(model, tiny_tokenizer, int8_products, tmp_path):
-    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, max_sequence_length=48)
-    quantized = gpt1_keras.GPT1Backbone.from_config(model.backbone.get_config())
-    quantized.quantize("int8")  # whose kernels mean nothing without their scales
-    for backbone in (lstm, quantized):
-        lm = gpt1_keras.GPT1CausalLM(
-            backbone, gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, 48)
-        )
-        with pytest.raises(ValueError, match="GPT1Backbone"):
-            export(lm, tmp_path, int8=True)
-
-
 @pytest.mark.slow
 def test_bfloat16_batched(model, examples, tmp_path):
     path = export(model, tmp_path, dtype="bfloat16", batching=Batching(8))
@@ -269,86 +229,45 @@ def test_a_language_model_in_int8_and_bfloat16(model, tmp_path):
     assert found["after"] == pytest.approx(found["before"], abs=0.1)
 
 
+# --- labelled examples ---
+
+
+@pytest.fixture(scope="module")
+def scorer(model, tiny_tokenizer):
+    preprocessor = gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer)
+    return gpt1_keras.GPT1TextSimilarity(
+        model.backbone, score_range=(0, 5), preprocessor=preprocessor
+    )
+
+
+@pytest.fixture(scope="module")
+def chooser(model, tiny_tokenizer):
+    preprocessor = gpt1_keras.GPT1MultipleChoicePreprocessor(
+        tiny_tokenizer, fields=("context", "choices")
+    )
+    return gpt1_keras.GPT1MultipleChoice(model.backbone, preprocessor)
+
+
 @pytest.mark.slow
-def test_a_file_of_a_spreadsheet(tiny_tokenizer, tmp_path):
-    """A byte-order mark, texts that begin with a quotation mark, and columns of choices.
-
-    Once, the first column's name had the mark, a quotation mark swallowed the rest of the file, and
-    `choice1` was not known.
-    """
-    chooser = gpt1_keras.GPT1MultipleChoice(
-        gpt1_keras.GPT1Backbone(
-            tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, max_sequence_length=24
-        ),
-        gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, fields=("context", "choices")),
-    )
+def test_a_table_of_choices(chooser, tmp_path):
     chooser.save_to_preset(str(tmp_path / "preset"))
-    rows = [
-        ("a film", ["good", "dull", "bad"]),
-        ('"a good film', ["one", '"two', ""]),
-        ('the "staff', ['"', "kind", ""]),
-    ]
-    texts = {
-        "context": [context for context, _ in rows],
-        "choices": tf.ragged.constant([[each for each in choices if each] for _, choices in rows]),
-    }
-    labels = chooser.predict(texts, verbose=0).argmax(axis=-1)
-    file = tmp_path / "examples.tsv"
-    columns = ["Kontext", "choice1", "choice2", "choice3", "label"]
-    lines = [[context, *choices, str(n)] for (context, choices), n in zip(rows, labels)]
-    content = "".join("\t".join(cells) + "\n" for cells in [columns, *lines])
-    file.write_text(content, encoding="utf-8-sig")
+    rows = [("a film", ["good", "dull", "bad"]), ("a good film", ["one", "two", ""])]
+    texts = {"context": [context for context, _ in rows], "choices": [rows[0][1], rows[1][1][:2]]}
+    labels = [answer["choice"] for answer in chooser.classify(texts)]
+    lines = ["Kontext,choice1,choice2,choice3,label"]
+    lines += [",".join([context, *each, str(n)]) for (context, each), n in zip(rows, labels)]
+    (tmp_path / "examples.csv").write_text("\n".join(lines))
     arguments = [f"--model={tmp_path / 'preset'}", f"--output={tmp_path / 'out'}"]
-    assert main([*arguments, f"--validation={file}", "--columns=context=Kontext"]) == 0
-    assert metadata(tmp_path / "out" / "1")["validation"] == {
-        "examples": 3,
-        "metric": "accuracy",
-        "before": 1.0,
-        "after": 1.0,
-    }
+    arguments += [f"--validation={tmp_path / 'examples.csv'}", "--columns=context=Kontext"]
+    assert main(arguments) == 0
+    found = metadata(tmp_path / "out" / "1")["validation"]
+    assert found == {"examples": 2, "metric": "accuracy", "before": 1.0, "after": 1.0}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("empty.csv", "text,label\n", "has no examples"),
-        ("list.jsonl", "[1]\n", r"line 1: must be an object. Received: \[1\]"),
-        ("a.txt", "", "ends in .csv, .tsv, .jsonl, .parquet or .xlsx"),
-        ("a.parquet", "", "a.parquet is damaged"),
-        ("own.csv", "Kommentar;Urteil\na;good\n", r"'Urteil'\]; expected text, label"),
-        ("columns.csv", "text,label\na,b,c\n", "line 2: has another number of columns"),
-    ],
-)
-def test_bad_files_of_examples(model, tmp_path, capsys, name, content, message):
-    model.save_to_preset(str(tmp_path / "preset"))
-    (tmp_path / name).write_text(content)
-    arguments = [f"--model={tmp_path / 'preset'}", f"--output={tmp_path / 'out'}"]
-    assert main([*arguments, f"--validation={tmp_path / name}"]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1
-    assert re.search(message, error)
-    assert not (tmp_path / "out").exists()
-
-
-def test_examples_that_do_not_fit_the_model(model, tmp_path):
-    for rows, message in [
-        ([{"text": "a", "label": "fine"}], r"Expected labels of \['bad', 'good'\]. .* \['fine'\]"),
-        ([{"sentence": "a", "label": "bad"}], r"Some have no \['text'\]"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            export(model, tmp_path / "out", validation=rows)
-    assert not list((tmp_path / "out").glob("*"))
-
-
-def test_scores_with_decimal_commas(model, tiny_tokenizer, monkeypatch, tmp_path, capsys):
-    scorer = gpt1_keras.GPT1TextSimilarity(
-        model.backbone,
-        score_range=(0, 5),
-        preprocessor=gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer),
-    )
+def test_scores_with_decimal_commas(scorer, monkeypatch, tmp_path, capsys):
     (tmp_path / "a.csv").write_text("text1;text2;label\na;b;4,5\na;c;3,0\n")
 
-    def stop(task, rows):
+    def stop(task, metric, rows):
         raise ValueError(f"labels: {[row['label'] for row in rows]}")
 
     monkeypatch.setattr("serving.export.exporter.Validation", stop)
@@ -357,81 +276,121 @@ def test_scores_with_decimal_commas(model, tiny_tokenizer, monkeypatch, tmp_path
     assert "decimal comma" in capsys.readouterr().err
 
 
-def test_metrics_of_scores_and_choices(model, tiny_tokenizer, monkeypatch, tmp_path):
-    scorer = gpt1_keras.GPT1TextSimilarity(
-        model.backbone,
-        score_range=(0, 5),
-        preprocessor=gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer),
-    )
-    chooser = gpt1_keras.GPT1MultipleChoice(
-        model.backbone,
-        gpt1_keras.GPT1MultipleChoicePreprocessor(tiny_tokenizer, fields=("context", "choices")),
-    )
+def test_metrics_of_scores_and_choices(scorer, chooser, monkeypatch, tmp_path):
+    """The model's answers are measured like those of the export, whose texts are the rows'."""
     pairs = [{"text1": "a", "text2": "b", "label": label} for label in ("1", 2.5, 4)]
     stories = [
         {"context": "a", "choices": ["a", "b"], "label": 0},
         {"context": "a", "choices": ["a", "b", "c"], "label": 2},
     ]
-    answers = {
-        "score": {"score": np.array([1.0, 2.0, 4.5])},
-        "choice": {"choice": np.array([0, 1])},
-    }
-    for task, rows, key, metric, value in [
-        (
-            scorer,
-            pairs,
-            "score",
-            "Pearson correlation",
-            np.corrcoef([1, 2, 4.5], [1, 2.5, 4])[0, 1],
-        ),
-        (chooser, stories, "choice", "accuracy", 0.5),
+    correlation = scipy.stats.pearsonr([1, 2, 4.5], [1, 2.5, 4]).statistic
+    for task, rows, answers, name, value in [
+        (scorer, pairs, {"score": [1.0, 2.0, 4.5]}, "Pearson correlation", correlation),
+        (scorer, pairs, {"score": [2.0, 2.0, 2.0]}, "Pearson correlation", 0.0),
+        (chooser, stories, {"choice": [0, 1]}, "accuracy", 0.5),
     ]:
-        found = {name: tf.constant(array) for name, array in answers[key].items()}
-        asked = []
-
-        class Fixed:
-            def __init__(self, *args):
-                pass
-
-            def predict(self, name, protos, key=key, asked=asked):
-                asked.append({field: tf.make_ndarray(each) for field, each in protos.items()})
-                return answers[key]
-
-        monkeypatch.setattr("serving.export.validation.Servable", Fixed)
-        result = Validation(task, rows).compare(lambda found=found, **texts: found, tmp_path)
-        assert (result["metric"], result["before"]) == (metric, pytest.approx(value))
-        assert result["after"] == result["before"]
-    assert asked[0]["choices"].tolist() == [[b"a", b"b", b""], [b"a", b"b", b"c"]]
-    with pytest.raises(ValueError, match="Expected a number as the label"):
-        Validation(scorer, [{"text1": "a", "text2": "b"}])
+        arrays = {name: np.array(each) for name, each in answers.items()}
+        servable = unittest.mock.Mock()
+        servable.predict.return_value = arrays
+        monkeypatch.setattr("serving.export.validation.Servable", lambda *_, found=servable: found)
+        tensors = {name: tf.constant(array) for name, array in arrays.items()}
+        validation = Validation(task, metric_of(task), rows)
+        found = validation.compare(lambda found=tensors, **texts: found, tmp_path)
+        assert found["metric"] == name
+        assert found["before"] == found["after"] == pytest.approx(value)
+    _, protos = servable.predict.call_args.args
+    asked = tf.make_ndarray(protos["choices"]).tolist()
+    assert asked == [[b"a", b"b", b""], [b"a", b"b", b"c"]]
 
 
-def test_sizes_that_the_program_refuses(model, tmp_path, capsys):
-    model.save_to_preset(str(tmp_path / "preset"))
-    arguments = [f"--model={tmp_path / 'preset'}", f"--output={tmp_path / 'out'}"]
-    assert main([*arguments, "--batching", "--max-queue=0"]) == 1
-    assert "`max_queue` must be at least 1" in capsys.readouterr().err
+# --- what is refused ---
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("labels", "noun"),
     [
-        (["--max-queue=4"], "expected --batching beside"),
-        (["--batch-timeout-ms=2"], "expected --batching beside"),
-        (["--explain-steps=4"], "expected --explain integrated-gradients beside --explain-steps"),
-        (["--explain-max-words=4"], "expected --explain leave-one-out beside --explain-max-words"),
-        (["--explain=leave-one-out", "--explain-steps=4"], "expected --explain integrated-grad"),
+        (["3", "3"], "different"),
+        (["nan", "3"], "different"),
+        (["3"], "different"),
+        ([None], "label"),
     ],
 )
-def test_options_that_would_have_no_effect(tmp_path, capsys, more, message):
-    with pytest.raises(SystemExit, match="2"):
-        main(["--model=x", f"--output={tmp_path / 'out'}", *more])
-    assert message in capsys.readouterr().err
+def test_labels_without_a_correlation(scorer, labels, noun):
+    rows = [{"text1": "a", "text2": "b", "label": label} for label in labels]
+    with pytest.raises(ValueError, match=noun):
+        Validation(scorer, metric_of(scorer), rows)
 
 
-def test_another_backend_is_refused(model, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("options", "noun"),
+    [
+        ({"calibration": [{"text": "a"}]}, "int8"),
+        ({"int8": True, "int8_storage": True}, "both"),
+        ({"int8": True, "calibration": []}, "calibration's examples"),
+        ({"validation": [{"text": "a", "label": "fine"}]}, r"\['fine'\]"),
+        ({"validation": [{"sentence": "a", "label": "bad"}]}, r"\['text'\]"),
+    ],
+)
+def test_options_that_do_not_fit(model, int8_products, tmp_path, options, noun):
+    with pytest.raises(ValueError, match=noun):
+        export(model, tmp_path / "out", **options)
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_int8_needs_a_transformer_of_floats(model, tiny_tokenizer, int8_products, tmp_path):
+    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, max_sequence_length=48)
+    quantized = gpt1_keras.GPT1Backbone.from_config(model.backbone.get_config())
+    quantized.quantize("int8")  # whose kernels mean nothing without their scales
+    preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer, 48)
+    for backbone in (lstm, quantized):
+        with pytest.raises(ValueError, match="GPT1Backbone"):
+            export(gpt1_keras.GPT1CausalLM(backbone, preprocessor), tmp_path, int8=True)
+
+
+def test_another_backend(model, tmp_path, monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(ValueError, match="exported with Keras's backend TensorFlow"):
-        export(model, tmp_path)
-    with pytest.raises(ValueError, match="Received: KERAS_BACKEND=jax"):
-        convert(model, tmp_path / "model.tflite")
+    for write in export, convert:
+        with pytest.raises(ValueError, match="KERAS_BACKEND=jax"):
+            write(model, tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "noun"),
+    [
+        ("--validation", "", "no examples"),
+        ("--validation", '{"Kommentar": "a", "label": "good"}\n', "text"),
+        ("--validation", None, "does not exist"),
+        ("--calibration", "", "no examples"),
+        ("--calibration", '{"label": "good"}\n', "text"),
+        ("--calibration", None, "does not exist"),
+    ],
+)
+def test_bad_files(files, int8_products, tmp_path, capsys, option, content, noun):
+    if content is not None:
+        (tmp_path / "examples.jsonl").write_text(content)
+    arguments = [f"--model={files / 'preset'}", f"--output={tmp_path / 'out'}", "--int8"]
+    assert main([*arguments, f"{option}={tmp_path / 'examples.jsonl'}"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and noun in error
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "noun"),
+    [
+        (["--max-queue=4"], "--batching"),
+        (["--batch-timeout-ms=2"], "--batching"),
+        (["--explain-steps=4"], "--explain integrated-gradients"),
+        (["--explain-max-words=4"], "--explain leave-one-out"),
+        (["--explain=leave-one-out", "--explain-steps=4"], "--explain integrated-gradients"),
+        (["--batching", "--max-queue=0"], "max_queue"),
+        (["--embed-normalize"], "--embed"),
+    ],
+)
+def test_options_of_the_program(files, tmp_path, capsys, options, noun):
+    try:
+        status = main([f"--model={files / 'preset'}", f"--output={tmp_path / 'out'}", *options])
+    except SystemExit as stop:
+        status = stop.code
+    assert status in (1, 2) and noun in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,40 +1,20 @@
 """Exports of scores, choices and language models answer in the C++ runtime as Keras does."""
 
-import functools
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import gpt1_keras
-from gpt1_keras.presets import load_task
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving import check
-from serving.export.__main__ import main
-from serving.export.language_model.output_text import joined
 from serving.server.calls.warmup_requests import read_warmup
-from serving.server.models.servable import Servable, ServingError
+from serving.server.models.servable import ServingError
 from tests.helpers.eager import eagerly
+from tests.helpers.tf_examples import serialized_examples
 
 CONTEXT = 48
 KINDS = ["scorer", "chooser", "lm"]
-
-
-def example(**texts):
-    features = {
-        name: tf.train.Feature(
-            bytes_list=tf.train.BytesList(
-                value=[text.encode() for text in ([value] if isinstance(value, str) else value)]
-            )
-        )
-        for name, value in texts.items()
-    }
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
-
-
-def rows_of(texts):
-    return [dict(zip(texts, row)) for row in zip(*texts.values())]
 
 
 PAIRS = {
@@ -51,7 +31,7 @@ def test_scores(scorer, path_of, ask):
     assert found["truncated"] == [False, False, True, False]
     assert found["blank"] == [False, True, False, False]
     assert set(found) == {"score", "num_tokens", "truncated", "blank"}
-    found = ask("scorer", "regress", inputs=[example(**row) for row in rows_of(PAIRS)])
+    found = ask("scorer", "regress", inputs=serialized_examples(**PAIRS))
     np.testing.assert_allclose(found["outputs"], expected, atol=1e-5)
     tokens = without_offsets(ask("scorer", "tokenize", **PAIRS))
     found = ask("scorer", "tokens", **tokens)
@@ -86,8 +66,8 @@ def test_offsets(ask, scorer, lm):
         # A delimiter before each choice, and the extract token after it.
         branches = [text for choice in choices if choice for text in (choice, "")]
         assert_words(tokenizer, row[1 + prefix :], branches)
-    found = ask("lm", "tokenize", text=PROMPTS)
-    for text, *columns in zip(PROMPTS, *(found[name] for name in ("token_ids", "starts", "ends"))):
+    found = ask("lm", "tokenize", text=(texts := PAIRS["text1"]))
+    for text, *columns in zip(texts, *(found[name] for name in ("token_ids", "starts", "ends"))):
         rows = [row for row in zip(*columns) if row[1] >= 0]
         assert len(rows) == len(lm.preprocessor.tokenizer(text))
         assert all(text[start:end] == word(tokenizer, id) for id, start, end in rows)
@@ -128,14 +108,12 @@ def test_choices(chooser, ask):
     found = ask("chooser", "serving_default", **STORIES)
     np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
     assert (found["label"], found["choice"]) == (labels, numbers)
+    assert found["score"] == [row[number] for row, number in zip(found["scores"], numbers)]
     assert found["truncated"] == [False, False, True]
     assert found["scores"][2] == [1.0, 0.0, 0.0]
     # As many choices as each has.
-    rows = [
-        {**row, "choices": [choice for choice in row["choices"] if choice]}
-        for row in rows_of(STORIES)
-    ]
-    found = ask("chooser", "classify", inputs=[example(**row) for row in rows])
+    choices = [[choice for choice in row if choice] for row in STORIES["choices"]]
+    found = ask("chooser", "classify", inputs=serialized_examples(**STORIES | {"choices": choices}))
     np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
     assert found["classes"] == STORIES["choices"]
     tokens = without_offsets(ask("chooser", "tokenize", **STORIES))
@@ -177,28 +155,6 @@ def test_context_and_question_are_one_text(ask, context, question, choices, is_b
     assert ask("chooser", "serving_default", **texts)["blank"] == [is_blank]
 
 
-@pytest.fixture(scope="module")
-def ask(path_of):
-    """A function that runs a signature in the C++ runtime; returns lists, and texts as str."""
-    load = functools.cache(lambda kind: Servable(kind, 1, path_of(kind)))
-
-    def run(kind, signature, **inputs):
-        specs = load(kind).signature_defs[signature].inputs
-        protos = {
-            name: tf.make_tensor_proto(value, specs[name].dtype) for name, value in inputs.items()
-        }
-        found = load(kind).predict(signature, protos)
-        return {name: plain(array.tolist()) for name, array in found.items()}
-
-    return run
-
-
-def plain(value):
-    if isinstance(value, list):
-        return [plain(item) for item in value]
-    return value.decode() if isinstance(value, bytes) else value
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["scorer", "chooser", "lm"])
 def test_every_signature_runs_without_python_tensorflow(path_of, kind, capsys):
@@ -218,30 +174,30 @@ BRANCHES = {
     "extract_indices": [[3]],
 }
 BAD_TOKENS = [
-    ("scorer", {"token_ids": [[[5, -6, 7, 0]] * 2]}, "token_ids from 0 to .* Received:. .-6 -6"),
-    ("scorer", {"token_ids": [[[5, 6, 7, -1]] * 2]}, "token_ids from 0 to "),
-    ("scorer", {"token_ids": [[[5, 10**6, 7, 0]] * 2]}, "token_ids from 0 to "),
-    ("scorer", {"padding_mask": [[[1, 1, -7, 0]] * 2]}, "Expected padding_mask to be 1 for each"),
-    ("scorer", {"padding_mask": [[[0, 1, 1, 1]] * 2]}, "Expected padding_mask to be 1 for each"),
-    ("scorer", {"padding_mask": [[[1, 0, 1, 0]] * 2]}, "Expected padding_mask to be 1 for each"),
-    ("scorer", {"padding_mask": [[[2, 0, 0, 0]] * 2]}, "Expected padding_mask to be 1 for each"),
-    ("scorer", {"padding_mask": [[[0, 0, 0, 0]] * 2]}, "Expected padding_mask to be 1 for each"),
-    ("scorer", {"padding_mask": [[[1], [1]]]}, "Expected the shape of token_ids"),
-    ("scorer", {name: [[[1] * (CONTEXT + 1)] * 2] for name in SEQUENCE}, "at most 48 columns"),
-    ("scorer", {name: [value[0][:1]] for name, value in SEQUENCE.items()}, r"expected shape ...2,"),
-    ("chooser", {"token_ids": [[4, -5, 6, 7]]}, "token_ids from 0 to .* Received:. .-5."),
-    ("chooser", {"positions": [[0, 1, -2, 3]]}, "positions from 0 to 47"),
-    ("chooser", {"positions": [[0, 1, 48, 3]]}, "positions from 0 to 47"),
-    ("chooser", {"positions": [[0, 1, 2]]}, "Expected inputs of the shape of token_ids"),
-    ("chooser", {"branches": [[0, 1, 1, -2]]}, "Expected branches from -1"),
-    ("chooser", {"extract_indices": [[-1]]}, "Expected extract_indices to be columns"),
-    ("chooser", {"extract_indices": [[3, -2]]}, "Expected extract_indices to be columns"),
-    ("chooser", {"extract_indices": [[4]]}, "Expected extract_indices to be columns"),
-    ("chooser", {"extract_indices": [[3], [3]]}, "Expected inputs of the shape of token_ids"),
+    ("scorer", {"token_ids": [[[5, -6, 7, 0]] * 2]}, "token_ids"),
+    ("scorer", {"token_ids": [[[5, 6, 7, -1]] * 2]}, "token_ids"),
+    ("scorer", {"token_ids": [[[5, 10**6, 7, 0]] * 2]}, "token_ids"),
+    ("scorer", {"padding_mask": [[[1, 1, -7, 0]] * 2]}, "padding_mask"),
+    ("scorer", {"padding_mask": [[[0, 1, 1, 1]] * 2]}, "padding_mask"),
+    ("scorer", {"padding_mask": [[[1, 0, 1, 0]] * 2]}, "padding_mask"),
+    ("scorer", {"padding_mask": [[[2, 0, 0, 0]] * 2]}, "padding_mask"),
+    ("scorer", {"padding_mask": [[[0, 0, 0, 0]] * 2]}, "padding_mask"),
+    ("scorer", {"padding_mask": [[[1], [1]]]}, "token_ids"),
+    ("scorer", {name: [[[1] * (CONTEXT + 1)] * 2] for name in SEQUENCE}, "48 columns"),
+    ("scorer", {name: [value[0][:1]] for name, value in SEQUENCE.items()}, "shape"),
+    ("chooser", {"token_ids": [[4, -5, 6, 7]]}, "token_ids"),
+    ("chooser", {"positions": [[0, 1, -2, 3]]}, "positions"),
+    ("chooser", {"positions": [[0, 1, 48, 3]]}, "positions"),
+    ("chooser", {"positions": [[0, 1, 2]]}, "token_ids"),
+    ("chooser", {"branches": [[0, 1, 1, -2]]}, "branches"),
+    ("chooser", {"extract_indices": [[-1]]}, "extract_indices"),
+    ("chooser", {"extract_indices": [[3, -2]]}, "extract_indices"),
+    ("chooser", {"extract_indices": [[4]]}, "extract_indices"),
+    ("chooser", {"extract_indices": [[3], [3]]}, "token_ids"),
     (
         "chooser",
         {name: [[1] * (8 * CONTEXT + 1)] for name in BRANCHES if name != "extract_indices"},
-        "at most 384 columns",
+        "384 columns",
     ),
 ]
 
@@ -268,7 +224,7 @@ def test_texts_of_another_shape(ask, kind, value):
     """Two texts in one row would be two answers to one instance."""
     more = {"choices": [["a", "b"]]} if kind == "chooser" else {}
     for signature in ("serving_default", "tokenize"):
-        with pytest.raises(ServingError, match="is not compatible with expected shape") as caught:
+        with pytest.raises(ServingError, match="shape") as caught:
             ask(kind, signature, **dict.fromkeys(STRINGS[kind], value), **more)
         assert caught.value.code.name == "INVALID_ARGUMENT"
 
@@ -284,8 +240,6 @@ def test_an_empty_batch(ask, kind):
     tokens = ask(kind, "tokenize", **texts)
     assert not any(tokens.values())
     if kind == "lm":
-        found = ask("lm", "generate", **options(texts=np.zeros(0, object)))
-        assert found == dict.fromkeys(("text", "continuation", "num_tokens", "truncated"), [])
         return
     [name] = {"scorer": ["regress"], "chooser": ["classify"]}[kind]
     assert not any(ask(kind, name, inputs=np.zeros(0, object)).values())
@@ -298,7 +252,7 @@ def test_choices_as_long_as_many_sequences(ask):
     """Attention's memory grows with the square of their length."""
     texts = {"context": ["a film"], "question": ["a"]}
     ask("chooser", "serving_default", **texts, choices=[["good " * 99] * 7])
-    with pytest.raises(ServingError, match="at most 336 tokens of all choices. Received:. .375"):
+    with pytest.raises(ServingError, match="336 tokens of all choices"):
         ask("chooser", "serving_default", **texts, choices=[["a"] * 125])
 
 
@@ -307,115 +261,13 @@ def test_a_few_bytes_cannot_ask_for_many_choices(ask):
     texts = {"context": ["a"] * 64, "question": ["a"] * 64}
     found = ask("chooser", "serving_default", **texts, choices=[["a"] * 20] * 64)
     np.testing.assert_allclose(found["scores"], np.full((64, 20), 0.05), atol=1e-5)
-    with pytest.raises(ServingError, match="at most 12288 tokens of the choices of a request"):
+    with pytest.raises(ServingError, match="12288 tokens"):
         ask("chooser", "serving_default", **texts, choices=[["a"] * 100] * 64)
     rows, columns = 64, 8 * CONTEXT
     row = [[0] + [1] * (columns - 1)] * rows
     inputs = dict.fromkeys(BRANCHES, row) | {"extract_indices": [[columns - 1]] * rows}
-    with pytest.raises(ServingError, match="at most 12288 tokens of the choices of a request"):
+    with pytest.raises(ServingError, match="12288 tokens"):
         ask("chooser", "tokens", **inputs)
-
-
-PROMPTS = ["a good film", "the staff", "one and a lovely dull film"]
-
-
-def options(length=6, temperature=0.0, top_k=0, seed=0, texts=PROMPTS):
-    values = {"length": length, "temperature": temperature, "top_k": top_k, "seed": seed}
-    return {"text": texts, **{name: [value] * len(texts) for name, value in values.items()}}
-
-
-def as_written(text):
-    return joined(tf.constant(text)).numpy().decode()
-
-
-@pytest.mark.slow
-def test_language_model(lm, path_of, ask, run_cpp):
-    texts = [*PROMPTS, "", "good " * 60]
-    found = ask("lm", "score", text=texts)
-    default = ask("lm", "serving_default", text=texts)
-    for name, values in found.items():
-        np.testing.assert_allclose(default[name], values, atol=1e-5)
-    for row, text in enumerate(texts):
-        tokens = lm.preprocessor.tokenizer(text).numpy()[:CONTEXT]
-        logs = []
-        if len(tokens):
-            logits = np.array(lm({"token_ids": tokens[None]}))[0].astype("float64")
-            table = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-            logs = [table[i, token] for i, token in enumerate(tokens[1:])]
-        assert found["num_tokens"][row] == len(tokens)
-        assert found["token_ids"][row][: len(tokens)] == tokens.tolist()
-        np.testing.assert_allclose(
-            found["log_probabilities"][row][: len(tokens)], ([0] + logs)[: len(tokens)], atol=1e-4
-        )
-        assert found["score"][row] == pytest.approx(np.mean(logs) if logs else -np.inf, abs=1e-4)
-    assert found["truncated"] == [False, False, False, False, True]
-    assert found["blank"] == [False, False, False, True, False]
-
-    lm.compile(sampler="greedy")
-    more = {"top_p": [1.0], "stop": [[""]]}
-    found = run_cpp(path_of("lm"), "generate", **options(), **more)  # without Python TensorFlow
-    for row, prompt in enumerate(PROMPTS):
-        count = len(lm.preprocessor.tokenizer(prompt)) + 6
-        assert found["text"][row] == as_written(lm.generate(prompt, max_length=count))
-        assert found["num_tokens"][row] == count
-
-
-def test_samples_do_not_depend_on_the_other_texts(ask):
-    whole = ask("lm", "generate", **options(temperature=1.0, seed=7))
-    assert whole != ask("lm", "generate", **options(temperature=1.0, seed=8))
-    for row, prompt in enumerate(PROMPTS):
-        alone = ask("lm", "generate", **options(temperature=1.0, seed=7, texts=[prompt]))
-        assert alone["text"] == whole["text"][row : row + 1]
-        assert whole["text"][row].endswith(whole["continuation"][row])
-    greedy = ask("lm", "generate", **options())
-    assert ask("lm", "generate", **options(temperature=1.0, top_k=1, seed=3)) == greedy
-
-
-@pytest.mark.slow
-def test_a_prompt_of_one_token_and_one_token_more(lm, ask):
-    lm.compile(sampler="greedy")
-    [text] = ask("lm", "generate", **options(1, texts=["a"]))["text"]
-    assert text == as_written(lm.generate("a", max_length=2))
-
-
-def test_samples_follow_the_probabilities(lm, ask):
-    """Of 3,000 samples of one token, as often as the softmax over the three likeliest says."""
-    tokens = lm.preprocessor.tokenizer("a good film").numpy()
-    logits = np.array(lm({"token_ids": tokens[None]}))[0, -1].astype("float64") / 2.0
-    logits[list(lm.preprocessor.tokenizer.special_token_ids)] = -np.inf
-    likeliest = np.argsort(-logits)[:3]
-    expected = np.exp(logits[likeliest]) / np.exp(logits[likeliest]).sum()
-    count = 3000
-    inputs = options(1, 2.0, 3, texts=["a good film"] * count)
-    found = ask("lm", "generate", **{**inputs, "seed": list(range(count))})["continuation"]
-    words = [lm.preprocessor.tokenizer.detokenize([int(token)]) for token in likeliest]
-    shares = [found.count(word) / count for word in words]
-    assert sum(shares) == 1.0
-    np.testing.assert_allclose(shares, expected, atol=5 * np.sqrt(0.25 / count))
-
-
-def test_a_long_prompt_loses_its_first_tokens(ask):
-    found = ask("lm", "generate", **options(8, texts=["good " * 60 + "film"]))
-    assert found["truncated"] == [True] and found["num_tokens"] == [CONTEXT]
-    expected = ask("lm", "generate", **options(8, texts=["good " * (CONTEXT - 9) + "film"]))
-    assert found["continuation"] == expected["continuation"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"length": 0}, "length must be from 1 to 47"),
-        ({"length": CONTEXT}, "length must be from 1 to 47"),
-        ({"temperature": -1.0}, "temperature must be at least 0"),
-        ({"temperature": float("nan")}, "temperature must be at least 0"),
-        ({"top_k": -1}, "top_k must be at least 0"),
-        ({"texts": ["a film", " "]}, "Every text needs a token to continue from"),
-    ],
-)
-def test_bad_options(changes, message, ask):
-    with pytest.raises(ServingError, match=message) as caught:
-        ask("lm", "generate", **options(**changes))
-    assert caught.value.code.name == "INVALID_ARGUMENT"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -429,16 +281,3 @@ def test_warmup_has_every_bucket(path_of, ask, kind):
     more = [2 * CONTEXT] if kind == "chooser" else []
     two_examples = bucket_lengths(CONTEXT)[1]
     assert lengths == [*bucket_lengths(CONTEXT), *more, two_examples]
-
-
-def test_any_task_is_exported_by_the_program(chooser, tmp_path, capsys):
-    chooser.save_to_preset(str(tmp_path / "preset"))
-    assert type(load_task(tmp_path / "preset")) is gpt1_keras.GPT1MultipleChoice
-    described = {"class_name": "GPT1Tokenizer", "registered_name": "gpt1_keras>GPT1Tokenizer"}
-    (tmp_path / "task.json").write_text(json.dumps(described))
-    (tmp_path / "config.json").write_text("{}")
-    assert main(["--model", str(tmp_path), "--output", str(tmp_path / "out")]) == 1
-    assert (
-        "is a GPT1Tokenizer, which is not a registered task of raw texts."
-        in capsys.readouterr().err
-    )

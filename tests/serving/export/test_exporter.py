@@ -1,5 +1,6 @@
 """Versions count up, a failed export leaves nothing, and errors of the program are one line."""
 
+import json
 import os
 import pathlib
 import re
@@ -16,7 +17,7 @@ import tensorflow as tf
 
 import gpt1_keras
 from serving.export import export, exporter
-from serving.export.readme import readme
+from serving.export.export_metadata import readme
 from serving.export.signature import Signatures
 from serving.server.models.servable import Servable
 
@@ -114,39 +115,33 @@ def test_a_failed_export_leaves_nothing(tmp_path, model, quick_save, monkeypatch
     assert [child.name for child in tmp_path.iterdir()] == ["1"]
 
 
-def test_a_model_without_preprocessor(tmp_path, make_classifier):
-    model = make_classifier("single")
-    model.preprocessor = None
-    with pytest.raises(ValueError, match="needs its preprocessor"):
-        export(model, tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_a_model_that_has_diverged(tmp_path, make_classifier):
     model = make_classifier("single")
     model.head.bias.assign([float("nan")] * model.head.units)
-    with pytest.raises(ValueError, match="its answer 'scores' .* is NaN or infinite"):
+    with pytest.raises(ValueError, match="NaN"):
         export(model, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_what_cannot_be_exported(tmp_path, tiny_backbone, tiny_tokenizer):
-    lstm = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 16, 16, max_sequence_length=32)
+    size = tiny_tokenizer.vocabulary_size()
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tiny_tokenizer)
 
     class OtherBackbone(gpt1_keras.GPT1Backbone):
         def call(self, *args, **kwargs):
             return 2.0 * super().call(*args, **kwargs)
 
-    derived = OtherBackbone(tiny_tokenizer.vocabulary_size(), 1, 1, 4, 4, max_sequence_length=8)
-    for other, name in (
+    lstm = gpt1_keras.LSTMBackbone(size, 16, 16, max_sequence_length=32)
+    derived = OtherBackbone(size, 1, 1, 4, 4, max_sequence_length=8)
+    for model, noun in (
         (tiny_backbone, "GPT1Backbone"),
+        (gpt1_keras.GPT1TextClassifier(tiny_backbone, 2), "preprocessor"),
         (gpt1_keras.GPT1CausalLM(derived, preprocessor), "OtherBackbone"),
         (gpt1_keras.GPT1CausalLM(lstm, preprocessor), "LSTMBackbone"),
     ):
-        with pytest.raises(ValueError, match=f"Received: {name}"):
-            export(other, tmp_path)
+        with pytest.raises(ValueError, match=noun):
+            export(model, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -183,33 +178,41 @@ def test_the_command(tmp_path, model, run_command):
     np.testing.assert_allclose(found["scores"], expected, atol=1e-5, rtol=0)
 
 
-def test_the_command_without_a_model(tmp_path, run_command):
-    status, stdout, stderr = run_command(tmp_path / "nothing", tmp_path / "exports")
-    assert (status, stdout, stderr.count("\n")) == (1, "", 1)
-    assert stderr.startswith(f"error: {tmp_path / 'nothing'} is not a preset: ")
-    assert not list(tmp_path.iterdir())
+def no_preset(preset):
+    pass
 
 
-def damage(preset):
-    """Returns how the message begins."""
+def damaged(preset):
+    preset.mkdir()
     (preset / "task.json").write_text('{"module"')
-    return f"error: {preset / 'task.json'} does not describe a task: "
 
 
-def replace_by_what_has_no_export(preset):
+def no_task(preset):
+    preset.mkdir()
+    described = {"class_name": "GPT1Tokenizer", "registered_name": "gpt1_keras>GPT1Tokenizer"}
+    (preset / "task.json").write_text(json.dumps(described))
+    (preset / "config.json").write_text("{}")
+
+
+def without_export(preset):
     tokenizer = gpt1_keras.GPT1Tokenizer.learn(["a b"], num_merges=1)
     backbone = gpt1_keras.LSTMBackbone(tokenizer.vocabulary_size(), 8, 8, max_sequence_length=16)
-    shutil.rmtree(preset)
     lm = gpt1_keras.GPT1CausalLM(backbone, gpt1_keras.GPT1CausalLMPreprocessor(tokenizer))
     lm.save_to_preset(preset)
-    return "error: A language model needs a GPT1Backbone to be exported. Received: LSTMBackbone.\n"
 
 
-@pytest.mark.parametrize("spoil", [damage, replace_by_what_has_no_export])
-def test_the_command_with_a_bad_model(tmp_path, model, run_command, spoil):
-    model.save_to_preset(tmp_path / "preset")
-    message = spoil(tmp_path / "preset")
+@pytest.mark.parametrize(
+    ("write", "noun"),
+    [
+        (no_preset, "not a preset"),
+        (damaged, "task.json"),
+        (no_task, "GPT1Tokenizer"),
+        (without_export, "LSTMBackbone"),
+    ],
+)
+def test_the_command_with_a_bad_model(tmp_path, run_command, write, noun):
+    write(tmp_path / "preset")
     status, stdout, stderr = run_command(tmp_path / "preset", tmp_path / "exports")
     assert (status, stdout, stderr.count("\n")) == (1, "", 1)
-    assert stderr.startswith(message)
+    assert stderr.startswith("error: ") and noun in stderr
     assert not (tmp_path / "exports").exists()

@@ -9,11 +9,10 @@ from tensorflow.lite.python import schema_py_generated as schema
 from tensorflow.lite.tools import flatbuffer_utils
 
 import gpt1_keras
+from serving.tflite import QUANTIZATIONS, convert, read_metadata
 from serving.tflite import __main__ as command
-from serving.tflite import convert, read_metadata
 from serving.tflite.converter import quantize_weights
-from serving.tflite.tflite_metadata import pack, unpack
-from serving.tflite.tflite_options import QUANTIZATIONS
+from serving.tflite_metadata import pack, unpack
 
 CONTEXT, MAX_BYTES, SEQUENCE_LENGTH = 64, 200, 40
 
@@ -96,84 +95,81 @@ def test_a_context_below_the_default_length(single, tmp_path):
 # --- what cannot be converted ---
 
 
-@pytest.mark.parametrize("length", [0, CONTEXT + 1])
-def test_a_length_out_of_the_context(single, tmp_path, length):
-    with pytest.raises(ValueError, match=f"from 1 to {CONTEXT}, the model's .*Received: {length}"):
-        convert(single[0], tmp_path / "model.tflite", MAX_BYTES, length)
-
-
-def test_a_length_without_room_for_text(single, tmp_path):
-    with pytest.raises(ValueError, match="leaves no room for 1 texts"):
-        convert(single[0], tmp_path / "model.tflite", MAX_BYTES, 2)
-
-
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "noun"),
     [
-        ({"max_bytes": 0}, "at least 1 byte each.*Received: max_bytes=.0."),
-        ({"max_bytes": [64, 64]}, r"one number for each of \['text'\]. Received: \[64, 64\]"),
-        ({"num_choices": 2}, "A GPT1TextClassifier has no choices. Received: num_choices=2"),
+        ({"sequence_length": 0}, "sequence_length"),
+        ({"sequence_length": CONTEXT + 1}, "sequence_length"),
+        ({"sequence_length": 2}, "room"),
+        ({"max_bytes": 0}, "max_bytes"),
+        ({"max_bytes": [64, 64]}, r"max_bytes .* \['text'\]"),
+        ({"num_choices": 2}, "choices"),
+        ({"quantize": "int3"}, "int3"),
     ],
 )
-def test_sizes_that_do_not_fit(single, tmp_path, arguments, message):
-    with pytest.raises(ValueError, match=message):
+def test_arguments_that_do_not_fit(single, tmp_path, arguments, noun):
+    with pytest.raises(ValueError, match=noun):
         convert(single[0], tmp_path / "model.tflite", **{"sequence_length": 40, **arguments})
 
 
-def test_a_number_of_choices(make_task, tmp_path):
+@pytest.mark.parametrize("number", [None, 0])
+def test_a_number_of_choices(make_task, tmp_path, number):
     chooser = make_task(gpt1_keras.GPT1MultipleChoice)
-    for number in (None, 0):
-        with pytest.raises(
-            ValueError,
-            match=f"A GPT1MultipleChoice needs num_choices, .*Received: num_choices={number}",
-        ):
-            convert(chooser, tmp_path / "m.tflite", sequence_length=40, num_choices=number)
+    with pytest.raises(ValueError, match="num_choices"):
+        convert(chooser, tmp_path / "m.tflite", sequence_length=40, num_choices=number)
 
 
-def test_no_task(single, tmp_path):
-    with pytest.raises(
-        ValueError, match="Expected a registered task: .*Received: GPT1Backbone. To re"
-    ):
-        convert(single[0].backbone, tmp_path / "model.tflite")
+def no_task(single, make_task, tokenizer):
+    return single.backbone
 
 
-def test_another_backbone(tiny_tokenizer, tmp_path):
-    backbone = gpt1_keras.LSTMBackbone(tiny_tokenizer.vocabulary_size(), 8, 8)
-    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
-    model = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor=preprocessor)
-    with pytest.raises(ValueError, match="needs a GPT1Backbone to run on a device. Received: LSTM"):
-        convert(model, tmp_path / "model.tflite")
+def of_another_backbone(single, make_task, tokenizer):
+    backbone = gpt1_keras.LSTMBackbone(tokenizer.vocabulary_size(), 8, 8)
+    return gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor=single.preprocessor)
 
 
-def test_a_model_without_preprocessor(single, tmp_path):
-    with pytest.raises(ValueError, match="needs its preprocessor"):
-        convert(gpt1_keras.GPT1CausalLM(single[0].backbone), tmp_path / "model.tflite")
+def without_preprocessor(single, make_task, tokenizer):
+    return gpt1_keras.GPT1CausalLM(single.backbone)
 
 
-def test_a_model_that_is_quantized_already(make_task, tmp_path):
+def quantized_already(single, make_task, tokenizer):
     model = make_task(gpt1_keras.GPT1CausalLM)
     model.backbone.blocks[0].expand.quantize("int8")  # as model.quantize does to each layer
-    with pytest.raises(ValueError, match="weights are quantized already"):
-        convert(model, tmp_path / "model.tflite", sequence_length=40)
+    return model
 
 
-def test_another_normalization(make_task, tmp_path):
-    tokenizer = gpt1_keras.GPT1Tokenizer({"<unk>": 0, "a</w>": 1}, [])
-    model = make_task(gpt1_keras.GPT1CausalLM, tokenizer)
-    tokenizer.normalization = "original"
-    with pytest.raises(ValueError, match="normalization='original' cannot run on a device: what"):
-        convert(model, tmp_path / "model.tflite", sequence_length=40)
+def of_another_normalization(single, make_task, tokenizer):
+    original = gpt1_keras.GPT1Tokenizer({"<unk>": 0, "a</w>": 1}, [])
+    model = make_task(gpt1_keras.GPT1CausalLM, original)
+    original.normalization = "original"
+    return model
 
 
-def test_an_unknown_quantization(single, tmp_path):
-    with pytest.raises(ValueError, match="Unknown quantization 'int3'; expected one of"):
-        convert(single[0], tmp_path / "model.tflite", quantize="int3")
+@pytest.mark.parametrize(
+    ("make", "noun"),
+    [
+        (no_task, "GPT1Backbone"),
+        (of_another_backbone, "LSTMBackbone"),
+        (without_preprocessor, "preprocessor"),
+        (quantized_already, "quantized"),
+        (of_another_normalization, "normalization"),
+    ],
+)
+def test_models_that_do_not_run_on_a_device(
+    single, make_task, tiny_tokenizer, tmp_path, make, noun
+):
+    with pytest.raises(ValueError, match=noun):
+        convert(
+            make(single[0], make_task, tiny_tokenizer),
+            tmp_path / "model.tflite",
+            sequence_length=40,
+        )
 
 
 @pytest.mark.slow
 def test_an_op_that_would_need_flex(make_task, tmp_path):
     model = make_task(gpt1_keras.GPT1TextClassifier, num_classes=2, activation=keras.ops.erfinv)
-    with pytest.raises(ValueError, match="LiteRT has no built-in op for Erfinv"):
+    with pytest.raises(ValueError, match="Erfinv"):
         convert(model, tmp_path / "model.tflite", MAX_BYTES, SEQUENCE_LENGTH)
     assert not list(tmp_path.iterdir())
 

@@ -10,7 +10,7 @@ import gpt1_keras
 from serving.tflite import TextModel, convert, read_metadata
 from serving.tflite import __main__ as command
 from serving.tflite.converter import quantize_weights
-from serving.tflite.tflite_metadata import unpack
+from serving.tflite_metadata import unpack
 
 MAX_BYTES, SEQUENCE_LENGTH = 200, 40
 TEXTS = ["a good film", "", "the Staff were KIND, and a film", b"a g\xffood\xc3 film", b"\xfe"]
@@ -128,7 +128,7 @@ def test_choices_as_strings(chooser):
         for name in ("label", "choice", "is_sure"):
             assert answer[name] == expected[name]
     for wrong in ([], ["a", ""], ["a"] * 4, "abc"):
-        with pytest.raises(ValueError, match="Expected 1 to 3 choices"):
+        with pytest.raises(ValueError, match="choices"):
             choose(*texts, wrong)
 
 
@@ -175,7 +175,7 @@ def test_the_next_tokens(make_task, as_input, interpret, tmp_path):
     best = model.preprocessor.tokenizer.id_to_token(int(expected.argmax()))
     assert (answer["label"], len(answer["scores"])) == (best, 10)
     assert answer["score"] == pytest.approx(expected.max(), abs=1e-6)
-    with pytest.raises(ValueError, match="goes on from at least one token"):
+    with pytest.raises(ValueError, match="token"):
         TextModel(path)("")
     # The token embeddings are there once, for look-ups and for logits.
     content = pathlib.Path(path).read_bytes()

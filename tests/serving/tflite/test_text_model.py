@@ -49,17 +49,17 @@ def test_a_classifier_answers_as_in_python(single):
 
 
 @pytest.mark.parametrize(
-    ("texts", "message"),
+    ("texts", "noun"),
     [
-        ([], r"a text for each of \['text'\]. Received: 0"),
-        (["a", "b"], r"a text for each of \['text'\]. Received: 2"),
-        ([b"a"], "Expected a string as a text. Received: b'a'"),
-        ([["a", "b"]], r"Expected a string as a text. Received: \['a', 'b'\]"),
-        (["\ud83d"], "surrogates not allowed"),
+        ([], r"\['text'\]"),
+        (["a", "b"], r"\['text'\]"),
+        ([b"a"], "string"),
+        ([["a", "b"]], "string"),
+        (["\ud83d"], "surrogates"),
     ],
 )
-def test_what_is_refused(single, texts, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_texts(single, texts, noun):
+    with pytest.raises(ValueError, match=noun):
         TextModel(single[1])(*texts)
 
 
@@ -75,5 +75,5 @@ def test_a_damaged_file(single, tmp_path):
 
 def test_where_there_is_no_litert(single, monkeypatch):
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
-    with pytest.raises(ImportError, match="runs in LiteRT: pip install"):
+    with pytest.raises(ImportError, match="LiteRT"):
         TextModel(single[1])

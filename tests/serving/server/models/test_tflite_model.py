@@ -20,7 +20,7 @@ from serving.server.errors import ServingError
 from serving.server.models.loading import Loader
 from serving.server.models.servable import Servable
 from serving.server.options import Options
-from serving.tflite.tflite_metadata import pack, unpack
+from serving.tflite_metadata import pack, unpack
 
 LITE = Loader(Options(prefer_tflite_model=True, num_tflite_pools=2))
 INPUT, OUTPUTS = "serving_default_x:0", ["PartitionedCall:0", "PartitionedCall:1"]

@@ -42,8 +42,11 @@ class PageModel(tf.Module):
         lengths = tf.strings.length(words)
         ends = tf.cumsum((lengths + 1).to_tensor(), axis=1) - 1
         share = tf.where(tf.strings.regex_full_match(words.to_tensor(), "not.*"), -0.5, 0.25)
+        answer = _answer(text)
         return {
-            **_answer(text),
+            **answer,
+            "score": tf.reduce_max(answer["scores"], axis=-1),
+            "classes": tf.broadcast_to(LABELS, tf.shape(answer["scores"])),
             "words": words.to_tensor(),
             "word_fields": tf.fill(tf.shape(share), "text"),
             "word_starts": ends - lengths.to_tensor(),

@@ -10,8 +10,6 @@ import flatbuffers
 import numpy as np
 from tensorflow.lite.python import schema_py_generated as schema
 
-from serving.tflite_buffer import read_buffer
-
 _LARGE = 1024  # bytes; constants of this size or more lie after the flatbuffer
 _ALIGNMENT = 16  # bytes; the constants' offsets are multiples of it
 
@@ -83,7 +81,7 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads what `add_metadata` wrote into a .tflite file.
 
     Returns:
-        The metadata of an export (`serving.export.export_spec.metadata_of`), with `max_bytes`,
+        The metadata of an export (`serving.export.export_metadata.metadata_of`), with `max_bytes`,
         a dict from field to int; `sequence_length`; `num_choices`; `outputs`, the names of what the
         signature `text` returns; `weights`, how they are stored; and, for a language model,
         `vocabulary`, the tokens in the order of their ids.
@@ -103,3 +101,17 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
     if metadata is None:
         raise ValueError(f"{path} has no metadata named {NAME!r}: gpt1 tflite did not write it.")
     return metadata
+
+
+def read_buffer(content: bytes, name: str) -> bytes | None:
+    """Returns the metadata of that name in a .tflite file's content, or None."""
+    model = schema.Model.GetRootAsModel(content, 0)
+    for index in range(model.MetadataLength()):
+        entry = model.Metadata(index)
+        if entry.Name() == name.encode():
+            buffer = model.Buffers(entry.Buffer())
+            # Large buffers may lie after the flatbuffer.
+            if offset := buffer.Offset():
+                return content[offset : offset + buffer.Size()]
+            return buffer.DataAsNumpy().tobytes()
+    return None

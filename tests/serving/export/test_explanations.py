@@ -1,21 +1,26 @@
 """Explanations equal captum's of Hugging Face's model, and answers without each word."""
 
+import json
+
 import captum.attr
 import numpy as np
 import pytest
 import scipy.special
 import tensorflow as tf
 import torch
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from transformers import AutoTokenizer, OpenAIGPTConfig, OpenAIGPTForSequenceClassification
 
 import gpt1_keras
 from gpt1_keras.presets import load_task
-from serving.export import export
-from serving.export.confidence import log_odds
-from serving.export.explanations import integrated_gradients, leave_one_out
-from serving.export.export_options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT, Explanation
-from serving.export.export_spec import ExportSpec
+from serving import check, query
+from serving.export import explanation_methods, export
+from serving.export.__main__ import main
+from serving.export.export_options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT, Batching, Explanation
 from serving.export.exported_tasks import signatures_of
+from serving.export.signature import ExportSpec
+from serving.export.task_answers import log_odds
+from serving.server import Server
 
 STEPS = 7
 REVIEWS = ["A good film", "", "the Staff were  KIND, and\ta na\u00efve! film", "good bad " * 30]
@@ -157,7 +162,7 @@ def model_and_texts(request, make_classifier, scorer, chooser):
 def test_gradients_add_up_to_the_way_from_the_baseline(model_and_texts, monkeypatch):
     """Shares of all words are what is explained, less the same without any embedding of a word."""
     model, texts = model_and_texts
-    monkeypatch.setattr(integrated_gradients, "_MAX_TOKENS", 300)  # several runs
+    monkeypatch.setattr(explanation_methods, "_MAX_TOKENS_OF_GRADIENTS", 300)  # several runs
     found = explain(model, Explanation(INTEGRATED_GRADIENTS, steps=12), **texts)
     table = model.backbone.token_embedding.embeddings
     is_special = np.isin(np.arange(table.shape[0]), model.preprocessor.tokenizer.special_token_ids)
@@ -199,7 +204,7 @@ def texts_without(texts, row, word):
 @pytest.mark.slow
 def test_leaving_words_out_is_asking_without_them(model_and_texts, monkeypatch):
     model, texts = model_and_texts
-    monkeypatch.setattr(leave_one_out, "_MAX_TOKENS", 300)
+    monkeypatch.setattr(explanation_methods, "_MAX_TOKENS_LEFT_OUT", 300)
     found = explain(model, Explanation(LEAVE_ONE_OUT), **texts)
     before = outputs_of(model, texts)
     asked = [(row, word) for row in range(len(before)) for word in words_of(found, row)]
@@ -272,52 +277,44 @@ def test_an_empty_batch(chooser):
 
 
 def test_texts_that_take_too_long(make_classifier, chooser):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 7 words of an example"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="7 words"):
         explain(make_classifier("single"), Explanation(LEAVE_ONE_OUT, max_words=7), text=REVIEWS)
     texts = {"context": ["good"], "question": [""], "choices": [["good film " * 40] * 5]}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 96 tokens of an example"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="96 tokens"):
         explain(chooser, Explanation(), **texts)
 
 
-def test_models_that_are_not_explained(lm, make_classifier, tiny_tokenizer, tmp_path):
-    with pytest.raises(ValueError, match="A GPT1CausalLM's answers cannot be explained"):
-        export(lm, tmp_path, explain=Explanation())
+def test_what_is_not_explained(lm, make_classifier, tiny_tokenizer, int8_products, tmp_path):
     backbone = gpt1_keras.LSTMBackbone(
         tiny_tokenizer.vocabulary_size(), 8, 8, max_sequence_length=32
     )
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer)
-    classifier = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor)
-    with pytest.raises(ValueError, match="LSTMBackbone has no gradients in an export.*'leave-one"):
-        export(classifier, tmp_path, explain=Explanation())
+    lstm = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor)
+    for model, options, noun in [
+        (lm, {}, "GPT1CausalLM"),
+        (lstm, {}, "LSTMBackbone.*'leave-one-out'"),
+        (make_classifier("single"), {"int8": True}, "8 bits"),
+    ]:
+        with pytest.raises(ValueError, match=noun):
+            export(model, tmp_path, explain=Explanation(), **options)
     assert not list(tmp_path.iterdir())
-    found = explain(classifier, Explanation(LEAVE_ONE_OUT), text=REVIEWS[:1])
+    found = explain(lstm, Explanation(LEAVE_ONE_OUT), text=REVIEWS[:1])
     assert np.abs(found["word_shares"]).max() > 0.0
 
 
-def test_products_in_8_bits_have_no_gradients(make_classifier, int8_products, tmp_path):
-    with pytest.raises(ValueError, match="in 8 bits has no gradients in an export"):
-        export(make_classifier("single"), tmp_path, int8=True, explain=Explanation())
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["gradients"], "`method` must be one of"),
-        ([LEAVE_ONE_OUT, 16, 0], "`max_words` must be at least 1. Received: 0"),
-        ([INTEGRATED_GRADIENTS, 0], "`steps` must be at least 1. Received: 0"),
-    ],
+    ("name", "value"), [("method", "gradients"), ("max_words", 0), ("steps", 0)]
 )
-def test_bad_options(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Explanation(*arguments)
+def test_bad_options(name, value):
+    with pytest.raises(ValueError, match=name):
+        Explanation(**{name: value})
 
 
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        (INTEGRATED_GRADIENTS, "at most 160 tokens of all examples of a request"),
-        (LEAVE_ONE_OUT, "at most 20480 as the sum, over the examples of a request, of tokens"),
+        (INTEGRATED_GRADIENTS, "160 tokens"),
+        (LEAVE_ONE_OUT, "20480"),
     ],
 )
 def test_a_request_is_bounded(make_classifier, method, message):
@@ -327,3 +324,84 @@ def test_a_request_is_bounded(make_classifier, method, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         explain(model, Explanation(method, steps=2), text=many)
     assert len(explain(model, Explanation(method, steps=2), text=many[:4])["label"]) == 4
+
+
+# --- exports that explain: in the C++ runtime, with the other options, and served ---
+
+
+WORDS = ["words", "word_fields", "word_starts", "word_ends", "word_shares", "num_words"]
+
+
+@pytest.fixture(scope="module")
+def path(make_classifier, tmp_path_factory):
+    """The path of an export by the program, whose answers are explained by gradients."""
+    folder = tmp_path_factory.mktemp("explained")
+    make_classifier("single").save_to_preset(folder / "preset")
+    arguments = [f"--model={folder / 'preset'}", f"--output={folder / 'model'}", "--batching"]
+    assert main([*arguments, "--explain=integrated-gradients", "--explain-steps=5"]) == 0
+    return folder / "model" / "1"
+
+
+@pytest.mark.slow
+def test_without_python_tensorflow(path, run_cpp):
+    """Beside words and shares come the outputs of `serving_default`."""
+    model = load_task(path.parents[1] / "preset")
+    found = run_cpp(path, "explain", text=REVIEWS)
+    answers = run_cpp(path, "serving_default", text=REVIEWS)
+    assert set(found) == {*answers, *WORDS, "completeness_error"}
+    np.testing.assert_allclose(found["scores"], answers.pop("scores"), atol=1e-6, rtol=0)
+    assert {name: found[name] for name in answers} == answers
+    expected = explain(model, Explanation(steps=5), text=REVIEWS)
+    for name in set(WORDS) - {"words", "word_fields"}:
+        np.testing.assert_allclose(found[name], expected[name], atol=2e-5, rtol=0)
+
+
+@pytest.mark.slow
+def test_what_comes_with_it(path, capsys):
+    extra = path / "assets.extra"
+    metadata = json.loads((extra / "gpt1_keras.json").read_text())
+    explanation = {"method": "integrated-gradients", "steps": 5, "max_words": 128}
+    assert metadata["explanation"] == explanation
+    readme = (extra / "README.md").read_text()
+    assert "### explain" in readme and "| out | word_shares | float32 | any, any |" in readme
+    assert "by integrated gradients, 5 steps from embeddings of zeros" in readme
+    logs = tf.data.TFRecordDataset(str(extra / "tf_serving_warmup_requests"))
+    requests = [PredictionLog.FromString(log.numpy()).predict_log.request for log in logs]
+    asked = [request.model_spec.signature_name for request in requests]
+    assert asked.count("explain") == 1 and asked.count("serving_default") > 1
+    assert check.main([str(path)]) == 0
+    assert "  explain, requests from the warm-up: 1" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_it_is_served(path, capsys, free_ports):
+    """Over both protocols alike, bytes that are not UTF-8 included."""
+    [rest_api_port] = free_ports(1)
+    with Server("m", str(path.parent), port=0, rest_api_port=rest_api_port) as server:
+        outputs = []
+        for target in (f"localhost:{server.port}", f"http://localhost:{rest_api_port}"):
+            arguments = [f"--target={target}", "--model=m", "--explain"]
+            texts = ["A good film", "the st\udcffaff"]
+            assert query.main([*arguments, "--json", *texts]) == 0
+            outputs.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+            assert query.main([*arguments, "A good film"]) == 0
+            lines = capsys.readouterr().out.splitlines()
+            assert [line.split()[-1] for line in lines] == ["text", "film", "A", "good", "film"]
+        over_grpc, over_rest = outputs
+        assert over_grpc == over_rest
+        assert over_grpc[1]["words"][:2] == ["the", "st\ufffdaff"]
+
+
+@pytest.mark.slow
+def test_choices_by_leaving_words_out(chooser, run_cpp, tmp_path):
+    explanation = Explanation(LEAVE_ONE_OUT)
+    path = export(chooser, tmp_path, explain=explanation, batching=Batching())
+    found, expected = run_cpp(path, "explain", **STORIES), explain(chooser, explanation, **STORIES)
+    assert set(found) == set(expected)
+    for name, array in expected.items():
+        if array.dtype.kind == "f":
+            np.testing.assert_allclose(found[name], array, atol=2e-5, rtol=0)
+        else:
+            texts = np.vectorize(bytes.decode, otypes=[object])
+            assert found[name] == (texts(array) if array.dtype == object else array).tolist(), name
+    assert check.main([path]) == 0

@@ -7,15 +7,16 @@ import tensorflow as tf
 
 from gpt1_keras import GPT1CausalLM
 from serving.export.decoder.cached_decoder import Cache
-from serving.export.export_spec import ExportSpec
-from serving.export.language_model.generation_options import GenerationOptions, bounds
-from serving.export.language_model.language_model_signatures import (
-    LanguageModelGraph,
-    language_model_signatures,
+from serving.export.exported_tasks import signatures_of
+from serving.export.generation import (
+    joined,
+    joined_continuations,
+    sample_tokens,
+    uniform_numbers,
 )
-from serving.export.language_model.output_text import joined, joined_continuations
-from serving.export.language_model.sampling import sample_tokens, uniform_numbers
-from serving.registry import TaskEntry, find_part
+from serving.export.generation_options import GenerationOptions, bounds
+from serving.export.language_model_signatures import LanguageModelGraph
+from serving.export.signature import ExportSpec
 
 _GOES_ON = "'"  # a word that the next one may be joined to, as in "don ' t"
 
@@ -32,8 +33,7 @@ class TextStream:
 
     def __init__(self, lm: GPT1CausalLM, options: GenerationOptions) -> None:
         spec = ExportSpec(lm)
-        entry = TaskEntry(language_model_signatures)
-        find_part(lm, {GPT1CausalLM: entry}, "signatures", "continue texts")(spec)  # checks it
+        signatures_of(spec)  # refuses what cannot be exported
         self._graph = LanguageModelGraph(spec)
         self._tokenizer = lm.preprocessor.tokenizer
         self._options = options

@@ -1,4 +1,4 @@
-"""Writes the README of an export: its model, its inputs and outputs, and how to serve it."""
+"""Describes an export: its metadata, for programs, and its README, for people."""
 
 import json
 import shlex
@@ -8,7 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+import gpt1_keras
 from gpt1_keras.presets.publishing import markdown_text
+from gpt1_keras.tasks.task import Task
 from serving.export.signature import Signature, Signatures
 from serving.export_names import DEFAULT_SIGNATURE, GENERATE
 from serving.plain_values import plain
@@ -43,11 +45,12 @@ Then ask it:
 ```
 {questions}
 ```
-
+{named}
 ## What was changed
 
 {changes}
 """
+_NAMED = "\nOf each answer, `classes` names the numbers in `scores`.\n"
 _BLANK = "\n- texts without a token, of which nothing is read, are marked `blank`"
 # In float32, reading them as they lie is faster for most batches (docs/benchmarks.md, "Serving").
 _BFLOAT16_SETTING = """
@@ -57,26 +60,50 @@ answers a short text sooner. A server that also has models in float32 is better 
 """
 
 
+def fields_of(model: Task) -> list[str]:
+    """Returns the names of the texts that a task with a preprocessor takes."""
+    return list(getattr(model.preprocessor, "fields", ("text",)))
+
+
+def metadata_of(model: Task) -> dict[str, Any]:
+    """Describes a task with a preprocessor, by values that JSON can hold."""
+    tokenizer = model.preprocessor.tokenizer
+    calibration = getattr(model, "calibration", None)
+    return {
+        "task": type(model).__name__,
+        "class_names": getattr(model, "class_names", None),
+        "score_range": getattr(model, "score_range", None),
+        "temperature": calibration and calibration.temperature,
+        "sure_threshold": calibration and calibration.sure_threshold,
+        "fields": fields_of(model),
+        "tokenizer": type(tokenizer).__name__,
+        "tokenizer_fingerprint": tokenizer.fingerprint,
+        "normalization": tokenizer.normalization,
+        "vocabulary_size": tokenizer.vocabulary_size(),
+        "dtype": model.backbone.dtype_policy.compute_dtype,
+        "gpt1_keras": gpt1_keras.__version__,
+        "tensorflow": tf.__version__,
+    }
+
+
 def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> str:
     """Returns the README, in Markdown."""
     names = [each for each in (DEFAULT_SIGNATURE, GENERATE) if each in signatures.by_name]
+    served = signatures.by_name.get(DEFAULT_SIGNATURE)
+    answers = served.compiled.structured_outputs if served else ()
     return _TEMPLATE.format(
         **metadata,
         title=markdown_text(name),
         quoted=shlex.quote(name),
         folder=shlex.quote(f"/models/{name}"),
         answers="\n".join([_answers(metadata), *_more_answers(metadata)]),
-        blank=_BLANK if _tells_blank(signatures) else "",
+        blank=_BLANK if "blank" in answers else "",
+        named=_NAMED if "classes" in answers else "",
         signatures="\n".join(_signature(*item) for item in signatures.by_name.items()),
         setting=_setting(metadata),
         questions="\n".join(_curl(name, each, signatures.by_name[each]) for each in names),
         changes="\n".join(f"- {change}" for change in _changes(metadata)),
     )
-
-
-def _tells_blank(signatures: Signatures) -> bool:
-    served = signatures.by_name.get(DEFAULT_SIGNATURE)
-    return served is not None and "blank" in served.compiled.structured_outputs
 
 
 def _curl(model: str, name: str, signature: Signature) -> str:

@@ -1,17 +1,54 @@
-"""Integrated gradients: computes each word's share in an answer from the model's gradients."""
+"""Computes words' shares in an answer: by integrated gradients, or by leaving words out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from gpt1_keras.tasks.task import Task
-from serving.export.explanations.explained_words import State, run_in_chunks
 
-# One sequence of the paper's context. Larger chunks take more memory, and are hardly faster.
-_MAX_TOKENS = 512
+# Of a chunk of runs with gradients: one sequence of the paper's context. Larger chunks take more
+# memory, and are hardly faster.
+_MAX_TOKENS_OF_GRADIENTS = 512
+# Without gradients, these take less memory than the weights.
+_MAX_TOKENS_LEFT_OUT = 2048
 
-Explained = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+State: TypeAlias = Sequence[tf.Tensor]
+# From the model's outputs and the index of each example's answer, int32 `[batch]`, to the number
+# that is explained, float `[batch]`.
+Explained: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+def run_in_chunks(
+    compute: Callable[[tf.Tensor, State], State],
+    state: State,
+    lengths: tf.Tensor,
+    max_tokens: int,
+) -> State:
+    """Calls a function for one chunk of runs after the other.
+
+    Args:
+        compute: from the indices of a chunk's runs, int32 `[runs]`, and the state, to the next
+            state, tensors of the same shapes.
+        state: the first state.
+        lengths: int32 `[runs]`, the number of tokens that each run reads, descending.
+        max_tokens: the most tokens of a chunk, padding included. A longer run is a chunk of its
+            own.
+
+    Returns:
+        The last state.
+    """
+    count = tf.size(lengths)
+
+    def step(first: tf.Tensor, state: State) -> tuple[tf.Tensor, State]:
+        size = tf.maximum(max_tokens // tf.maximum(lengths[first], 1), 1)
+        runs = tf.range(first, tf.minimum(first + size, count))
+        return first + tf.size(runs), compute(runs, state)
+
+    return tf.while_loop(
+        lambda first, _: first < count, step, (0, list(state)), parallel_iterations=1
+    )[1]
 
 
 class IntegratedGradients:
@@ -84,7 +121,7 @@ class IntegratedGradients:
             compute,
             [tf.zeros([num_words + 1]), tf.zeros(tf.shape(answer))],
             tf.repeat(tf.gather(lengths, order), steps),
-            _MAX_TOKENS,
+            _MAX_TOKENS_OF_GRADIENTS,
         )
         return shares[1:], at_baseline
 
@@ -137,3 +174,63 @@ class IntegratedGradients:
         length = tf.shape(ids)[-1]
         by_order = tf.reshape(tf.cast(gradients, tf.float32), [-1, tf.size(scales), length])
         return values, tf.reshape(tf.transpose(by_order, [1, 0, 2]), tf.shape(ids))
+
+
+def explained_without_each(
+    frame: Callable[[Sequence[tf.RaggedTensor]], Mapping[str, tf.Tensor]],
+    explained: Callable[[Mapping[str, tf.Tensor], tf.Tensor], tf.Tensor],
+    segments: Sequence[tf.RaggedTensor],
+    numbers: Sequence[tf.RaggedTensor],
+    examples: tf.Tensor,
+    left_out: tf.Tensor,
+    lengths: tf.Tensor,
+    answer: tf.Tensor,
+) -> tf.Tensor:
+    """Returns the explained number without each of some words.
+
+    All other words keep their tokens. If a text was truncated, some of its cut tokens move up.
+
+    Args:
+        frame: from segments, ragged token ids by field, to the model's inputs.
+        explained: from the model's inputs and the index of each example's answer, int32 `[batch]`,
+            to the number that is explained, float `[batch]`.
+        segments: each field's token ids, int32 `[batch, None]`, or `[batch, None, None]`.
+        numbers: of the shapes of `segments`: the number of each token's word, from 1.
+        examples: int32 `[words]`, the index of each word's example.
+        left_out: int32 `[n]`, the indices of the words to leave out.
+        lengths: int32 `[batch]`, the number of tokens that the model reads of each example.
+        answer: int32 `[batch]`, as `explained` takes it.
+
+    Returns:
+        float32 `[n]`.
+    """
+    of_words = tf.gather(lengths, tf.gather(examples, left_out))
+    order = tf.argsort(of_words, direction="DESCENDING", stable=True)
+    sorted_words = tf.gather(left_out, order)
+
+    def compute(runs: tf.Tensor, state: State) -> State:
+        word = tf.gather(sorted_words, runs)
+        example = tf.gather(examples, word)
+        kept = [
+            _without(tf.gather(ids, example), tf.gather(of_tokens, example), 1 + word)
+            for ids, of_tokens in zip(segments, numbers)
+        ]
+        values = explained(frame(kept), tf.gather(answer, example))
+        where = tf.gather(order, runs)[:, tf.newaxis]
+        return [tf.tensor_scatter_nd_update(state[0], where, values)]
+
+    [values] = run_in_chunks(
+        compute, [tf.zeros(tf.shape(left_out))], tf.gather(of_words, order), _MAX_TOKENS_LEFT_OUT
+    )
+    return values
+
+
+def _without(
+    segment: tf.RaggedTensor, numbers: tf.RaggedTensor, left_out: tf.Tensor
+) -> tf.RaggedTensor:
+    """Returns each row's tokens without those of one word, given by number, int32 `[rows]`."""
+    row, values = segment.value_rowids(), segment.values
+    while isinstance(values, tf.RaggedTensor):
+        row, values = tf.gather(row, values.value_rowids()), values.values
+    is_kept = numbers.flat_values != tf.gather(left_out, row)
+    return tf.ragged.boolean_mask(segment, segment.with_flat_values(is_kept))

@@ -1,25 +1,130 @@
-"""Explainer: computes the outputs of `explain`, the answer, its words and their shares."""
+"""The signature `explain`: the answer, the words of the texts, and their shares in the answer."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from serving.export.explanations.explained_words import WordFinder, Words
-from serving.export.explanations.integrated_gradients import IntegratedGradients
-from serving.export.explanations.leave_one_out import explained_without_each
+from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
+from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN
+from serving.export.explanation_methods import IntegratedGradients, explained_without_each
 from serving.export.export_options import INTEGRATED_GRADIENTS, LEAVE_ONE_OUT
-from serving.export.export_spec import ExportSpec
-from serving.export.signature import Answers, Tensors
-from serving.export.text_inputs import TextInputs, asserted, at_most, attention_cost
-from serving.export.token_offsets import has_offsets, tokenize_each_with_offsets
+from serving.export.signature import ExportSpec, Tensors
+from serving.export.task_answers import Answers
+from serving.export.text_inputs import (
+    TextInputs,
+    asserted,
+    at_most,
+    attention_cost,
+    has_offsets,
+    tokenize_each_with_offsets,
+)
 
-# An example that is explained by gradients may have as many tokens as this number of sequences:
-# attention's memory grows with the square of its length, and gradients keep that of all blocks.
+# An example that gradients explain has at most the tokens of this number of sequences: attention's
+# memory grows with the square of its length, and gradients keep that of all blocks.
 _MAX_SEQUENCES = 2
-# A request may be as much work as this number of examples that are as long as a sequence and, if
-# words are left out, have the most words. One example of two sequences is as much as four.
+# A request takes at most the work of this number of full examples: as long as a sequence and, where
+# words are left out, with the most words. One example of two sequences is as much as four.
 _MAX_FULL_EXAMPLES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """All words of all texts, field after field. They are numbered from 1.
+
+    Attributes:
+        numbers: a ragged tensor for each field, int32 of the shape of its segment: the number of
+            each token's word.
+        examples: int32 `[words]`, the index of each word's example.
+        fields: int32 `[words]`, the index of each word's field.
+        choices: int32 `[words]`, the index of each word's choice; -1 in other fields.
+        texts: string `[words]`, as they stand in the original text.
+        starts, ends: int32 `[words]`, their byte offsets there.
+    """
+
+    numbers: list[tf.RaggedTensor]
+    examples: tf.Tensor
+    fields: tf.Tensor
+    choices: tf.Tensor
+    texts: tf.Tensor
+    starts: tf.Tensor
+    ends: tf.Tensor
+
+    @property
+    def count(self) -> tf.Tensor:
+        """The number of words, int32 scalar."""
+        return tf.size(self.examples)
+
+
+class WordFinder:
+    """Finds the words of tokenized texts: a word ends with a token that has the end-of-word mark.
+
+    `<unk>` has no such mark: a word ends after it if the next token's bytes do not follow directly.
+    So several words that are each one unknown character, such as Chinese ones, may be found as one.
+    """
+
+    def __init__(self, tokenizer: GPT1Tokenizer) -> None:
+        tokens = tokenizer.get_vocabulary()
+        self._is_final = tf.constant([token.endswith(END_OF_WORD) for token in tokens])
+        self._unknown = tokenizer.token_to_id(UNKNOWN)
+
+    def find(
+        self,
+        texts: Sequence[Any],
+        segments: Sequence[tf.RaggedTensor],
+        starts: Sequence[tf.RaggedTensor],
+        ends: Sequence[tf.RaggedTensor],
+    ) -> Words:
+        """Finds the words of a batch.
+
+        Args:
+            texts: a tensor for each field, string `[batch]`; for choices ragged, `[batch, None]`.
+            segments: their tokens' ids, int32 `[batch, None]`, or `[batch, None, None]`.
+            starts, ends: the tokens' byte offsets in their texts, of the shapes of `segments`.
+        """
+        found, numbers, count = [], [], tf.constant(0)
+        for field, each in enumerate(zip(texts, segments, starts, ends)):
+            columns, of_tokens = self._of_field(*each)
+            columns["fields"] = tf.fill(tf.shape(columns["examples"]), field)
+            numbers.append(each[1].with_flat_values(count + of_tokens))
+            count += tf.size(columns["examples"])
+            found.append(columns)
+        joined = {name: tf.concat([each[name] for each in found], axis=0) for name in found[0]}
+        return Words(numbers, **joined)
+
+    def _of_field(
+        self, texts: Any, segment: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Returns a field's words, as `Words` has them, and each token's word, counted from 1."""
+        if isinstance(texts, tf.RaggedTensor):
+            example = tf.cast(texts.value_rowids(), tf.int32)
+            choice = tf.range(tf.size(texts.values)) - tf.cast(
+                tf.gather(texts.row_starts(), example), tf.int32
+            )
+            texts, segment = texts.values, segment.values
+        else:
+            example = tf.range(tf.size(texts))
+            choice = tf.fill(tf.shape(example), -1)
+        row = tf.cast(segment.value_rowids(), tf.int32)
+        start, end = starts.flat_values, ends.flat_values
+        # Whether the second of two neighbouring tokens begins a word.
+        is_new = row[1:] != row[:-1]
+        is_new |= tf.gather(self._is_final, segment.values[:-1])
+        is_new |= (segment.values[:-1] == self._unknown) & (start[1:] > end[:-1])
+        is_first = tf.concat([[True], is_new], axis=0)[: tf.size(row)]
+        number = tf.cumsum(tf.cast(is_first, tf.int32))
+        first = tf.where(is_first)[:, 0]
+        row, start = tf.gather(row, first), tf.gather(start, first)
+        end = tf.math.unsorted_segment_max(end, number - 1, tf.size(row))
+        columns: Mapping[str, tf.Tensor] = {
+            "examples": tf.gather(example, row),
+            "choices": tf.gather(choice, row),
+            "texts": tf.strings.substr(tf.gather(texts, row), start, end - start),
+            "starts": start,
+            "ends": end,
+        }
+        return dict(columns), number
 
 
 class _Answered(NamedTuple):
@@ -206,7 +311,12 @@ class Explainer:
         without = explained_without_each(
             lambda segments: self._pad(self._preprocessor.frame(segments)[0]),
             lambda framed, answer: self._explained(self._predict_outputs(dict(framed)), answer),
-            *(batch.segments, batch.words, read, batch.lengths, batch.answer),
+            batch.segments,
+            batch.words.numbers,
+            batch.words.examples,
+            read,
+            batch.lengths,
+            batch.answer,
         )
         return tf.gather(batch.value, tf.gather(batch.words.examples, read)) - without
 

@@ -13,14 +13,17 @@ from gpt1_keras.tokenization.padding import bucket_lengths, pad
 from serving.export.batching import batched, merged
 from serving.export.decoder.cached_decoder import CachedDecoder
 from serving.export.decoder.packed_decoder import computes_by_blocks
-from serving.export.export_spec import ExportSpec
-from serving.export.language_model.generation_options import GenerationOptions, bounds
-from serving.export.language_model.output_text import before_stops, joined, joined_continuations
-from serving.export.language_model.prompt_continuation import continuations
-from serving.export.language_model.text_scoring import log_probabilities
-from serving.export.signature import Signature, Signatures, Tensors, full_stops, text_specs
-from serving.export.text_inputs import asserted
-from serving.export.token_offsets import ENDS, STARTS
+from serving.export.generation import before_stops, continuations, joined, joined_continuations
+from serving.export.generation_options import GenerationOptions, bounds
+from serving.export.signature import (
+    ExportSpec,
+    Signature,
+    Signatures,
+    Tensors,
+    full_stops,
+    text_specs,
+)
+from serving.export.text_inputs import ENDS, STARTS, asserted
 from serving.export_names import DEFAULT_SIGNATURE, GENERATE, SCORE, TOKENIZE
 
 _TEXT = text_specs("text")
@@ -146,7 +149,7 @@ class LanguageModelGraph:
         }
 
     def _defaults(self) -> Mapping[str, tf.Tensor]:
-        """Returns the values that stand for what a request to `generate` leaves out."""
+        """Returns the values of the options that a request to `generate` leaves out."""
         options = GenerationOptions()
         length = min(options.length, self.sequence_length - 1)
         values = {**vars(options), "length": length, "stop": [""]}
@@ -154,9 +157,9 @@ class LanguageModelGraph:
         return {name: tf.constant([values[name]], specs[name].dtype) for name in specs}
 
     def _for_any_batch(self, function: Callable[..., Tensors]) -> Callable[..., Tensors]:
-        """Makes a function take options that are the same for all texts, and empty batches.
+        """Makes a function accept options that all texts share, and empty batches.
 
-        Of an empty batch, it computes a made-up text, and returns nothing.
+        For an empty batch, it computes a made-up text and returns nothing.
         """
         made_up = self._example(1)
 
@@ -295,3 +298,47 @@ def _slices(values: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.RaggedT
     """Returns a ragged tensor of slices of a flat tensor."""
     indices = tf.ragged.range(starts, ends)
     return indices.with_values(tf.gather(values, indices.values))
+
+
+_ROWS_OF_LOGITS = 512  # at once: 83 MB with the paper's vocabulary
+
+
+def log_probabilities(
+    decoder: CachedDecoder,
+    logits: Callable[[tf.Tensor], tf.Tensor],
+    token_ids: tf.Tensor,
+    num_tokens: tf.Tensor,
+) -> tf.Tensor:
+    """Scores each token given those before it, and computes nothing for padding.
+
+    Args:
+        logits: from hidden states, float `[n, hidden_dim]`, to float32 `[n, vocabulary_size]`.
+        token_ids: int32 `[batch, length]`, padded on the right.
+        num_tokens: int32 `[batch]`, the number of tokens of each text, which may be 0.
+
+    Returns:
+        float32 `[batch, length]`, in nats; 0 for the first token, which is given, and for padding.
+    """
+    length = token_ids.shape[1]
+    read = tf.maximum(num_tokens, 1)
+    states = decoder.states(token_ids, read)
+    # The last token's target is padding; it is masked below.
+    targets = tf.RaggedTensor.from_tensor(tf.roll(token_ids, -1, axis=1), tf.cast(read, tf.int64))
+
+    def step(begin: tf.Tensor, found: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        end = begin + _ROWS_OF_LOGITS
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            targets.values[begin:end], logits(states[begin:end])
+        )
+        return end, tf.concat([found, -losses], axis=0)
+
+    _, found = tf.while_loop(
+        lambda begin, _: begin < tf.size(targets.values),
+        step,
+        (0, tf.zeros([0])),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+        parallel_iterations=1,
+    )
+    of_targets = targets.with_values(found).to_tensor(0.0, shape=[None, length])[:, :-1]
+    of_targets = tf.where(tf.sequence_mask(num_tokens - 1, length - 1), of_targets, 0.0)
+    return tf.pad(of_targets, [[0, 0], [1, 0]])

@@ -1,1 +1,0 @@
-"""The signature `explain`: which words led to an answer."""

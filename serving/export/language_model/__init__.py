@@ -1,1 +1,0 @@
-"""The signatures of a language model: scoring texts and continuing them."""
