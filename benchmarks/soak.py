@@ -20,8 +20,6 @@ import json
 import pathlib
 import random
 import shutil
-import socket
-import struct
 import sys
 import tempfile
 import threading
@@ -170,7 +168,7 @@ class Requests:
     """
 
     def __init__(self, port, rest_port, answers):
-        self._port, self._rest_port, self._answers = port, rest_port, answers
+        self._rest_port, self._answers = rest_port, answers
         self._prediction = PredictionServiceStub(grpc.insecure_channel(f"127.0.0.1:{port}"))
         self._lock = threading.Lock()
         busy, rest_busy = {"OK", "RESOURCE_EXHAUSTED"}, {"OK", "429"}
@@ -181,11 +179,8 @@ class Requests:
             "gRPC, malformed": (self._malformed, 10, {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}),
             "REST, malformed": (self._rest_malformed, 10, {"400", "429"}),
             "gRPC, too long": (self._too_long, 1, {"RESOURCE_EXHAUSTED"}),
-            "REST, too long": (self._rest_too_long, 2, {"400"}),
             "gRPC, many cancelled": (self._cancel_many, 2, {"left"}),
-            "gRPC, connection reset": (lambda _: self._reset(_PREFACE, port), 2, {"left"}),
-            "REST, reset in the body": (lambda _: self._reset(_HALF, rest_port), 3, {"left"}),
-            "REST, silent in the body": (self._silent, 1, {"408"}),
+            "REST, abandoned in the body": (self._abandon, 6, {"left"}),
         }
         weights = [weight for _, weight, _ in self.kinds.values()]
         self._order = random.Random(0).choices([*self.kinds], weights, k=2000)
@@ -248,10 +243,6 @@ class Requests:
         self._prediction.Predict(request, timeout=_TIMEOUT)
         return "OK"
 
-    def _rest_too_long(self, number):
-        with _sent(_head(_TOO_LONG), self._rest_port) as connected:
-            return _status_of(connected)
-
     def _cancel_many(self, number):
         """More than may run and wait, without a deadline."""
         request = _predict_request(range(len(_TEXTS)))
@@ -261,17 +252,14 @@ class Requests:
             call.cancel()
         return "left"
 
-    def _reset(self, content, port):
-        with _sent(content, port) as connected:
-            time.sleep(random.uniform(0.0, 0.05))
-            # Closing a socket that does not linger resets the connection.
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    def _abandon(self, number):
+        connection = http.client.HTTPConnection("127.0.0.1", self._rest_port, timeout=_TIMEOUT)
+        with contextlib.closing(connection):
+            connection.putrequest("POST", f"{_PATH}:predict")
+            connection.putheader("Content-Length", "1000")
+            connection.endheaders(b'{"instances": ["a')
+            time.sleep(random.uniform(0.0, 2.0))
         return "left"
-
-    def _silent(self, number):
-        with _sent(_HALF, self._rest_port) as connected:
-            connected.settimeout(2 * _TIMEOUT)
-            return _status_of(connected)
 
     def _exchange(self, method, path, body=None):
         connection = http.client.HTTPConnection("127.0.0.1", self._rest_port, timeout=_TIMEOUT)
@@ -293,26 +281,6 @@ def _predict_request(rows):
     request.model_spec.name = "model"
     request.inputs["text"].CopyFrom(tf.make_tensor_proto([_TEXTS[row] for row in rows]))
     return request
-
-
-def _head(length):
-    head = f"POST {_PATH}:predict HTTP/1.1\r\nHost: localhost\r\n"
-    return f"{head}Content-Length: {length}\r\n\r\n".encode()
-
-
-_HALF = _head(1000) + b'{"instances": ["a'
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0" + b"\0\1\0\1\4"
-
-
-def _sent(content, port):
-    connected = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
-    connected.sendall(content)
-    return connected
-
-
-def _status_of(connected):
-    """Returns the status of a reply."""
-    return connected.makefile("rb").readline().split()[1].decode()
 
 
 def _report(capacity, spent, requests, samples, faults, tracebacks):
