@@ -60,6 +60,7 @@ _PATIENCE = 10.0  # seconds after which a waiting client does not send its reque
 _TIMEOUT = 30.0  # seconds
 _TOO_LONG = 17 * 2**20  # bytes
 _MANY = 80  # more calls than the server runs and lets wait
+_MOST_THREADS = 400  # more than the server starts for calls over gRPC
 _SETTLED = 10.0  # seconds in which the server closes connections that clients have left
 _MORE_MEMORY, _MORE_THREADS = 1.1, 16  # at the end: times, and more than, those at the start
 
@@ -102,6 +103,7 @@ def _soak(folder, exports, scores, seconds):
         requests = Requests(port, rest_port, Answers(scores, faults.copied))
         capacity = measure(lambda: requests.predict, len(_TEXTS), _CLIENTS, seconds=15.0).rate
         # After this, the server has what it allocates once: gRPC's threads, and their memory.
+        requests.fall_silent(_MOST_THREADS)
         arrive(requests.send, 5 * capacity, 15.0)
         for _ in range(2):
             faults.swap()
@@ -169,7 +171,8 @@ class Requests:
 
     def __init__(self, port, rest_port, answers):
         self._rest_port, self._answers = rest_port, answers
-        self._prediction = PredictionServiceStub(grpc.insecure_channel(f"127.0.0.1:{port}"))
+        self._channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+        self._prediction = PredictionServiceStub(self._channel)
         self._lock = threading.Lock()
         busy, rest_busy = {"OK", "RESOURCE_EXHAUSTED"}, {"OK", "429"}
         self.kinds = {
@@ -180,6 +183,7 @@ class Requests:
             "REST, malformed": (self._rest_malformed, 10, {"400", "429"}),
             "gRPC, too long": (self._too_long, 1, {"RESOURCE_EXHAUSTED"}),
             "gRPC, many cancelled": (self._cancel_many, 2, {"left"}),
+            "gRPC, silent": (lambda _: self.fall_silent(_MANY), 1, {"left"}),
             "REST, abandoned in the body": (self._abandon, 6, {"left"}),
         }
         weights = [weight for _, weight, _ in self.kinds.values()]
@@ -250,6 +254,22 @@ class Requests:
         time.sleep(random.uniform(0.0, 0.2))
         for call in calls:
             call.cancel()
+        return "left"
+
+    def fall_silent(self, count):
+        """Begins calls whose message never comes, and cancels them."""
+        ended = threading.Event()
+
+        def nothing():
+            ended.wait(_TIMEOUT)
+            yield from ()
+
+        call = self._channel.stream_unary("/tensorflow.serving.PredictionService/Predict")
+        calls = [call.future(nothing()) for _ in range(count)]
+        time.sleep(2.0)
+        for each in calls:
+            each.cancel()
+        ended.set()
         return "left"
 
     def _abandon(self, number):
