@@ -88,11 +88,9 @@ setup(
             "accelerate>=1.15,<2",  # transformers' Trainer needs it
             "fastapi",
             "uvicorn",
-            "litert-quantizer>=0.11",
             "onnx",
             "onnxruntime",
             "onnxscript",
-            "executorch>=1.5,<2",
             "openvino>=2026,<2027",
             "nncf>=3,<4",
             "psutil",

@@ -19,8 +19,8 @@ import tempfile
 import numpy as np
 
 from benchmarks.harness.alternate import REST, alternate, speedup
-from benchmarks.harness.finetuning_batches import BATCH_SIZE, HUGGING_FACE, IDS_FILE, PRESET
 from benchmarks.harness.program import Program, table
+from benchmarks.harness.training_turns import FINETUNING_BATCH, HUGGING_FACE, IDS_FILE, PRESET
 from benchmarks.harness.worker import Worker
 from gpt1_keras.cli import exit_status
 
@@ -71,7 +71,7 @@ def _prepare(preset, data_dir, folder):
         labels=examples.labels,
         pad_token_id=preprocessor.tokenizer.pad_token_id,
     )
-    return -(-len(examples) // BATCH_SIZE)
+    return -(-len(examples) // FINETUNING_BATCH)
 
 
 def _measure(objective, folder, options):

@@ -8,9 +8,6 @@ from benchmarks.harness.measured_models import export_missing
 from benchmarks.harness.worker import Worker
 from benchmarks.peers import Peer, run
 
-_TORCH = ("torch", "transformers")
-_ONNX = (*_TORCH, "onnx", "onnxruntime", "onnxscript")
-_OPENVINO = (*_TORCH, "onnx", "onnxscript", "openvino")
 OURS = {
     "ours-float32": Peer("gpt1_keras, float32", "ours", "float32"),
     "ours-bfloat16": Peer("gpt1_keras, bfloat16", "ours", "bfloat16"),
@@ -18,12 +15,12 @@ OURS = {
     "ours-unmerged": Peer("gpt1_keras, float32, not merged", "ours", "float32"),
 }
 PEERS = {
-    "hugging_face-float32": Peer("Hugging Face, float32", "hugging_face", "float32", _TORCH),
-    "hugging_face-bfloat16": Peer("Hugging Face, bfloat16", "hugging_face", "bfloat16", _TORCH),
-    "onnxruntime-float32": Peer("ONNX Runtime, float32", "onnxruntime", "float32", _ONNX),
-    "onnxruntime-int8": Peer("ONNX Runtime, int8", "onnxruntime", "int8", _ONNX),
-    "openvino-float32": Peer("OpenVINO, float32", "openvino", "float32", _OPENVINO),
-    "openvino-int8": Peer("OpenVINO, int8 (NNCF)", "openvino", "int8", (*_OPENVINO, "nncf")),
+    "hugging_face-float32": Peer("Hugging Face, float32", "hugging_face", "float32"),
+    "hugging_face-bfloat16": Peer("Hugging Face, bfloat16", "hugging_face", "bfloat16"),
+    "onnxruntime-float32": Peer("ONNX Runtime, float32", "onnxruntime", "float32"),
+    "onnxruntime-int8": Peer("ONNX Runtime, int8", "onnxruntime", "int8"),
+    "openvino-float32": Peer("OpenVINO, float32", "openvino", "float32"),
+    "openvino-int8": Peer("OpenVINO, int8 (NNCF)", "openvino", "int8"),
 }
 CLASSIFIERS = {**OURS, **PEERS}
 

@@ -1,26 +1,14 @@
 """Hugging Face's torch model of GPT-1, its Trainer and its tokenizers."""
 
 import csv
-import io
 import pathlib
 import tempfile
 
 import numpy as np
 
-from benchmarks.harness import pretraining_steps
-from benchmarks.harness.finetuning_batches import (
-    BATCH_SIZE,
-    CLIP_NORM,
-    HUGGING_FACE,
-    IDS_FILE,
-    LEARNING_RATE,
-    WEIGHT_DECAY,
-    BatchTurns,
-)
+from benchmarks.harness import training_turns
 from benchmarks.harness.machine import cores
 from benchmarks.harness.measured_models import LABELS, SIZES, tokenizer_files
-
-HEAD_FILE = "head.npz"  # of a classifier that `benchmarks.on_device` measures
 
 
 def model_config(size, **settings):
@@ -66,15 +54,14 @@ def train(turns, precision, mode, size, batch, length, steps):
     import torch
     from transformers import OpenAIGPTLMHeadModel
 
-    import_memory = pretraining_steps.peak_memory()
     torch.set_num_threads(cores())
     model = OpenAIGPTLMHeadModel(model_config(SIZES[size])).train()
     optimizer = pretraining_optimizer(model)
-    batches = pretraining_steps.random_ids(size, batch, length, steps)
+    batches = training_turns.random_ids(size, batch, length, steps)
     for ids in torch.tensor(batches, dtype=torch.int64):
         turns.begin()
         turns.end(loss=update(model, optimizer, ids, precision).item())
-    return {"import_memory": import_memory, "peak_memory": pretraining_steps.peak_memory()}
+    return {"peak_memory": training_turns.peak_memory()}
 
 
 def pretraining_optimizer(model):
@@ -83,8 +70,8 @@ def pretraining_optimizer(model):
 
     return torch.optim.AdamW(
         model.parameters(),
-        pretraining_steps.LEARNING_RATE,
-        weight_decay=pretraining_steps.WEIGHT_DECAY,
+        training_turns.PRETRAINING_RATE,
+        weight_decay=training_turns.WEIGHT_DECAY,
         fused=True,
     )
 
@@ -97,7 +84,7 @@ def update(model, optimizer, ids, precision):
     with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=is_bfloat16):
         loss = model(input_ids=ids, labels=ids).loss
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), pretraining_steps.CLIP_NORM)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), training_turns.CLIP_NORM)
     optimizer.step()
     optimizer.zero_grad()
     return loss
@@ -116,11 +103,11 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
 
     torch.set_num_threads(cores())
     folder = pathlib.Path(folder)
-    batch_turns = BatchTurns(turns, count, batches)
-    data = np.load(folder / IDS_FILE)
+    batch_turns = training_turns.BatchTurns(turns, count, batches)
+    data = np.load(folder / training_turns.IDS_FILE)
     pad = int(data["pad_token_id"])
     model = OpenAIGPTForSequenceClassification.from_pretrained(
-        folder / HUGGING_FACE, pad_token_id=pad
+        folder / training_turns.HUGGING_FACE, pad_token_id=pad
     )
     rows = np.split(data["ids"], np.cumsum(data["lengths"])[:-1])
     examples = [{"ids": ids, "labels": label} for ids, label in zip(rows, data["labels"])]
@@ -168,11 +155,11 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
             model=model,
             args=TrainingArguments(
                 temporary,
-                per_device_train_batch_size=BATCH_SIZE,
+                per_device_train_batch_size=training_turns.FINETUNING_BATCH,
                 max_steps=batch_turns.steps,
-                learning_rate=LEARNING_RATE,
-                weight_decay=WEIGHT_DECAY,
-                max_grad_norm=CLIP_NORM,
+                learning_rate=training_turns.FINETUNING_RATE,
+                weight_decay=training_turns.WEIGHT_DECAY,
+                max_grad_norm=training_turns.CLIP_NORM,
                 use_cpu=True,
                 report_to=[],
                 save_strategy="no",
@@ -215,7 +202,7 @@ def predict(turns, size, tokenizer, path, batch_size, rounds):
         turns.begin()
         classify(texts, batch_size=batch_size, **limits)
         turns.end()
-    return {"peak_memory": pretraining_steps.peak_memory()}
+    return {"peak_memory": training_turns.peak_memory()}
 
 
 def classifier(precision, size, tokenizer, **setting):
@@ -236,77 +223,3 @@ def classifier(precision, size, tokenizer, **setting):
             return model(**inputs).logits.float().softmax(-1)
 
     return scores_of
-
-
-def device_classifier(variant, folder, job):
-    """Makes a classifier with torch's dynamic quantization."""
-    import torch
-
-    torch.set_num_threads(1)
-    model = device_model(folder)
-    model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, torch.qint8)
-    buffer = io.BytesIO()
-    torch.save(model.state_dict(), buffer)
-    frame, tokenizer_size = outside_tokenizer(folder, job)
-
-    def score(texts):
-        with torch.inference_mode():
-            return model(torch.tensor([frame(texts)])).numpy()[0]
-
-    return score, buffer.tell() + tokenizer_size
-
-
-def device_model(folder):
-    """Loads the backbone with the classifier's head: from ids `[1, length]` to logits.
-
-    Conv1D layers become Linear layers, which quantizers know.
-    """
-    import torch
-    from transformers import OpenAIGPTModel
-    from transformers.pytorch_utils import Conv1D
-
-    def linear(kernel, bias):
-        layer = torch.nn.Linear(*kernel.shape)
-        layer.weight.data = torch.tensor(np.ascontiguousarray(kernel.T))
-        layer.bias.data = torch.tensor(bias)
-        return layer
-
-    class Classifier(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.decoder = OpenAIGPTModel.from_pretrained(folder / HUGGING_FACE)
-            with np.load(folder / HEAD_FILE) as head:
-                self.head = linear(head["kernel"], head["bias"])
-
-        def forward(self, ids):
-            return self.head(self.decoder(ids).last_hidden_state[:, -1])
-
-    model = Classifier().eval()
-    for module in list(model.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, Conv1D):
-                weight, bias = child.weight.detach().numpy(), child.bias.detach().numpy()
-                setattr(module, name, linear(weight, bias))
-    return model
-
-
-def outside_tokenizer(folder, job):
-    """Returns a function from texts to framed ids, by `tokenizers`, and the size of its file."""
-    from tokenizers import Tokenizer
-
-    from gpt1_keras.tokenization.input_transformations import kept_lengths
-
-    path = folder / HUGGING_FACE / "tokenizer.json"
-    tokenizer = Tokenizer.from_file(str(path))
-    start, delimiter, extract = (tokenizer.token_to_id(token) for token in job["special_tokens"])
-
-    def frame(texts):
-        encoded = [tokenizer.encode(text).ids for text in texts]
-        lengths = [len(each) for each in encoded]
-        kept_of_each = kept_lengths(lengths, job["sequence_length"], job["truncate"])
-        ids = [start]
-        for each, kept in zip(encoded, kept_of_each):
-            ids += each[:kept] + [delimiter]
-        return [*ids[:-1], extract]
-
-    return frame, path.stat().st_size

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.harness import pretraining_steps
+from benchmarks.harness import training_turns
 from benchmarks.harness.measured_models import SIZES
 
 
@@ -11,22 +11,21 @@ def train(turns, precision, mode, size, batch, length, steps):
     import keras
     import keras_hub
 
-    import_memory = pretraining_steps.peak_memory()
-    pretraining_steps.use_precision(precision)
+    training_turns.use_precision(precision)
     model = keras_hub.models.GPT2CausalLM(
         keras_hub.models.GPT2Backbone(**SIZES[size], dropout=0.1), preprocessor=None
     )
     model.compile(
         optimizer=keras.optimizers.AdamW(
-            pretraining_steps.LEARNING_RATE,
-            weight_decay=pretraining_steps.WEIGHT_DECAY,
-            global_clipnorm=pretraining_steps.CLIP_NORM,
+            training_turns.PRETRAINING_RATE,
+            weight_decay=training_turns.WEIGHT_DECAY,
+            global_clipnorm=training_turns.CLIP_NORM,
         ),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         jit_compile=mode == "XLA",
         weighted_metrics=None,  # its metric would take time
     )
-    ids = pretraining_steps.random_ids(size, batch, length + 1, steps)
+    ids = training_turns.random_ids(size, batch, length + 1, steps)
     mask = np.ones((steps, batch, length), "int32")
-    pretraining_steps.fit_in_turns(turns, model, ids, padding_mask=mask)
-    return {"import_memory": import_memory, "peak_memory": pretraining_steps.peak_memory()}
+    training_turns.fit_in_turns(turns, model, ids, padding_mask=mask)
+    return {"peak_memory": training_turns.peak_memory()}

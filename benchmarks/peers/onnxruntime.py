@@ -6,12 +6,7 @@ import numpy as np
 
 from benchmarks.harness.machine import cores
 from benchmarks.harness.measured_models import LABELS, SIZES
-from benchmarks.peers.hugging_face import (
-    device_model,
-    load_tokenizer,
-    model_config,
-    outside_tokenizer,
-)
+from benchmarks.peers.hugging_face import load_tokenizer, model_config
 
 
 def classifier(precision, size, tokenizer, folder, calibration=()):
@@ -20,7 +15,7 @@ def classifier(precision, size, tokenizer, folder, calibration=()):
 
     path = float_model(size, tokenizer, folder)
     if precision == "int8":
-        path = _quantized(path, path.with_name("int8.onnx"), per_channel=True)
+        path = _quantized(path, path.with_name("int8.onnx"))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = cores()
     session = onnxruntime.InferenceSession(str(path), options)
@@ -85,41 +80,9 @@ def padded_ids(tokenizer, texts, size):
     return ids, np.array([len(row) - 1 for row in rows])
 
 
-def device_classifier(variant, folder, job):
-    """Makes a classifier that uses one thread; int8 has a scale for each matrix."""
-    import onnxruntime
-
-    path = folder / "model.int8.onnx"
-    if not path.exists():
-        _quantized(_device_model(folder, job), path)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    [name] = (each.name for each in session.get_inputs())
-    frame, tokenizer_size = outside_tokenizer(folder, job)
-
-    def score(texts):
-        return session.run(None, {name: np.array([frame(texts)], np.int64)})[0][0]
-
-    return score, path.stat().st_size + tokenizer_size
-
-
-def _device_model(folder, job):
-    import onnx
-    import torch
-
-    ids = torch.ones([1, 8], dtype=torch.int64)
-    shapes = ({1: torch.export.Dim("length", min=2, max=job["sequence_length"])},)
-    program = torch.onnx.export(device_model(folder), (ids,), dynamic_shapes=shapes, dynamo=True)
-    proto = program.model_proto
-    del proto.graph.value_info[:]  # quantization changes these shapes
-    onnx.save(proto, folder / "model.onnx")
-    return folder / "model.onnx"
-
-
-def _quantized(float_path, path, per_channel=False):
+def _quantized(float_path, path):
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     if not path.exists():
-        quantize_dynamic(float_path, path, per_channel=per_channel, weight_type=QuantType.QInt8)
+        quantize_dynamic(float_path, path, per_channel=True, weight_type=QuantType.QInt8)
     return path

@@ -5,17 +5,8 @@ import pathlib
 
 import numpy as np
 
-from benchmarks.harness import pretraining_steps
-from benchmarks.harness.finetuning_batches import (
-    BATCH_SIZE,
-    IDS_FILE,
-    LEARNING_RATE,
-    PRESET,
-    BatchTurns,
-)
+from benchmarks.harness import training_turns
 from benchmarks.harness.measured_models import SIZES
-
-SAVED_MODEL = "saved_model"  # the export that `benchmarks.on_device` measures
 
 
 def train(turns, precision, mode, size, batch, length, steps):
@@ -23,18 +14,17 @@ def train(turns, precision, mode, size, batch, length, steps):
     import gpt1_keras
     from gpt1_keras.optimization.optimizer import GPT1Adam
 
-    import_memory = pretraining_steps.peak_memory()
-    pretraining_steps.use_precision(precision)
+    training_turns.use_precision(precision)
     model = gpt1_keras.GPT1CausalLM(gpt1_keras.GPT1Backbone(**SIZES[size], dropout=0.1))
     optimizer = GPT1Adam(
-        pretraining_steps.LEARNING_RATE,
-        weight_decay=pretraining_steps.WEIGHT_DECAY,
-        global_clipnorm=pretraining_steps.CLIP_NORM,
+        training_turns.PRETRAINING_RATE,
+        weight_decay=training_turns.WEIGHT_DECAY,
+        global_clipnorm=training_turns.CLIP_NORM,
     )
     model.compile(optimizer=optimizer, jit_compile=mode == "XLA")
-    ids = pretraining_steps.random_ids(size, batch, length + 1, steps)
-    pretraining_steps.fit_in_turns(turns, model, ids)
-    return {"import_memory": import_memory, "peak_memory": pretraining_steps.peak_memory()}
+    ids = training_turns.random_ids(size, batch, length + 1, steps)
+    training_turns.fit_in_turns(turns, model, ids)
+    return {"peak_memory": training_turns.peak_memory()}
 
 
 def fine_tune(turns, folder, data_dir, count, batches, coefficient):
@@ -51,13 +41,15 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
     from training.evaluation.fine_tuned_models import load_model
 
     folder = pathlib.Path(folder)
-    batch_turns = BatchTurns(turns, count, batches)
-    model, _ = load_model(folder / PRESET)
-    optimizer = finetuning_optimizer(LEARNING_RATE, batch_turns.steps)
+    batch_turns = training_turns.BatchTurns(turns, count, batches)
+    model, _ = load_model(folder / training_turns.PRESET)
+    optimizer = finetuning_optimizer(training_turns.FINETUNING_RATE, batch_turns.steps)
     model.compile(optimizer, lm_coefficient=coefficient)
     examples = load_examples(DATASETS["sst2"], "train", DataOptions(data_dir))
-    lengths = np.load(folder / IDS_FILE)["lengths"]
-    order = batch_order(lengths, BATCH_SIZE, seed=0, epoch=0)[: batch_turns.steps]
+    lengths = np.load(folder / training_turns.IDS_FILE)["lengths"]
+    order = batch_order(lengths, training_turns.FINETUNING_BATCH, seed=0, epoch=0)[
+        : batch_turns.steps
+    ]
 
     def on_batch_end(batch, logs):
         float(logs["loss"])  # waits for the step to end
@@ -101,7 +93,7 @@ def predict(turns, export, path, rounds):
         layout = Layout(survey.columns, survey.kinds, engine.columns, "")
         predict(engine, files, layout, path.with_name("answers.csv"), survey.rows)
         turns.end()
-    return {"peak_memory": pretraining_steps.peak_memory()}
+    return {"peak_memory": training_turns.peak_memory()}
 
 
 def predict_from_ids(turns, export, path, rounds):
@@ -131,34 +123,4 @@ def predict_from_ids(turns, export, path, rounds):
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda batch: servable.predict(TOKENS, batch), framed))
         turns.end()
-    return {"peak_memory": pretraining_steps.peak_memory()}
-
-
-def device_classifier(quantization, folder, job):
-    """Loads a file for devices into LiteRT; or the export, if `quantization` is `SAVED_MODEL`."""
-    if quantization == SAVED_MODEL:
-        return _saved_model(folder, job)
-    from ai_edge_litert.interpreter import Interpreter
-
-    path = folder / f"{quantization}.tflite"
-    run = Interpreter(str(path), num_threads=1).get_signature_runner("text")
-
-    def score(texts):
-        padded = [text.encode().ljust(job["max_bytes"], b"\0") for text in texts]
-        inputs = [np.frombuffer(each, np.uint8).astype(np.int32) for each in padded]
-        return run(**dict(zip(job["fields"], inputs)))["scores"]
-
-    return score, path.stat().st_size
-
-
-def _saved_model(folder, job):
-    import tensorflow as tf
-
-    [version] = (folder / SAVED_MODEL).iterdir()
-    model = tf.saved_model.load(version)
-
-    def score(texts):
-        inputs = {field: tf.constant([text]) for field, text in zip(job["fields"], texts)}
-        return model.signatures["serving_default"](**inputs)["scores"].numpy()[0]
-
-    return score, sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
+    return {"peak_memory": training_turns.peak_memory()}

@@ -8,9 +8,8 @@ import pytest
 
 from benchmarks import training_step
 from benchmarks.harness.alternate import alternate, speedup
-from benchmarks.harness.measured_models import SIZES
 from benchmarks.harness.worker import Worker
-from benchmarks.training_step import PEERS, Pair
+from benchmarks.training_step import PEERS, _rows
 from training.evaluation.throughput import flops_per_token
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -36,32 +35,29 @@ def rows_of(report):
 
 
 @pytest.mark.slow
-def test_tables_of_the_training_step(run):
+def test_the_table_of_the_training_step(run):
     names = ["ours-float32-graph", "keras_hub-float32-graph"]
     report = run(training_step, "--only", *names, "--batches", "2x32", "--steps", "2")
     rows = [row for row in rows_of(report) if row[0] == "2 x 32"]
     assert [row[:3] for row in rows] == [
         ["2 x 32", "float32", "gpt1_keras, graph"],
         ["2 x 32", "float32", "KerasHub GPT-2, graph"],
-        ["2 x 32", "float32", "gpt1_keras, graph / KerasHub GPT-2, graph"],
     ]
-    ours, peer, ratios = rows
-    for row in ours, peer:
+    for row in rows:
         assert float(row[3]) * float(row[4].replace(",", "")) == pytest.approx(64, rel=0.02)
         assert 0 < float(row[5].rstrip("%")) < 100
-    expected = float(ours[6]) / float(peer[6])
-    assert float(ratios[4].rstrip("%")) == pytest.approx(100 * expected, abs=2)
+        assert 0 < float(row[7])
 
 
-def test_figures_of_a_pair():
-    memory = ({"peak_memory": 3e9, "import_memory": 1e9},) * 2
-    seconds = ([1.0, 2.0, 4.0], [1.5, 8.0, 6.0])  # ratios 1.5, 4 and 1.5
+def test_figures_of_two_peers():
+    seconds = [[1.0, 2.0, 4.0], [1.5, 8.0, 6.0]]  # ratios 1.5, 4 and 1.5
     peers = (PEERS["ours-float32-graph"], PEERS["keras_hub-float32-graph"])
-    pair = Pair(2, 32, peers, seconds, [5.0, 10.0, 5.0], memory)
-    assert pair.speedup() == 1.5
-    gigaflops = 1e-9 * 64 * flops_per_token(SIZES["micro"], 32)
     # At the speed of the product, 5, 20 and 20 GFLOP fit our steps; 7.5, 80 and 30 theirs.
-    assert pair.shares(SIZES["micro"]) == pytest.approx((gigaflops / 20, gigaflops / 30))
+    size = {"num_layers": 1, "hidden_dim": 64, "intermediate_dim": 256, "vocabulary_size": 10**7}
+    gigaflops = 1e-9 * 64 * flops_per_token(size, 32)
+    ours, other = _rows((2, 32), peers, seconds, [5.0, 10.0, 5.0], [3e9, 4e9], size)
+    assert ours[5:] == [f"{gigaflops / 20:.0%}", "5", "3.00", ""]
+    assert other[5:] == [f"{gigaflops / 30:.0%}", "5", "4.00", "1.50"]
 
 
 @pytest.mark.slow
@@ -73,7 +69,7 @@ def test_peers_train_the_same():
             losses = [worker.turn()["loss"] for _ in range(2)]
             summary = worker.summary()
         assert np.mean(losses) == pytest.approx(np.log(1000), rel=0.05)
-        assert 0 < summary["import_memory"] < summary["peak_memory"]
+        assert summary["peak_memory"] > 0
 
 
 def test_a_worker_that_dies_says_why():

@@ -1,12 +1,15 @@
-"""What the peers share that take pre-training steps in turns."""
+"""What the peers share that train in turns: settings, ids, and turns of one batch or of several."""
 
 import pathlib
 
 from benchmarks.harness.measured_models import SIZES
 
-LEARNING_RATE = 2.5e-4
 WEIGHT_DECAY = 0.01
 CLIP_NORM = 1.0
+PRETRAINING_RATE = 2.5e-4
+FINETUNING_RATE = 6.25e-5
+FINETUNING_BATCH = 32
+IDS_FILE, PRESET, HUGGING_FACE = "ids.npz", "preset", "hugging_face"  # what is prepared
 
 
 def random_ids(size, batch, length, steps):
@@ -45,3 +48,20 @@ def fit_in_turns(turns, model, ids, **inputs):
         on_train_batch_end=lambda batch, logs: turns.end(loss=float(logs["loss"])),
     )
     model.fit(data, verbose=0, callbacks=[callback])
+
+
+class BatchTurns:
+    """Makes a turn of every `batches` batches, of `count` turns; `begin` waits for the first."""
+
+    def __init__(self, turns, count, batches):
+        self._turns, self._batches, self._done = turns, batches, 0
+        self.steps = count * batches
+        self.begin = turns.begin
+
+    def batch_ended(self):
+        """Ends the turn, and waits for the next, if that was its last batch."""
+        self._done += 1
+        if self._done % self._batches == 0:
+            self._turns.end()
+            if self._done < self.steps:
+                self._turns.begin()

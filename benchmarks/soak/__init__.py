@@ -1,1 +1,0 @@
-"""Half an hour of load and faults: `python -m benchmarks.soak`."""
