@@ -5,6 +5,7 @@ import csv
 import difflib
 import errno
 import glob
+import hashlib
 import io
 import json
 import os
@@ -166,6 +167,17 @@ def writing_weights(path: str | os.PathLike[str]) -> Iterator[io.BytesIO]:
         if content:
             with atomic_path(path) as temporary:
                 pathlib.Path(temporary).write_bytes(content)
+
+
+def digest_of(path: str | os.PathLike[str]) -> str:
+    """Returns the SHA-256 of a file, or of all files in a folder, in hexadecimal digits."""
+    found = hashlib.sha256()
+    whole = pathlib.Path(path)
+    for part in sorted(whole.rglob("*")) if whole.is_dir() else [whole]:
+        if part.is_file():
+            with open(part, "rb") as file:
+                found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()
 
 
 def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:

@@ -2,11 +2,11 @@
 
 import dataclasses
 import glob
-import hashlib
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gpt1_keras.files import digest_of
 from gpt1_keras.labelled_files import Row, Table, open_table
 from serving.prediction.answers_file import kind_of
 
@@ -50,7 +50,7 @@ class InputFiles:
             ValueError: it has changed since it was surveyed.
         """
         table = self._open(path)
-        if self.digests and _digest(path) != self.digests[self.paths.index(path)]:
+        if self.digests and digest_of(path) != self.digests[self.paths.index(path)]:
             raise ValueError(f"{path} has changed since its rows were checked. Start again.")
         yield from table.with_cells()
 
@@ -76,7 +76,7 @@ class InputFiles:
                     f"{path} has the columns {table.file_columns}; expected those of "
                     f"{self.paths[0]}, {names}."
                 )
-            digests.append(_digest(path))
+            digests.append(digest_of(path))
             for row, cells in table.with_cells():
                 count += 1
                 for kind, cell in zip(kinds, cells):
@@ -118,13 +118,3 @@ class Survey:
     notices: Sequence[str]
     longest: int
     longest_at: str
-
-
-def _digest(path: pathlib.Path) -> str:
-    """Returns a hash of a file, or of all files in a folder."""
-    found = hashlib.sha256()
-    for part in sorted(path.rglob("*")) if path.is_dir() else [path]:
-        if part.is_file():
-            with open(part, "rb") as file:
-                found.update(hashlib.file_digest(file, "sha256").digest())
-    return found.hexdigest()

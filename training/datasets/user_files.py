@@ -7,10 +7,11 @@ index of the right one, from 0; or a score, if all labels are numbers and some h
 """
 
 import dataclasses
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import numpy as np
 
@@ -42,6 +43,8 @@ from training.datasets.paper_datasets import (
 
 if TYPE_CHECKING:
     from gpt1_keras.tasks.task import Task
+
+_Part: TypeAlias = tuple[list[Row], np.ndarray]  # of the examples: rows, and their labels
 
 _MOST_BINS = 10  # of scores
 _EXAMPLES_PER_BIN = 20
@@ -77,8 +80,7 @@ def held_back(
         bins = min(_MOST_BINS, max(1, len(labels) // _EXAMPLES_PER_BIN))
         labels = np.digitize(labels, np.quantile(labels, np.linspace(0, 1, bins + 1)[1:-1]))
     numbers: dict[tuple[str, ...], int] = {}  # of groups of the same texts
-    plain = (tuple(" ".join(str(text).casefold().split()) for text in each) for each in texts)
-    groups = np.array([numbers.setdefault(each, len(numbers)) for each in plain])
+    groups = np.array([numbers.setdefault(_plain(each), len(numbers)) for each in texts])
     first = np.unique(groups, return_index=True)[1]  # the example that stands for its group
     sizes = np.bincount(groups)
     order = np.random.default_rng(seed).permutation(len(first))
@@ -91,23 +93,47 @@ def held_back(
     return is_held[groups]
 
 
+def _plain(texts: Sequence[object]) -> tuple[str, ...]:
+    """Returns texts without what tells no examples apart: case and white space."""
+    return tuple(" ".join(str(text).casefold().split()) for text in texts)
+
+
+@dataclasses.dataclass(frozen=True)
+class EarlierFiles:
+    """What a classifier has learned from before, which now learns from more.
+
+    Attributes:
+        class_names: in the order of its outputs.
+        train: paths of the files.
+        validation: path of the examples that it has not learned from, on which its best epoch was
+            chosen; None if there is none.
+        columns: the usual columns in these files, as for `gpt1_keras.labelled_files`.
+    """
+
+    class_names: list[str]
+    train: Sequence[str]
+    validation: str | None
+    columns: Mapping[str, str]
+
+
 @dataclasses.dataclass(frozen=True)
 class UserFiles:
     """Files as a data set, with the attributes of `TfdsDataset` that models need.
 
     Attributes:
-        paths: dict from `"train"`, `"validation"` or `"test"` to paths.
+        paths: dict from `"train"`, `"validation"` or `"test"` to lists of paths.
         columns: dict from names to the files' columns, as for `gpt1_keras.labelled_files`.
         sheet, header_row, usual: as for `gpt1_keras.labelled_files`.
         kind, fields, metrics, score_range, glue_file: as in
             `training.datasets.paper_datasets.TfdsDataset`.
         class_names: None without classes.
-        share: what `training.datasets.user_files` holds back of the train file, if there is
+        share: what `training.datasets.user_files` holds back of each train file, if there is
             no validation file.
         seed: of that choice.
+        earlier: what the model has learned from before; it comes first in both splits.
     """
 
-    paths: dict[str, str]
+    paths: dict[str, list[str]]
     columns: Mapping[str, str]
     kind: str
     fields: dict[str, str]
@@ -119,50 +145,114 @@ class UserFiles:
     sheet: str | None = None
     header_row: int | None = None
     usual: Mapping[str, str] | None = None
+    earlier: EarlierFiles | None = None
     glue_file: None = None
+
+    def after(self, earlier: EarlierFiles) -> Self:
+        """Returns the same files after earlier ones; classes that are new follow the known ones."""
+        known = {as_label(name).lower() for name in earlier.class_names}
+        new = [name for name in self.class_names or () if as_label(name).lower() not in known]
+        again = {os.path.abspath(path) for path in earlier.train}
+        train = [path for path in self.paths["train"] if os.path.abspath(path) not in again]
+        return dataclasses.replace(
+            self,
+            paths={**self.paths, "train": train},
+            class_names=[*earlier.class_names, *new],
+            earlier=earlier,
+        )
 
     def read(self, role: str) -> Examples:
         """Reads a file's examples, byte strings, all labelled; texts and labels are checked."""
-        is_shared = role == "validation" and role not in self.paths
-        path = self.paths["train" if is_shared else role]
-        tell = _keep_quiet if is_shared else note  # as the train file has been told of
-        rows = read_rows(
-            *(path, self.columns, [(*self.fields, LABEL)], tell),
-            sheet=self.sheet,
-            header_row=self.header_row,
-            usual=self.usual,
-        )
-        rows = with_labels(with_texts(rows, self.fields, path, tell), path, tell)
-        _check_rows(path, rows, self.fields)
-        use_decimal_points(rows, path, self.class_names, tell)
-        use_one_spelling(rows, path, self.class_names, tell)
-        if role == "train" and self.class_names is not None:
-            tell_of_numbers_as_classes(self.class_names, path, tell)
-        labels = self._labels(path, rows)
-        if is_shared or role == "train" and "validation" not in self.paths:
-            chosen = self._is_held_back(rows, labels, tell) == is_shared
-            rows = [row for row, is_chosen in zip(rows, chosen) if is_chosen]
-            labels = labels[chosen]
+        if role != "train" and role in self.paths:
+            parts = [self._read(path, note) for path in self.paths[role]]
+        elif "validation" in self.paths:  # nothing is held back
+            parts = [
+                *self._earlier(note),
+                *(self._read(path, note) for path in self.paths["train"]),
+            ]
+        else:
+            parts = self._split(is_held_back=role == "validation")
+        rows = [row for part, _ in parts for row in part]
+        labels = np.concatenate([labels for _, labels in parts])
         return Examples(
             {field: as_column([_encoded(row[field]) for row in rows]) for field in self.fields},
             labels,
             indices=np.arange(len(labels)),
             class_names=self.class_names,
-            source=path,
+            source=", ".join(self.paths.get(role, self.paths["train"])),
         )
 
-    def _is_held_back(
-        self, rows: list[Row], labels: np.ndarray, tell: Callable[[str], None]
-    ) -> np.ndarray:
-        """Returns which rows of the train file are held back."""
-        texts: Iterable[list[str | list[str]]] = (
-            [row[field] for field in self.fields] for row in rows
+    def _split(self, is_held_back: bool) -> list[_Part]:
+        """Returns the examples of the train files that are held back, or the others.
+
+        What was held back from an earlier run still is. A text that is in several files is held
+        back from all of them or from none.
+        """
+        tell = _keep_quiet if is_held_back else note  # of the files, when they were read to train
+        sides: dict[tuple[str, ...], bool] = {}  # whether texts are held back
+        parts: list[_Part] = []
+        if self.earlier is not None and self.earlier.validation is not None:
+            rows, labels = self._read(self.earlier.validation, _keep_quiet, self.earlier.columns)
+            sides = dict.fromkeys(map(self._plain, rows), True)
+            parts += [(rows, labels)] if is_held_back else []
+        for rows, labels in self._earlier(tell):
+            for row in rows:
+                sides.setdefault(self._plain(row), False)
+            parts += [] if is_held_back else [self._on_side(rows, labels, sides, False)]
+        for path in self.paths["train"]:
+            rows, labels = self._read(path, tell)
+            held = self._choose(path, rows, labels, tell)
+            for row, is_held in zip(rows, held):
+                sides.setdefault(self._plain(row), bool(is_held))
+            parts.append(self._on_side(rows, labels, sides, is_held_back))
+        return parts
+
+    def _earlier(self, tell: Callable[[str], None]) -> list[_Part]:
+        if self.earlier is None:
+            return []
+        columns = self.earlier.columns
+        return [self._read(path, tell, columns) for path in self.earlier.train]
+
+    def _read(
+        self, path: str, tell: Callable[[str], None], usual: Mapping[str, str] | None = None
+    ) -> _Part:
+        """Reads a file's examples. `usual` are the columns of a file of an earlier run."""
+        is_earlier = usual is not None
+        rows = read_rows(
+            *(path, None if is_earlier else self.columns, [(*self.fields, LABEL)], tell),
+            sheet=None if is_earlier else self.sheet,
+            header_row=None if is_earlier else self.header_row,
+            usual=usual if is_earlier else self.usual,
         )
-        if self.kind == SIMILARITY:  # where the order of texts does not matter
-            texts = (sorted(map(str, each)) for each in texts)
-        found = held_back(texts, labels, self.share, self.seed)
-        path = self.paths["train"]
-        if not found.any():
+        rows = with_labels(with_texts(rows, self.fields, path, tell), path, tell)
+        _check_rows(path, rows, self.fields)
+        use_decimal_points(rows, path, self.class_names, tell)
+        use_one_spelling(rows, path, self.class_names, tell)
+        if self.class_names is not None and path in self.paths.get("train", ()):
+            tell_of_numbers_as_classes(self.class_names, path, tell)
+        return rows, self._labels(path, rows)
+
+    def _on_side(
+        self,
+        rows: list[Row],
+        labels: np.ndarray,
+        sides: Mapping[tuple[str, ...], bool],
+        is_held_back: bool,
+    ) -> _Part:
+        chosen = [sides[self._plain(row)] == is_held_back for row in rows]
+        return list(itertools.compress(rows, chosen)), labels[np.array(chosen, bool)]
+
+    def _plain(self, row: Row) -> tuple[str, ...]:
+        """Returns a row's texts as they are compared, in any order if it does not matter."""
+        texts = _plain([row[field] for field in self.fields])
+        return tuple(sorted(texts)) if self.kind == SIMILARITY else texts
+
+    def _choose(
+        self, path: str, rows: list[Row], labels: np.ndarray, tell: Callable[[str], None]
+    ) -> np.ndarray:
+        """Chooses which rows of a train file are held back."""
+        found = held_back(map(self._plain, rows), labels, self.share, self.seed)
+        if not found.any() and self.earlier is None:
             raise ValueError(
                 f"{path} has no label with two examples of different texts, one of which could be "
                 "held back. Give --validation."
@@ -209,7 +299,7 @@ Dataset = TfdsDataset | UserFiles  # what a model is fine-tuned on
 
 
 def find_user_files(
-    train: str | os.PathLike[str],
+    train: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     validation: str | os.PathLike[str] | None,
     columns: Mapping[str, str] | None = None,
     share: float = 0.2,
@@ -219,28 +309,36 @@ def find_user_files(
     header_row: int | None = None,
     tell: Callable[[str], None] = lambda notice: None,
 ) -> UserFiles:
-    """Finds out from the train file's columns and labels what kind of data set the files are.
+    """Finds out from the train files' columns and labels what kind of data set the files are.
 
     Args:
+        train: one file, or several with the same fields.
         score_range: the least and the greatest score, if labels are scores; by default, they are if
             all are numbers and some have a fraction.
         share, seed: as for `training.datasets.user_files.held_back`.
         sheet, header_row: of workbooks, as for `gpt1_keras.labelled_files`.
-        tell: is called with each line of a summary of the train file.
+        tell: is called with each line of a summary of the train files.
     """
+    files = [str(train)] if isinstance(train, (str, os.PathLike)) else [str(path) for path in train]
+    shown = ", ".join(files)
     wanted = [(*names, LABEL) for names in _KINDS]
-    table = open_table(train, columns, wanted, sheet=sheet, header_row=header_row)
-    fields = table.fields[:-1]
-    rows = with_labels(with_texts(list(table), fields, train), train)
+    rows: list[Row] = []
+    fields: tuple[str, ...] = ()
+    for path in files:
+        table = open_table(path, columns, wanted, sheet=sheet, header_row=header_row)
+        fields = table.fields[:-1]
+        wanted = [table.fields]  # as the first file has them
+        found = with_labels(with_texts(list(table), fields, path), path)
+        _check_rows(path, found, fields)
+        use_decimal_points(found, path)
+        rows += found
+    use_one_spelling(rows, shown)
     kind = _KINDS[fields]
-    _check_rows(train, rows, fields)
-    use_decimal_points(rows, train)
-    use_one_spelling(rows, train)
     labels = [str(row[LABEL]) for row in rows]
     numbers = [number for number in map(_number, labels) if number is not None]
     is_score = any(number % 1 for number in numbers) and score_range is None
     if is_score and len(numbers) < len(labels) and kind != MULTIPLE_CHOICE:
-        bad = BadRows(train)
+        bad = BadRows(shown)
         for row in rows:
             if _number(str(row[LABEL])) is None:
                 bad.add(
@@ -253,13 +351,13 @@ def find_user_files(
     class_names = None
     if kind == MULTIPLE_CHOICE:
         if score_range is not None:
-            raise ValueError(f"{train} has choices; score_range is for scores. Leave it out.")
+            raise ValueError(f"{shown} has choices; score_range is for scores. Leave it out.")
     elif is_score or score_range is not None:
         metrics = _SCORE_METRICS
         low, high = score_range or (math.floor(min(numbers)), math.ceil(max(numbers)))
         if high - low > _MOST_SCORES:
             raise ValueError(
-                f"{train} has scores from {low} to {high}, and the model has an output for each "
+                f"{shown} has scores from {low} to {high}, and the model has an output for each "
                 f"integer of their range. Scale them to at most {_MOST_SCORES}."
             )
         score_range = low, high
@@ -268,12 +366,12 @@ def find_user_files(
         if len(numbers) == len(labels):
             # In another order, a class's number might be another one's index: see `ClassHead`.
             class_names.sort(key=float)
-    paths = {"train": str(train)}
+    paths = {"train": files}
     if validation is not None:
-        paths["validation"] = str(validation)
+        paths["validation"] = [str(validation)]
     names = {field: field for field in fields}
     for line in summary(rows, fields, class_names):
-        tell(f"{train}: {line}")
+        tell(f"{shown}: {line}")
     return UserFiles(
         *(paths, columns or {}, kind, names, metrics, score_range, class_names, share, seed),
         sheet=sheet,
@@ -293,7 +391,7 @@ def user_files_for(
     """Returns a file to evaluate a fine-tuned model on, as a data set with the split `"test"`."""
     score_range = getattr(model, "score_range", None)
     return UserFiles(
-        paths={"test": str(path)},
+        paths={"test": [str(path)]},
         columns=columns,
         kind=kind,
         fields={name: name for name in model.preprocessor.fields},

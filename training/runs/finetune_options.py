@@ -31,11 +31,12 @@ class FinetuneOptions:
     """
 
     task: str | None = option(f"one of {', '.join(sorted(DATASETS))}; or give --train", None)
-    train: str | None = option(
-        "your own file to learn from: .csv, .tsv, .jsonl, .parquet, .xlsx, or a folder that "
-        "Hugging Face's Dataset.save_to_disk wrote",
+    train: list[str] | None = option(
+        "your own file to learn from, or several: .csv, .tsv, .jsonl, .parquet, .xlsx, or a folder "
+        "that Hugging Face's Dataset.save_to_disk wrote",
         None,
         metavar="FILE",
+        consume_multiple=True,
     )
     validation: str | None = option(
         "your own file to choose the best epoch on (default: a share of --train, which the run "
@@ -59,6 +60,12 @@ class FinetuneOptions:
     transfer: str = option(
         "with --preset: all; none, for fresh weights; or N, for embeddings and the first N blocks",
         "all",
+        group=_START,
+    )
+    fresh_head: bool = option(
+        "with --preset and --train: forget the preset's classes (default: go on with them, and "
+        "with what it has learned from, if FILE has one of them)",
+        False,
         group=_START,
     )
     config: str | None = option(
@@ -114,6 +121,8 @@ class FinetuneOptions:
     seed: int = option("seed of the weights, the order and dropout", 0)
 
     def __post_init__(self) -> None:
+        if isinstance(self.train, str):  # as scripts give a single file
+            object.__setattr__(self, "train", [self.train])
         if (self.task is None) == (self.train is None):
             raise ValueError("Give either --task or --train.")
         if self.task is not None:
@@ -130,6 +139,8 @@ class FinetuneOptions:
             raise ValueError(
                 "lora adapts pre-trained weights: it needs --preset, and all of its blocks."
             )
+        if self.fresh_head and (self.preset is None or self.train is None):
+            raise ValueError("fresh_head needs --preset and --train.")
         if (self.preset is None) == (self.config is None):
             raise ValueError("Give either --preset, to fine-tune, or --config, to start afresh.")
         check_at_least_one(
@@ -164,6 +175,11 @@ class FinetuneOptions:
             check_normalization(self.normalization)
         if self.config is not None:
             configuration(self.config)
+
+    @property
+    def source(self) -> str:
+        """What the examples are from, for messages."""
+        return self.task or ", ".join(self.train or ())
 
     @property
     def scores(self) -> tuple[int, int] | None:

@@ -17,12 +17,12 @@ import tensorflow as tf
 import gpt1_keras
 from gpt1_keras.cli import note, warn
 from gpt1_keras.examples import Examples
-from gpt1_keras.files import read_json, write_json
+from gpt1_keras.files import digest_of, read_json, write_json
 from gpt1_keras.labelled_files import parse_columns
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.optimization.optimizer import finetuning_optimizer
 from gpt1_keras.preset_files import is_handle
-from gpt1_keras.presets import build_backbone, configuration, find_preset, load_tokenizer
+from gpt1_keras.presets import build_backbone, configuration, find_preset, load_task, load_tokenizer
 from gpt1_keras.presets.loading import preset_in
 from gpt1_keras.presets.publishing import licence_of
 from gpt1_keras.recipe import FineTuningRecipe
@@ -31,7 +31,7 @@ from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.length_batches import batch_order, count_tokens
 from training.datasets.paper_datasets import MULTIPLE_CHOICE, find_dataset
-from training.datasets.user_files import Dataset, find_user_files
+from training.datasets.user_files import Dataset, UserFiles, find_user_files
 from training.evaluation import calibration
 from training.evaluation.answer_report import plot_report, write_report
 from training.evaluation.baselines import score_baselines
@@ -46,6 +46,12 @@ from training.evaluation.predictions import (
     write_predictions,
 )
 from training.runs.checkpoints import CheckpointSaver
+from training.runs.earlier_classifier import (
+    FILES,
+    VALIDATION,
+    earlier_files,
+    sure_precision,
+)
 from training.runs.finetune_options import VALIDATION_SHARE, FinetuneOptions
 from training.runs.run_card import write_run_card
 from training.runs.run_folder import (
@@ -106,12 +112,12 @@ def find_dataset_of(
 ) -> Dataset:
     """Returns the data set that a run learns from: what `task` names, or the user's files.
 
-    `tell` is called with each line of a summary of these.
+    `tell` is called with each line of a summary of these, and of what the preset has learned from.
     """
     if options.task is not None:
         return find_dataset(options.task)
     assert options.train is not None  # see `FinetuneOptions`
-    return find_user_files(
+    dataset = find_user_files(
         options.train,
         options.validation,
         parse_columns(options.columns),
@@ -122,6 +128,10 @@ def find_dataset_of(
         header_row=options.header_row,
         tell=tell,
     )
+    if options.preset is None or options.transfer != "all" or options.fresh_head:
+        return dataset
+    earlier = earlier_files(options.preset, dataset, tell)
+    return dataset if earlier is None else dataset.after(earlier)
 
 
 def load_training_examples(
@@ -132,7 +142,7 @@ def load_training_examples(
     if options.limit_examples is not None:
         train = train.sample(options.limit_examples, options.seed)
     if not len(train):
-        raise ValueError(f"The training data of {options.task or options.train} has no label.")
+        raise ValueError(f"The training data of {options.source} has no label.")
     return train
 
 
@@ -163,7 +173,7 @@ def training_examples_of(preset: str | os.PathLike[str], data: DataOptions) -> E
         train = load_training_examples(options, find_dataset_of(options), data)
         changed = changed_data(result.get(DATA, {}), {_TRAINING: train.fingerprint()})
         if changed:
-            raise ValueError(f"{options.task or options.train} has changed: {changed}.")
+            raise ValueError(f"{options.source} has changed: {changed}.")
         return train
     except (OSError, ValueError, TypeError) as error:
         warn(f"No baselines, as what the model has learned from was not found: {error}")
@@ -177,6 +187,8 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: Examples) -> 
         options: name a preset to fine-tune, or a configuration to start afresh.
         train: the training examples; they give the classes, and the texts to learn a tokenizer
             from if there is none.
+
+    The head is a preset's where the run goes on with its classes; otherwise it is a fresh one.
     """
     if options.preset is not None:
         tokenizer = load_tokenizer(options.preset, options.normalization)
@@ -206,7 +218,15 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: Examples) -> 
         if not backbone.trainable_variables:
             raise ValueError(f"A {type(backbone).__name__} has no layers for LoRA.")
     preprocessor = model_cls.preprocessor_cls(tokenizer, fields=tuple(dataset.fields))
-    return model_cls(backbone, preprocessor=preprocessor, **labels)
+    earlier = dataset.earlier if isinstance(dataset, UserFiles) else None
+    if earlier is None:
+        return model_cls(backbone, preprocessor=preprocessor, **labels)
+    assert options.preset is not None and train.class_names is not None  # see `earlier_files`
+    known = len(earlier.class_names)
+    model = model_cls(backbone, preprocessor=preprocessor, class_names=earlier.class_names)
+    model.head.set_weights(load_task(options.preset).head.get_weights())
+    new = train.class_names[known:]
+    return model.with_classes(new) if new else model
 
 
 def _load_backbone(options: FinetuneOptions, name: str) -> CausalBackbone:
@@ -288,8 +308,10 @@ def finetune(
         model.backbone.num_untrained_tokens = 0  # L1 has trained them
     run.start()
     if options.train is not None and options.validation is None:
-        validation.write(run.folder / "validation.jsonl")
+        validation.write(run.folder / VALIDATION)
     metric = dataset.metrics[0]
+    is_next = isinstance(dataset, UserFiles) and dataset.earlier is not None
+    precision = sure_precision(options.preset) if is_next and options.preset else None
     saver = CheckpointSaver(run.checkpoints)
     progress = EpochProgress(options.epochs, options.patience is not None)
     for epoch in range(len(run.history), options.epochs):
@@ -315,7 +337,8 @@ def finetune(
                 saver.saved()
         outputs = predict_outputs(model, validation, validation_order)
         scores = score(validation, predictions_of(outputs), dataset.metrics)
-        _finish_epoch(run, model, scores, outputs, validation, time.monotonic() - started)
+        seconds = time.monotonic() - started
+        _finish_epoch(run, model, scores, outputs, validation, precision, seconds)
         started = time.monotonic()
         shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
         print(f"Epoch {epoch + 1}: validation {shown}", flush=True)
@@ -331,6 +354,7 @@ def finetune(
         "metric": metric,
         "best_epoch": best["epoch"],
         "class_names": train.class_names,
+        FILES: _digests(dataset),
         "temperature": calibrated and calibrated["temperature"],
         "train_examples": len(train),
         "validation_examples": len(validation),
@@ -344,6 +368,15 @@ def finetune(
     return run.finish(facts)
 
 
+def _digests(dataset: Dataset) -> dict[str, str] | None:
+    """Returns what tells a user's files from others, for a run that goes on from this one."""
+    if not isinstance(dataset, UserFiles):
+        return None
+    earlier = () if dataset.earlier is None else dataset.earlier.train
+    paths = map(os.path.abspath, (*earlier, *dataset.paths["train"]))
+    return {path: digest_of(path) for path in paths}
+
+
 def _check_examples(
     options: FinetuneOptions,
     dataset: Dataset,
@@ -351,7 +384,7 @@ def _check_examples(
     validation: Examples,
 ) -> None:
     """Raises ValueError for data that would fail after an epoch; warns of labels all alike."""
-    what = f"The validation data of {options.task or options.validation or options.train}"
+    what = f"The validation data of {options.validation or options.source}"
     check_scorable(validation, dataset.metrics, what)
     if train.class_names is not None and np.ptp(train.labels) == 0:
         label = train.class_names[train.labels[0]]
@@ -374,6 +407,7 @@ def _finish_epoch(
     scores: dict[str, float],
     outputs: np.ndarray,
     validation: Examples,
+    precision: float | None,
     seconds: float,
 ) -> None:
     """Calibrates and saves the model if it is the best so far; adds scores.
@@ -382,7 +416,7 @@ def _finish_epoch(
     """
     metric, value = next(iter(scores.items()))
     if value > max((epoch[metric] for epoch in run.history), default=float("-inf")):
-        _calibrate(run, model, outputs, validation)
+        _calibrate(run, model, outputs, validation, precision)
         write_report(run.folder, model, validation, outputs)
         write_predictions(run.folder, validation, predictions_of(outputs))
         run.save_preset(model, "best")
@@ -392,11 +426,21 @@ def _finish_epoch(
     run.add({"epoch": epoch + 1, **scores, "seconds": round(seconds, 2)})
 
 
-def _calibrate(run: Run, model: Task, outputs: np.ndarray, validation: Examples) -> None:
-    """Calibrates a model whose answers have probabilities on the validation data."""
+def _calibrate(
+    run: Run, model: Task, outputs: np.ndarray, validation: Examples, precision: float | None
+) -> None:
+    """Calibrates a model whose answers have probabilities on the validation data.
+
+    `precision` is that of an earlier model's sure answers, if it had any.
+    """
     if model.calibration is None:
         return
-    report = calibration.calibrate(model, outputs, validation.labels)
+    labels = validation.labels
+    try:
+        report = calibration.calibrate(model, outputs, labels, precision)
+    except ValueError as error:  # no threshold shows the precision
+        warn(f"Answers lose `is_sure`: {error}")
+        report = calibration.calibrate(model, outputs, labels)
     model.calibration = report.calibration
     write_json(run.folder / CALIBRATION, {"examples": len(validation), **report.as_json()})
 

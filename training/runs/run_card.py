@@ -39,9 +39,10 @@ def write_run_card(
     else:
         # Names alone: a card must not show the folders of a user's machine.
         assert options.train is not None  # see `FinetuneOptions`
-        train = pathlib.Path(options.train)
+        train = list(map(pathlib.Path, options.train))
         validation = options.validation and pathlib.Path(options.validation).name
-        name, source = train.stem, f"{train.name}, validated on {validation or 'a share of it'}"
+        name, names = train[-1].stem, ", ".join(path.name for path in train)
+        source = f"{names}, validated on {validation or 'a share of it'}"
     data = {
         "source": source,
         "train_examples": facts["train_examples"],
