@@ -10,6 +10,11 @@ trusted. errors.csv has the examples that are wrong, the most confident first; p
 a line for each example. A model of scores has scores.svg, and errors.csv has its largest errors
 first. For GLUE's data sets, DIR also has the file that GLUE's server takes, such as SST-2.tsv.
 Send the server the file of `--split test`: the labels of that split are not public.
+
+    gpt1 evaluate --file april.csv --model runs/new --beside runs/old --output DIR
+
+also compares two models: both scores, McNemar's test, and changed.csv, the examples that they
+answer differently, those that were right and are wrong first.
 """
 
 import dataclasses
@@ -25,6 +30,11 @@ from training.datasets.data_options import DataOptions, ExampleOptions
 class _Options:
     model: str = option("run of gpt1 finetune, or its preset, such as RUN/best", name=PRESET_NAMES)
     output: str = option("folder for result.json and the predictions")
+    beside: str | None = option(
+        "another run or preset, such as an earlier one, to compare the answers with",
+        None,
+        metavar="MODEL",
+    )
 
 
 def _check(options: _Options, examples: ExampleOptions, data: DataOptions) -> None:
@@ -40,13 +50,17 @@ def main(options: _Options, examples: ExampleOptions, data: DataOptions) -> None
     from training.runs.finetuning import training_examples_of
 
     find_train = functools.partial(training_examples_of, options.model, data)
-    result = evaluate(options.model, options.output, examples, data, find_train)
+    result = evaluate(options.model, options.output, examples, data, find_train, options.beside)
     metrics = result.get("metrics", {})
     if "baselines" in result:
         value = metrics[result["baselines"]["metric"]]
         print(f"{describe_beside(value, result['baselines'])}\n")
     for name, value in metrics.items():
         print(f"{name}: {value:.4f}")
+    if "compared" in result:
+        from training.evaluation.comparison import describe
+
+        print(f"\n{describe(result['compared'], options.model)}")
     if metrics:
         print(f"\n{read_report(options.output)}")
 

@@ -3,7 +3,7 @@
 import io
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,7 +119,7 @@ def write_report(
         wrong = np.argsort(-np.abs(predictions - labels), kind="stable")
         columns = {"error": [f"{predictions[each] - labels[each]:.4f}" for each in wrong]}
     else:
-        found = list(map(_safe, named["label"]))
+        found = named["label"]
         scores = np.array([max(each) for each in named["scores"]])
         wrong = np.flatnonzero(predictions != labels)
         wrong = wrong[np.argsort(-scores[wrong], kind="stable")]
@@ -129,7 +129,7 @@ def write_report(
         if examples.class_names is not None:
             text, content = _measure_classes(labels, predictions, examples.class_names)
         content["reliability"] = measure(np.asarray(model.probabilities(outputs)), labels)
-    _write_errors(folder / ERRORS, examples, found, wrong, columns)
+    write_rows(folder / ERRORS, examples, found, wrong, columns)
     write_json(folder / FIGURES, content)
     write_text(folder / REPORT, text)
     return text
@@ -190,22 +190,29 @@ def _measure_scores(labels: np.ndarray, answers: np.ndarray) -> dict[str, float]
     }
 
 
-def _write_errors(
+def write_rows(
     path: pathlib.Path,
     examples: Examples,
-    predictions: list[str],
-    wrong: np.ndarray,
-    columns: dict[str, list[str]],
+    predictions: Sequence[str],
+    positions: np.ndarray,
+    columns: Mapping[str, Sequence[str]],
 ) -> None:
-    """Writes some examples, at the positions `wrong`, with labels, predictions and `columns`."""
+    """Writes some examples as CSV for people, with their labels and predictions.
+
+    Args:
+        predictions: of all examples.
+        positions: of those to write.
+        columns: of these, more values by name.
+    """
     fields = list(examples.texts)
-    texts = [_strings(examples.texts[field][wrong]) for field in fields]
-    labels = [_named(examples, each) for each in wrong]
+    texts = [_strings(examples.texts[field][positions]) for field in fields]
+    labels = [_named(examples, each) for each in positions]
     file = io.StringIO()
     write = csv_writer(file)
     write([["number", *fields, "label", "prediction", *columns]])
-    found = (labels, [predictions[each] for each in wrong], *columns.values())
-    write(zip(examples.indices[wrong], *texts, *found, strict=True))
+    found = (labels, [_safe(predictions[each]) for each in positions])
+    others = (map(_safe, column) for column in columns.values())
+    write(zip(examples.indices[positions], *texts, *found, *others, strict=True))
     write_text(path, "\N{ZERO WIDTH NO-BREAK SPACE}" + file.getvalue())
 
 

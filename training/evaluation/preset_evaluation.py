@@ -15,6 +15,7 @@ from training.datasets.data_options import DEFAULT_DATA, DataOptions, ExampleOpt
 from training.datasets.user_files import Dataset
 from training.evaluation.answer_report import plot_report, write_report
 from training.evaluation.baselines import score_baselines
+from training.evaluation.comparison import compare
 from training.evaluation.fine_tuned_models import load_for_model, load_model
 from training.evaluation.predictions import (
     check_scorable,
@@ -34,6 +35,7 @@ def evaluate(
     asked: ExampleOptions,
     data: DataOptions = DEFAULT_DATA,
     find_train: Callable[[], Examples | None] = lambda: None,
+    beside: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Evaluates a model on a split of a data set or on a file.
 
@@ -41,6 +43,7 @@ def evaluate(
         model: path of the preset that `gpt1 finetune` wrote.
         find_train: returns what the model has learned from, for the baselines; None leaves them
             out. It is called once the model has answered.
+        beside: path of another preset, to compare with; see `training.evaluation.comparison`.
 
     Returns:
         The content of `result.json`; without metrics where there are no labels.
@@ -68,6 +71,10 @@ def evaluate(
         if train is not None and _fits(train, scored):
             result["baselines"] = score_baselines(dataset, train, scored)
         write_report(folder, fine_tuned, scored, outputs[labelled])
+        if beside is not None:
+            result["compared"] = compare(
+                *(fine_tuned, predictions[labelled], scored, beside, folder)
+            )
     if dataset.glue_file:
         lines = _glue_lines(dataset, examples, predictions)
         write_text(folder / dataset.glue_file, "".join(f"{line}\n" for line in lines))
