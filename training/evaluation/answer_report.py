@@ -119,7 +119,7 @@ def write_report(
         wrong = np.argsort(-np.abs(predictions - labels), kind="stable")
         columns = {"error": [f"{predictions[each] - labels[each]:.4f}" for each in wrong]}
     else:
-        found = named["label"]
+        found = list(map(safe_cell, named["label"]))
         scores = np.array([max(each) for each in named["scores"]])
         wrong = np.flatnonzero(predictions != labels)
         wrong = wrong[np.argsort(-scores[wrong], kind="stable")]
@@ -200,7 +200,7 @@ def write_rows(
     """Writes some examples as CSV for people, with their labels and predictions.
 
     Args:
-        predictions: of all examples.
+        predictions: of all examples, as `safe_cell` returns names.
         positions: of those to write.
         columns: of these, more values by name.
     """
@@ -210,9 +210,8 @@ def write_rows(
     file = io.StringIO()
     write = csv_writer(file)
     write([["number", *fields, "label", "prediction", *columns]])
-    found = (labels, [_safe(predictions[each]) for each in positions])
-    others = (map(_safe, column) for column in columns.values())
-    write(zip(examples.indices[positions], *texts, *found, *others, strict=True))
+    found = (labels, [predictions[each] for each in positions], *columns.values())
+    write(zip(examples.indices[positions], *texts, *found, strict=True))
     write_text(path, "\N{ZERO WIDTH NO-BREAK SPACE}" + file.getvalue())
 
 
@@ -226,16 +225,16 @@ def _named(examples: Examples, position: int) -> str:
     """Returns a label as people read it: a name, the text of a choice, or a score."""
     label = examples.labels[position]
     if examples.class_names is not None:
-        return _safe(examples.class_names[label])
+        return safe_cell(examples.class_names[label])
     if "choices" in examples.texts:
         return _cell(examples.texts["choices"][position][label])
     return f"{label:g}"
 
 
 def _cell(text: bytes) -> str:
-    return _safe(as_str(text))
+    return safe_cell(as_str(text))
 
 
-def _safe(text: str) -> str:
+def safe_cell(text: str) -> str:
     """Returns a text that a spreadsheet shows instead of computing it."""
     return f"'{text}" if text.startswith(_FORMULA) else text

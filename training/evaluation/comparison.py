@@ -11,7 +11,7 @@ import scipy.stats
 from gpt1_keras.examples import Examples
 from gpt1_keras.labelled_files import shown_names
 from gpt1_keras.tasks.task import Task
-from training.evaluation.answer_report import write_rows
+from training.evaluation.answer_report import safe_cell, write_rows
 from training.evaluation.fine_tuned_models import load_model
 from training.evaluation.predictions import predict_outputs, predictions_of
 
@@ -62,8 +62,8 @@ def compare(
     order = changed[np.lexsort((is_right[changed], ~was_right[changed]))]
     write_rows(
         pathlib.Path(folder, CHANGED),
-        *(examples, now.astype(str), order),
-        {"beside": before[order].astype(str).tolist()},
+        *(examples, [safe_cell(str(name)) for name in now], order),
+        {"beside": [safe_cell(str(name)) for name in before[order]]},
     )
     gained, lost = int((is_right & ~was_right).sum()), int((was_right & ~is_right).sum())
     both = gained + lost
@@ -86,11 +86,11 @@ def describe(compared: Mapping[str, Any], model: str | os.PathLike[str]) -> str:
     lines = [
         f"accuracy  {now:.4f}  {model}",
         f"accuracy  {before:.4f}  {compared['beside']}",
-        f"{compared['changed']:,} answers changed ({CHANGED}): {compared['now_right']:,} were wrong "
-        f"and are right, {compared['now_wrong']:,} were right and are wrong, {otherwise:,} were "
-        "wrong and are wrong otherwise",
-        f"McNemar's exact test: p = {compared['p_value']:.3g}, the probability of such a difference "
-        "if both were equally good",
+        f"{compared['changed']:,} answers changed ({CHANGED}): {compared['now_right']:,} were "
+        f"wrong and are right, {compared['now_wrong']:,} were right and are wrong, {otherwise:,} "
+        "were wrong and are wrong otherwise",
+        f"McNemar's exact test: p = {compared['p_value']:.3g}, the probability of such a "
+        "difference if both were equally good",
     ]
     if compared["unknown"]:
         unknown = shown_names(compared["unknown"])
