@@ -45,8 +45,8 @@ _Class = TypeVar("_Class")
 
 _DESCRIPTIONS = (CONFIG_FILE, TASK_CONFIG_FILE, PREPROCESSOR_CONFIG_FILE, TOKENIZER_CONFIG_FILE)
 _LEAST_BITS = 4  # of a weight in a file: int4, the smallest type that models are quantized to
-# What a configuration may describe where no weights say that it is true: eighty times the paper's
-# layers, and eighteen times its weights, 8 GB of float32.
+# The largest model that a configuration may describe if no file of weights confirms it: eighty
+# times the paper's layers, and eighteen times its weights, 8 GB of float32.
 _MOST_LAYERS = 1000
 _MOST_WEIGHTS = 2 * 10**9
 

@@ -259,7 +259,7 @@ class Head:
         return labels
 
     def default_loss(self) -> keras.losses.Loss | None:
-        """Returns the loss of training, unless `compile` is given another."""
+        """Returns the loss of training, unless `compile` is given another: L2 (equation 4)."""
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def default_metrics(self) -> list[keras.metrics.Metric]:
@@ -339,10 +339,6 @@ class ExtractHead(Head):
         The hidden states, float `[..., hidden_dim]`, are those at the extract tokens.
         """
         return ops.cast(self.linear(hidden_states), "float32")
-
-    def default_loss(self) -> keras.losses.Loss:
-        """Returns L2 (equation 4): cross-entropy."""
-        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def default_metrics(self) -> list[keras.metrics.Metric]:
         return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]

@@ -357,6 +357,49 @@ def make_label_head(
     return ClassHead(class_names, activation, dropout, dtype, calibration)
 
 
+def task_with_classes(task: Any, names: Sequence[str]) -> Any:
+    """Returns a task of more classes, with the head's weights; see `Task.with_classes`."""
+    head = task.task_head
+    if not isinstance(head, ClassHead):
+        raise ValueError(
+            "Only a classifier of two classes or more can be given others. Received: a "
+            f"{type(task).__name__} with a {type(head).__name__}."
+        )
+    if head.linear.quantization_mode is not None or head.linear.lora_enabled:
+        raise ValueError(
+            "A head that is quantized or has LoRA cannot be given other classes. Received: "
+            f"quantization_mode={head.linear.quantization_mode}, lora_enabled="
+            f"{head.linear.lora_enabled}."
+        )
+    class_names = [*head.class_names, *_new_names(head.class_names, names)]
+    larger = type(task)(
+        task.backbone,
+        preprocessor=task.preprocessor,
+        class_names=class_names,
+        activation=head.activation,
+        dropout=task.dropout,
+    )
+    for old, new in zip(head.linear.weights, larger.head.weights, strict=True):
+        fresh = new[..., head.num_classes :]
+        new.assign(ops.concatenate([ops.convert_to_tensor(old), fresh], axis=-1))
+    return larger
+
+
+def _new_names(known: list[str], names: Any) -> list[str]:
+    """Returns the names of classes to add; see `Task.with_classes` for the errors."""
+    check_names(names)
+    added = [str(name) for name in names]
+    if not added or len({*known, *added}) < len(known) + len(added):
+        raise ValueError(f"Expected one name or more beside {known}, each once. Received: {added}.")
+    numbers = [name for name in added if number_of(name) is not None]
+    if numbers and all(number_of(name) is None for name in known):
+        raise ValueError(
+            f"As labels, numbers are indices of {known}; a class {numbers[0]!r} would make names "
+            "of them. Give it a name that is no number."
+        )
+    return added
+
+
 def _check_uncalibrated(calibration: Calibration, labels: str) -> None:
     """Raises ValueError if there is a calibration, which needs two classes or more."""
     if calibration != UNCALIBRATED:

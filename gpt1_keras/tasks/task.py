@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -50,6 +50,7 @@ from gpt1_keras.tasks.heads import (
     keras_name,
     last_token_states,
 )
+from gpt1_keras.tasks.label_heads import task_with_classes
 from gpt1_keras.tasks.saving import (
     OF_TEXTS,
     CompileArguments,
@@ -177,6 +178,32 @@ class Task(FunctionalModel, TaskHooks):
                 f"the {type(self).__name__} with activation='sigmoid'."
             )
         return self.task_head.probabilities(outputs)
+
+    def with_classes(self, names: Sequence[str]) -> Self:
+        """Returns a classifier of this one's classes and of more, to be trained on.
+
+        Its outputs for the known classes are as before. The new classes come after them, with
+        weights as a fresh head has them. The classifier has this one's backbone and preprocessor,
+        not copies; it is compiled with the defaults, and is not calibrated, as the temperature and
+        the threshold were those of fewer classes. (`from_preset(..., class_names=...)` makes a
+        fresh head.)
+
+        Args:
+            names: the names of the new classes, one or more.
+
+        Raises:
+            ValueError: a name is known or given twice, or would change what numbers as labels mean;
+                the task has no classes, or a single one; or its head is quantized or has LoRA.
+
+        Example:
+        ```python
+        classifier = gpt1_keras.GPT1TextClassifier.from_preset("runs/mine/best")
+        classifier = classifier.with_classes(["neutral"])
+        texts = ["A lovely film.", "A dull one.", "A film."]
+        classifier.fit(texts, ["positive", "negative", "neutral"], epochs=3)
+        ```
+        """
+        return task_with_classes(self, names)
 
     def attach(
         self,

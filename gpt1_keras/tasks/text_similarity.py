@@ -94,9 +94,12 @@ class GPT1TextSimilarity(Task, keras_hub.models.Task):
 
     All other arguments, and the errors, are as in `GPT1TextClassifier`.
 
-    Example: ```python similarity = gpt1_keras.GPT1TextSimilarity.from_preset("path/to/preset",
-    score_range=(0, 5)) similarity.fit((["A man walks."], ["A man is walking."]), [4.8], epochs=3)
-    similarity.predict((["A dog runs."], ["A cat sleeps."])) ```
+    Example:
+    ```python
+    similarity = gpt1_keras.GPT1TextSimilarity.from_preset("path/to/preset", score_range=(0, 5))
+    similarity.fit((["A man walks."], ["A man is walking."]), [4.8], epochs=3)
+    similarity.predict((["A dog runs."], ["A cat sleeps."]))
+    ```
     """
 
     backbone_cls = GPT1Backbone

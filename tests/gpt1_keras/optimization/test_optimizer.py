@@ -203,15 +203,15 @@ def test_rates_decay_from_the_head_down(problem):
 
 def test_rates_of_a_model_without_blocks():
     variables = [keras.Variable([1.0], name="kernel")]
-    with pytest.raises(ValueError, match="layer_decay=0.5 is for a model of blocks, as GPT1Backb"):
+    with pytest.raises(ValueError, match="layer_decay=0.5"):
         finetuning_optimizer(layer_decay=0.5).build(variables)
-    with pytest.raises(ValueError, match="above 0 and at most 1. Received: 1.5"):
+    with pytest.raises(ValueError, match="layer_decay.* 1.5"):
         GPT1Adam(layer_decay=1.5)
 
 
 @pytest.mark.parametrize("make", [finetuning_optimizer, pretraining_optimizer])
 def test_a_schedule_without_an_end_says_what_to_do(problem, make):
-    with pytest.raises(ValueError, match="does not know how many updates.*`steps_per_epoch`"):
+    with pytest.raises(ValueError, match="steps_per_epoch"):
         minimize(make(), *problem)
 
 

@@ -174,7 +174,7 @@ def test_generators(make_classifier):
 def test_data_of_unknown_length(make_classifier):
     classifier = make_classifier(optimizer="auto")
     data = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).filter(lambda *_: True).batch(2)
-    with pytest.raises(ValueError, match="Pass `steps_per_epoch`"):
+    with pytest.raises(ValueError, match="steps_per_epoch"):
         classifier.fit(data, verbose=0)
     history = classifier.fit(data, steps_per_epoch=2, epochs=3, verbose=0).history
     assert classifier.optimizer.iterations == 6 and len(history["loss"]) == 3
@@ -280,7 +280,7 @@ def test_gptq(task, make_classifier, make_backbone, tmp_path):
     model.quantize("gptq", config=config)
     assert model.backbone.blocks[0].expand.quantization_mode == "gptq"
     np.testing.assert_allclose(model(inputs), before, atol=1e-2)
-    with pytest.raises(ValueError, match="Keras 3.15 cannot load layers .* 'gptq'"):
+    with pytest.raises(ValueError, match="gptq"):
         model.save_to_preset(tmp_path)
     assert not list(tmp_path.iterdir())
 

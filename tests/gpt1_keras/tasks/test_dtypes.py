@@ -55,12 +55,12 @@ def test_dtypes(classifier_of, dtype, error):
         assert found.dtype == np.float32
         model.compile(keras.optimizers.Adam(0.1))
         if dtype == "float16":
-            with pytest.raises(ValueError, match="Weights in float16 cannot be trained"):
+            with pytest.raises(ValueError, match="float16"):
                 model.fit(TEXTS, LABELS, verbose=0)
             return
         # Keras's Adam, too, computes in the weights' dtype, and so moves none in bfloat16.
         is_lost = dtype == "bfloat16"
-        warned = pytest.warns(UserWarning, match="dtype='mixed_bfloat16'")
+        warned = pytest.warns(UserWarning, match="mixed_bfloat16")
         before = model.get_weights()
         with warned if is_lost else contextlib.nullcontext():
             history = model.fit(TEXTS, LABELS, verbose=0)

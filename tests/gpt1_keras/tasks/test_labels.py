@@ -72,7 +72,7 @@ def test_a_column_of_scores_trains_as_a_list(make, kind):
     batches = iter([(KINDS[kind], columns[0])])  # a graph does not know how many columns
     assert task.evaluate(batches, verbose=0) == loss_of(task, scores, KINDS[kind])
     for wrong in (np.zeros((6, 2)), np.zeros((6, 1, 1))):
-        with pytest.raises(ValueError, match=r"one label for each example. Received labels of sha"):
+        with pytest.raises(ValueError, match="labels of shape"):
             task.fit(KINDS[kind], wrong, verbose=0)
 
 
@@ -81,7 +81,7 @@ def test_the_loss_of_a_column_of_scores():
     scores = np.array([0.0, 5.0, 2.5, 3.0], "float32")
     loss = gpt1_keras.optimization.objective.SoftLabelCrossEntropy((0, 5))
     assert float(loss(scores[:, None], logits)) == float(loss(scores, logits))
-    with pytest.raises(ValueError, match=r"Received scores of shape \(4, 2\)"):
+    with pytest.raises(ValueError, match=r"\(4, 2\)"):
         loss(np.zeros((4, 2), "float32"), logits)
 
 
@@ -148,9 +148,9 @@ def test_a_number_of_no_class(names, wrong):
 )
 def test_numbers_that_may_be_names_or_indices(names, labels):
     head = ClassHead(names, None, 0.0)
-    with pytest.raises(ValueError, match="Labels must be strings.*Received: (numbers|bools)"):
+    with pytest.raises(ValueError, match="Labels.*(numbers|bools)"):
         head.encode_labels(labels)
-    with pytest.raises(ValueError, match="Keys of `class_weight` must be strings.*Received: "):
+    with pytest.raises(ValueError, match="class_weight"):
         head.weights_by_number({labels[0]: 2.0})
     assert head.weights_by_number({head.class_names[1]: 2.0})[1] == 2.0
 
@@ -164,7 +164,7 @@ def test_folders_that_are_numbers(classifier, monkeypatch, tmp_path):
     assert data.class_names[2] == "10"
     head = ClassHead(data.class_names, None, 0.0)
     monkeypatch.setattr(classifier, "task_head", head)
-    with pytest.raises(ValueError, match="Labels must be strings"):
+    with pytest.raises(ValueError, match="numbers"):
         classifier.evaluate(data, verbose=0)
     named = data.map(lambda _, labels: (tf.gather(data.class_names, labels), labels))
     [(names, labels)] = named  # as the message says
@@ -184,14 +184,14 @@ def test_folders_that_are_numbers(classifier, monkeypatch, tmp_path):
     ],
 )
 def test_names_without_order(names):
-    with pytest.raises(ValueError, match="must be a list of names. Received: "):
+    with pytest.raises(ValueError, match="class_names"):
         make_label_head(None, names, None, None, 0.0, 1.0, None)
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), pandas.NA, b"yes"])
 def test_a_missing_name_is_named(missing):
     for names in (["no", missing], pandas.Series(["no", missing]), pandas.Index(["no", missing])):
-        with pytest.raises(ValueError, match="none may be missing. Received: .* at index 1"):
+        with pytest.raises(ValueError, match="class_names.* at index 1"):
             make_label_head(None, names, None, None, 0.0, 1.0, None)
 
 
@@ -224,7 +224,7 @@ def test_what_is_no_index_of_a_choice(chooser, wrong):
     ):
         chooser.preprocess_samples(CHOICES, labels)
     if not isinstance(wrong, str):
-        with pytest.raises(ValueError, match="Labels must be indices of choices, from 0. Received"):
+        with pytest.raises(ValueError, match="choices"):
             chooser.preprocessor(CHOICES, y=tf.constant(labels))
 
 

@@ -281,16 +281,3 @@ def test_more_choices_than_a_sequence_is_long(chooser):
     scores = chooser.predict(texts, verbose=0)
     assert scores.shape == (1, 80)
     np.testing.assert_allclose(scores[0, ::2], scores[0, 0], atol=1e-5)
-
-
-@pytest.mark.slow
-def test_presets_and_files(chooser, tmp_path):
-    expected = chooser.predict(TEXTS, verbose=0)
-    chooser.save_to_preset(str(tmp_path / "preset"))
-    again = gpt1_keras.GPT1MultipleChoice.from_preset(str(tmp_path / "preset"))
-    again.compile(run_eagerly=True)
-    np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), expected)
-    chooser.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    again.compile(run_eagerly=True)
-    np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), expected)

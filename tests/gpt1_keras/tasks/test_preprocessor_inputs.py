@@ -243,3 +243,18 @@ def test_a_layer_as_preprocessor_is_saved(tiny_backbone, tmp_path):
     np.testing.assert_allclose(
         loaded.predict(TEXTS, verbose=0), classifier.predict(TEXTS, verbose=0), atol=1e-5
     )
+
+
+def test_a_task_leaves_its_preprocessor_as_it_was(tiny_backbone, tiny_tokenizer):
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, sequence_length=500)
+    classifier = gpt1_keras.GPT1TextClassifier(tiny_backbone, 2, preprocessor=preprocessor)
+    assert preprocessor.sequence_length == 500
+    assert classifier.preprocessor.sequence_length == tiny_backbone.max_sequence_length
+    assert classifier.preprocessor.tokenizer is tiny_tokenizer
+
+
+def test_padding_is_not_decoded(tiny_tokenizer):
+    ids = tiny_tokenizer(["a good film", "film"])
+    padded = ids.to_tensor(tiny_tokenizer.pad_token_id, shape=[None, 9])
+    for inputs in (padded, padded.numpy()):
+        assert tiny_tokenizer.detokenize(inputs) == ["a good film", "film"]

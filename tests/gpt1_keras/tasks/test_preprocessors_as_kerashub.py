@@ -87,7 +87,7 @@ def test_multiple_choice(harness):
 )
 def test_truncation(cls, tiny_tokenizer, tiny_backbone, tmp_path):
     """Presets keep theirs; those of earlier versions do not name it, and have halves."""
-    with pytest.raises(ValueError, match=r"one of \('round_robin', 'halves'\). .*'waterfall'"):
+    with pytest.raises(ValueError, match="waterfall"):
         cls(tiny_tokenizer, truncate="waterfall")
     assert cls(tiny_tokenizer).truncate == "round_robin"
     tiny_backbone.save_to_preset(tmp_path)

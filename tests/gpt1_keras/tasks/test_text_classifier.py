@@ -342,21 +342,12 @@ def test_lora_trains_the_head_beside_it(classifier):
 # --- presets and files ---
 
 
-@pytest.mark.slow
-def test_preset_round_trip(trained, tmp_path):
-    trained.save_to_preset(tmp_path / "preset")
-    copy = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "preset"))
-    assert copy.class_names == CLASS_NAMES
-    assert copy.preprocessor.sequence_length == 24
-    assert copy.preprocessor.tokenizer.normalization == "bert"
-    texts = ["a good film", "", "the dull staff " * 20]
-    assert_same_scores(copy.predict_on_batch(texts), trained.predict_on_batch(texts))
-
-
 def test_preset_round_trip_of_pairs(pair_classifier, tmp_path):
     pair_classifier.save_to_preset(tmp_path / "preset")
     copy = gpt1_keras.GPT1TextClassifier.from_preset(str(tmp_path / "preset"))
-    assert copy.preprocessor.fields == FIELDS
+    assert (copy.class_names, copy.preprocessor.fields) == (CLASS_NAMES, FIELDS)
+    assert copy.preprocessor.sequence_length == 24
+    assert copy.tokenizer.normalization == "bert"
     pairs = (list(TEXTS[:4]), list(TEXTS[4:8]))
     assert_same_scores(copy.predict_on_batch(pairs), pair_classifier.predict_on_batch(pairs))
 
@@ -373,7 +364,7 @@ def test_a_language_models_preset_gets_a_fresh_head(tiny_tokenizer, tmp_path):
     assert np.array(classifier.head.kernel).std() == pytest.approx(0.02, rel=0.3)
     assert not np.any(np.array(classifier.head.bias))
     assert classifier.preprocessor.tokenizer.get_vocabulary() == tiny_tokenizer.get_vocabulary()
-    with pytest.raises(ValueError, match="needs `num_classes` or `class_names`"):
+    with pytest.raises(ValueError, match="num_classes"):
         gpt1_keras.GPT1TextClassifier.from_preset(preset)
 
 
@@ -392,15 +383,6 @@ def test_a_classifiers_preset_gets_a_fresh_head(trained, tmp_path, arguments, na
     for ours, theirs in zip(fresh.backbone.weights, trained.backbone.weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert not np.any(np.array(fresh.head.bias))
-
-
-@pytest.mark.filterwarnings("ignore:`compile\\(\\)` was not called as part of model loading")
-def test_keras_file_round_trip(trained, tmp_path):
-    trained.save(tmp_path / "classifier.keras")
-    copy = keras.saving.load_model(tmp_path / "classifier.keras")
-    assert isinstance(copy, gpt1_keras.GPT1TextClassifier)
-    assert (copy.class_names, copy.preprocessor.fields) == (CLASS_NAMES, ("text",))
-    assert_same_scores(copy.predict_on_batch(TEXTS), trained.predict_on_batch(TEXTS))
 
 
 def test_weights_round_trip(trained, tiny_tokenizer, tmp_path):

@@ -103,23 +103,3 @@ def test_fit_learns_classes(tiny_tokenizer):
     classifier.compile(finetuning_optimizer(1e-2), lm_coefficient=0.0, jit_compile=False)
     classifier.fit(_repeated(["same", "other", "same", "other"]), verbose=0)
     assert classifier.predict(PAIRS, verbose=0).argmax(axis=1).tolist() == [1, 0, 1, 0]
-
-
-@pytest.mark.slow
-def test_presets_and_files(scorer, tmp_path):
-    expected = scorer.predict(PAIRS, verbose=0)
-    scorer.save_to_preset(str(tmp_path / "preset"))
-    again = gpt1_keras.GPT1TextSimilarity.from_preset(str(tmp_path / "preset"))
-    again.compile(run_eagerly=True)
-    assert again.score_range == (0, 5)
-    np.testing.assert_array_equal(again.predict(PAIRS, verbose=0), expected)
-    scorer.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    again.compile(run_eagerly=True)
-    np.testing.assert_array_equal(again.predict(PAIRS, verbose=0), expected)
-    # Asked for classes, the backbone gets a fresh head.
-    other = gpt1_keras.GPT1TextSimilarity.from_preset(str(tmp_path / "preset"), num_classes=2)
-    other.compile(run_eagerly=True)
-    assert other.score_range is None and other.predict(PAIRS, verbose=0).shape == (4, 2)
-    for found, kept in zip(other.backbone.get_weights(), scorer.backbone.get_weights()):
-        np.testing.assert_array_equal(found, kept)

@@ -1,12 +1,9 @@
-"""Calls that work in KerasHub give right results here, or are refused in words."""
-
-import shutil
+"""Losses and metrics that users give: they compare what they should, or are refused in words."""
 
 import keras
 import numpy as np
 import pytest
 import sklearn.metrics
-import tensorflow as tf
 
 import gpt1_keras
 from gpt1_keras.tasks.heads import check_comparable
@@ -45,12 +42,6 @@ def test_numbers_for_a_loss_of_one_s_own(make_classifier):
     classifier.compile("sgd", "mse", run_eagerly=True)
     found = classifier.evaluate(TEXTS, labels, verbose=0)
     assert found == pytest.approx(expected_loss(loss, classifier, labels[:, None]), rel=1e-5)
-
-
-def test_whole_numbers_and_bools_are_classes(make_classifier):
-    head = make_classifier().task_head
-    for labels in ([0.0, 1.0], [False, True], ["0", "1"], np.array([0, 1], "uint8")):
-        np.testing.assert_array_equal(head.encode_labels(tf.constant(labels)), [0, 1])
 
 
 @pytest.mark.slow
@@ -135,7 +126,7 @@ def test_metrics_of_one_class(make_classifier):
 def test_what_compares_class_numbers_with_logits(measure):
     """Keras computes most of these if a batch has as many examples as there are classes."""
     labels, outputs = np.array([0, 2, 1]), np.eye(3)
-    with pytest.raises(ValueError, match="one by one.*SparseCategoricalAccuracy"):
+    with pytest.raises(ValueError, match="SparseCategoricalAccuracy"):
         check_comparable([[measure]], labels, outputs)
     check_comparable([measure], np.eye(3), outputs)
     check_comparable([measure], labels, outputs[:, :1])
@@ -152,42 +143,5 @@ def test_what_takes_class_numbers():
 def test_compile_with_what_compares_otherwise(make_classifier, given):
     classifier = make_classifier(num_classes=4)
     classifier.compile("sgd", **given, run_eagerly=True)
-    with pytest.raises(ValueError, match=r"beside 4 outputs.*labels \(4,\), outputs \(4, 4\)"):
+    with pytest.raises(ValueError, match=r"labels \(4,\), outputs \(4, 4\)"):
         classifier.evaluate(TEXTS, [0, 1, 2, 3], verbose=0)
-
-
-def test_a_task_leaves_its_preprocessor_as_it_was(tiny_backbone, tiny_tokenizer):
-    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, sequence_length=500)
-    classifier = gpt1_keras.GPT1TextClassifier(tiny_backbone, 2, preprocessor=preprocessor)
-    assert preprocessor.sequence_length == 500
-    assert classifier.preprocessor.sequence_length == tiny_backbone.max_sequence_length
-    assert classifier.preprocessor.tokenizer is tiny_tokenizer
-
-
-def test_padding_is_not_decoded(tiny_tokenizer):
-    ids = tiny_tokenizer(["a good film", "film"])
-    padded = ids.to_tensor(tiny_tokenizer.pad_token_id, shape=[None, 9])
-    for inputs in (padded, padded.numpy()):
-        assert tiny_tokenizer.detokenize(inputs) == ["a good film", "film"]
-
-
-def test_a_preset_that_lost_its_head(make_classifier, tmp_path):
-    make_classifier().save_to_preset(tmp_path / "whole")
-    shutil.copytree(tmp_path / "whole", tmp_path / "lost")
-    (tmp_path / "lost" / "task.weights.h5").unlink()
-    lost = str(tmp_path / "lost")
-    with pytest.raises(ValueError, match="is a GPT1TextClassifier without task.weights.h5"):
-        gpt1_keras.GPT1TextClassifier.from_preset(lost)
-    assert gpt1_keras.GPT1TextClassifier.from_preset(lost, num_classes=3).num_classes == 3
-    assert gpt1_keras.GPT1TextClassifier.from_preset(lost, load_weights=False).num_classes == 2
-
-
-def test_weights_in_bfloat16_are_hardly_trained(tiny_tokenizer):
-    backbone = gpt1_keras.GPT1Backbone(
-        tiny_tokenizer.vocabulary_size(), 1, 2, 16, 32, max_sequence_length=16, dtype="bfloat16"
-    )
-    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, sequence_length=16)
-    classifier = gpt1_keras.GPT1TextClassifier(backbone, 2, preprocessor)
-    classifier.compile(run_eagerly=True)
-    with pytest.warns(UserWarning, match="mixed_bfloat16"):
-        classifier.fit(TEXTS[:2], [0, 1], verbose=0)
