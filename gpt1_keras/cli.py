@@ -30,6 +30,7 @@ imports what does the work, as above. Keras is imported just before `main` runs,
 print meanwhile is not shown. `tests/test_light_programs.py` checks the imports.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -231,6 +232,11 @@ class Program:
             raise ImportError(
                 'A runner needs Apache Beam: pip install "gpt1-keras[beam]".'
             ) from None
+        if "." in runner:  # its options are known once it is imported
+            with contextlib.suppress(ImportError):  # of which Beam tells
+                importlib.import_module(runner.rpartition(".")[0])
+        if runner.endswith(".DaskRunner") and not any("partition" in each for each in more):
+            given.append("--dask_partition_size=1")  # else one worker gets 128 units of the work
         unknown: list[str] = []
         known = PipelineOptions([]).get_all_options(
             add_extra_args_fn=lambda parser: unknown.extend(parser.parse_known_args(given)[1])

@@ -15,7 +15,7 @@ from gpt1_keras.examples import Examples, as_column
 from gpt1_keras.files import atomic_path
 from gpt1_keras.labelled_files import Row
 from serving.prediction.answers_file import Layout, answers_file
-from serving.prediction.input_files import InputFiles
+from serving.prediction.input_files import InputFiles, Shard
 
 # A window's rows are in memory, and are sorted by length.
 _ROWS_OF_WINDOW, _LENGTH_OF_WINDOW = 2048, 2**22
@@ -109,15 +109,36 @@ def predict(
         ValueError: no row has an answer.
     """
     _keep_freed_memory()
-    outcome = Outcome()
     with atomic_path(output) as temporary:
-        with answers_file(pathlib.Path(temporary), layout) as write:
-            for path in files.paths:
-                found = answered(engine, windows(files.rows(path), files.fields, str(path)))
-                for window, answers in _told(found, outcome, total):
-                    outcome.count(window.examples, answers)
-                    write(layout.rows(window.cells, answers))
+        path = pathlib.Path(temporary)
+        outcome = write_answers(engine, files, files.shards(), layout, path, total)
         outcome.check()
+    return outcome
+
+
+def write_answers(
+    engine: Engine,
+    files: InputFiles,
+    shards: Sequence[Shard],
+    layout: Layout,
+    path: pathlib.Path,
+    total: int = 0,
+) -> Outcome:
+    """Answers the rows of shards, and writes a file of them.
+
+    Args:
+        total: how many rows there are, for progress; by default, none is printed.
+    """
+    outcome = Outcome()
+    found = (
+        window
+        for shard, rows in zip(shards, files.rows(shards))
+        for window in windows(rows, files.fields, str(shard.path))
+    )
+    with answers_file(path, layout) as write:
+        for window, answers in _told(answered(engine, found), outcome, total):
+            outcome.count(window.examples, answers)
+            write(layout.rows(window.cells, answers))
     return outcome
 
 

@@ -1,31 +1,26 @@
 """Answers the rows of files in an Apache Beam pipeline, on one machine or many."""
 
 import dataclasses
+import functools
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from gpt1_keras.answers import Answer, Engine
-from gpt1_keras.files import atomic_path, read_json, write_json
+from gpt1_keras.files import atomic_path, read_json, remove_leftovers, write_json
 from serving.engines import open_engine
-from serving.prediction.answering import Outcome, Window, answered, windows
-from serving.prediction.answers_file import Layout, answers_file
-from serving.prediction.input_files import InputFiles
+from serving.prediction.answering import Outcome, write_answers
+from serving.prediction.answers_file import Layout
+from serving.prediction.input_files import InputFiles, Shard
 
 try:
     import apache_beam as beam
-    from apache_beam.ml.inference.base import KeyedModelHandler, ModelHandler, RunInference
     from apache_beam.options.pipeline_options import PipelineOptions
 except ImportError:
     raise ImportError('A runner needs Apache Beam: pip install "gpt1-keras[beam]".') from None
 
-_WINDOWS_OF_SHARD = 32  # 65,536 short rows, which one worker holds in memory to write them
-_OUTCOME = "outcome.json"
+_OUTCOME = ".outcome"  # what the name of a shard's outcome ends with
 
-# Of a shard: its windows by their numbers.
-_Asked = tuple[int, Window]
-_Answered = tuple[int, Window, Sequence[Answer]]
+_open_engine = functools.lru_cache(maxsize=1)(open_engine)  # once in each process
 
 
 def predict_in_beam(
@@ -34,90 +29,61 @@ def predict_in_beam(
     files: InputFiles,
     layout: Layout,
     output: pathlib.Path,
+    total: int,
     runner: str,
     flags: Sequence[str] = (),
 ) -> Outcome:
     """Answers the rows of files, and writes a folder of files, whole or not at all.
 
-    Their names, sorted, give the order of the input.
+    Their names, sorted, give the order of the input. A runner may answer a shard more than once, as
+    after a worker's death: what is written depends on the shard alone.
 
     Args:
         output: the folder's path, whose suffix says the format of the files in it. All workers must
             reach it, the model and the input under the same paths.
+        total: how many rows there are.
         runner: name of Beam's runner. `FnApiRunner` runs on this machine.
 
     Raises:
+        OSError: the runner has left out rows.
         ValueError: no row has an answer.
     """
     with atomic_path(output) as temporary:
         os.mkdir(temporary)
-        work = _Work(files, layout, pathlib.Path(temporary))
+        work = _Work(model, explain, files, layout, pathlib.Path(temporary))
         with beam.Pipeline(options=PipelineOptions([f"--runner={runner}", *flags])) as pipeline:
-            _ = (
-                pipeline
-                | beam.Create(range(len(files.paths)))
-                | "Share files" >> beam.Reshuffle()
-                | "Read" >> beam.FlatMap(work.read)
-                | "Share windows" >> beam.Reshuffle()
-                | RunInference(KeyedModelHandler(_Handler(model, explain)))
-                | beam.GroupByKey()
-                | "Write" >> beam.Map(work.write)
-                | beam.combiners.ToList()
-                | "Write outcome" >> beam.Map(work.finish)
-            )
-        found = work.folder / _OUTCOME
-        outcome = Outcome(**read_json(found))
-        found.unlink()
+            _ = pipeline | beam.Create(files.shards()) | beam.Reshuffle() | beam.Map(work.write)
+        outcome = work.outcome()
+        if outcome.rows != total:
+            raise OSError(f"{runner} has answered {outcome.rows:,} of {total:,} rows.")
         outcome.check()
     return outcome
 
 
-class _Handler(ModelHandler[_Asked, _Answered, Engine]):
-    """Answers windows of rows in a worker."""
-
-    def __init__(self, model: str, explain: bool) -> None:
-        super().__init__(max_batch_size=1)  # windows are split into batches as it is
-        self._model, self._explain = model, explain
-
-    def load_model(self) -> Engine:
-        return open_engine(self._model, self._explain)
-
-    def run_inference(
-        self, batch: Sequence[_Asked], model: Engine, inference_args: Any = None
-    ) -> Iterable[_Answered]:
-        for number, window in batch:
-            for _, answers in answered(model, [window]):
-                yield number, window, answers
-
-
 @dataclasses.dataclass(frozen=True)
 class _Work:
-    """What workers do before and after inference."""
+    """What workers do, and what they leave."""
 
+    model: str
+    explain: bool
     files: InputFiles
     layout: Layout
     folder: pathlib.Path
 
-    def read(self, index: int) -> Iterator[tuple[str, Any]]:
-        """Yields the windows of a file, each with its shard's name and its number."""
-        path = self.files.paths[index]
-        found = windows(self.files.rows(path), self.files.fields, str(path))
-        for number, window in enumerate(found):
-            shard = f"{index:05}-{number // _WINDOWS_OF_SHARD:05}"
-            yield shard, (number, window)
+    def write(self, shard: Shard) -> None:
+        """Writes a shard's answers, and beside them its outcome."""
+        engine = _open_engine(self.model, self.explain)
+        path = self.folder / f"part-{shard.name}{self.folder.suffix.lower()}"
+        with atomic_path(path) as temporary:
+            part = pathlib.Path(temporary)
+            outcome = write_answers(engine, self.files, [shard], self.layout, part)
+        write_json(f"{path}{_OUTCOME}", dataclasses.asdict(outcome))
 
-    def write(self, shard_and_windows: tuple[str, Iterable[_Answered]]) -> dict[str, Any]:
-        """Writes a shard, and returns its outcome as a dict."""
-        shard, found = shard_and_windows
-        outcome = Outcome()
-        with atomic_path(self.folder / f"part-{shard}{self.folder.suffix.lower()}") as temporary:
-            with answers_file(pathlib.Path(temporary), self.layout) as write:
-                for _, window, answers in sorted(found, key=lambda each: each[0]):
-                    outcome.count(window.examples, answers)
-                    write(self.layout.rows(window.cells, answers))
-        return dataclasses.asdict(outcome)
-
-    def finish(self, outcomes: Iterable[dict[str, Any]]) -> None:
-        """Writes the outcome of all shards."""
-        total = Outcome.total(Outcome(**each) for each in outcomes)
-        write_json(self.folder / _OUTCOME, dataclasses.asdict(total))
+    def outcome(self) -> Outcome:
+        """Returns the outcome of all shards, and leaves nothing but these in the folder."""
+        remove_leftovers(self.folder)  # of workers that were killed
+        found = sorted(self.folder.glob(f"*{_OUTCOME}"))
+        total = Outcome.total(Outcome(**read_json(path)) for path in found)
+        for path in found:
+            path.unlink()
+        return total

@@ -1,7 +1,9 @@
 """The files whose rows are answered."""
 
 import dataclasses
+import functools
 import glob
+import itertools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,6 +11,27 @@ from typing import Any
 from gpt1_keras.files import digest_of
 from gpt1_keras.labelled_files import Row, Table, open_table
 from serving.prediction.answers_file import kind_of
+
+# Of a shard. A worker passes over its file's rows before its own, so that shards are not too many.
+_LEAST_ROWS, _MOST_ROWS = 2**11, 2**16
+_SHARDS = 64  # as long as their rows lie between these
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """Consecutive rows of a file, which one worker answers.
+
+    Attributes:
+        path: the file.
+        name: sorted by these, shards are in the order of the input.
+        first: the index of the first row.
+        rows: how many.
+    """
+
+    path: pathlib.Path
+    name: str
+    first: int
+    rows: int
 
 
 def find_files(pattern: str) -> list[pathlib.Path]:
@@ -31,7 +54,7 @@ class InputFiles:
 
     Args:
         columns: from names to the files' columns; see `open_table`.
-        digests: of the files' contents, as `Survey.files` has them; by default, a file may change.
+        digests, counts: of the files' contents and of their rows, as `Survey.files` has them.
         sheet, header_row, usual: see `open_table`.
     """
 
@@ -39,20 +62,37 @@ class InputFiles:
     columns: Mapping[str, str]
     fields: Sequence[str]
     digests: Sequence[str] = ()
+    counts: Sequence[int] = ()
     sheet: str | None = None
     header_row: int | None = None
     usual: Mapping[str, str] | None = None
 
-    def rows(self, path: pathlib.Path) -> Iterator[tuple[Row, list[Any]]]:
-        """Yields the rows of one of the files, each with its values in all columns.
+    def shards(self) -> list[Shard]:
+        """Returns all rows of surveyed files as shards."""
+        rows = min(max(-(-sum(self.counts) // _SHARDS), _LEAST_ROWS), _MOST_ROWS)
+        return [
+            Shard(path, f"{index:05}-{first // rows:05}", first, min(rows, count - first))
+            for index, (path, count) in enumerate(zip(self.paths, self.counts))
+            for first in range(0, count, rows)
+        ]
+
+    def rows(self, shards: Sequence[Shard]) -> Iterator[Iterator[tuple[Row, list[Any]]]]:
+        """Yields the rows of shards, each with its values in all columns of the file.
+
+        Those of a shard are read before those of the next. Consecutive shards of a file are read in
+        one go.
 
         Raises:
-            ValueError: it has changed since it was surveyed.
+            ValueError: a file has changed since it was surveyed.
         """
-        table = self._open(path)
-        if self.digests and digest_of(path) != self.digests[self.paths.index(path)]:
-            raise ValueError(f"{path} has changed since its rows were checked. Start again.")
-        yield from table.with_cells()
+        for path, group in itertools.groupby(shards, lambda shard: shard.path):
+            table = self._open(path)
+            if _digest_of(path, path.stat().st_mtime_ns) != self.digests[self.paths.index(path)]:
+                raise ValueError(f"{path} has changed since its rows were checked. Start again.")
+            here = list(group)
+            rows = itertools.islice(table.with_cells(), here[0].first, None)
+            for shard in here:
+                yield itertools.islice(rows, shard.rows)
 
     def survey(self) -> "Survey":
         """Reads all files once.
@@ -65,7 +105,8 @@ class InputFiles:
         kinds: list[set[type | None]] = []
         notices: list[str] = []
         digests: list[str] = []
-        count, longest, where = 0, 0, ""
+        counts: list[int] = []
+        longest, where = 0, ""
         for path in self.paths:
             table = self._open(path)
             if not names:
@@ -77,16 +118,17 @@ class InputFiles:
                     f"{self.paths[0]}, {names}."
                 )
             digests.append(digest_of(path))
+            counts.append(0)
             for row, cells in table.with_cells():
-                count += 1
+                counts[-1] += 1
                 for kind, cell in zip(kinds, cells):
                     kind.add(kind_of(cell))
                     if isinstance(cell, str) and len(cell) > longest:
                         longest, where = len(cell), f"{path}, line {row.line}"
             notices += table.notices
         found = [{each for each in kind if each is not None} for kind in kinds]
-        files = dataclasses.replace(self, digests=digests)
-        return Survey(files, names, found, count, notices, longest, where)
+        files = dataclasses.replace(self, digests=digests, counts=counts)
+        return Survey(files, names, found, sum(counts), notices, longest, where)
 
     def _open(self, path: pathlib.Path) -> Table:
         return open_table(
@@ -118,3 +160,9 @@ class Survey:
     notices: Sequence[str]
     longest: int
     longest_at: str
+
+
+@functools.lru_cache
+def _digest_of(path: pathlib.Path, changed: int) -> str:
+    """Returns the hash of a file, once for the many shards that a worker answers."""
+    return digest_of(path)

@@ -74,12 +74,12 @@ def make_corpus(
             "options": dataclasses.asdict(options),
         }
         write = functools.partial(write_shard, folder=folder)
-        finish = functools.partial(_write_index, folder=folder, header=header)
         started = time.monotonic()
         if runner is None:
-            finish(run_in_processes(write, units, processes))
+            shards = run_in_processes(write, units, processes)
         else:
-            run_in_beam(write, finish, units, runner, processes, beam_flags)
+            shards = run_in_beam(write, units, folder, runner, processes, beam_flags)
+        _write_index(shards, folder, header)
         seconds = time.monotonic() - started
         index = Corpus(folder).index
         for name, split in index["splits"].items():
@@ -156,7 +156,7 @@ def _lines(units: list[Unit]) -> Iterator[str]:
 
 
 def _write_index(shards: list[dict[str, Any]], folder: str, header: dict[str, Any]) -> None:
-    """Writes the index from what `write_shard` returned for each shard, in any order."""
+    """Writes the index from what `write_shard` returned for each shard."""
     splits: dict[str, list[dict[str, Any]]] = {}
     for shard in sorted(shards, key=lambda shard: shard["file"]):
         shard = dict(shard)

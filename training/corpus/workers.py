@@ -3,6 +3,7 @@
 import concurrent.futures
 import multiprocessing
 import os
+import pathlib
 import re
 import signal
 import threading
@@ -16,9 +17,11 @@ from gpt1_keras.quiet import silent_imports
 with silent_imports():  # in the processes that a run starts, which nobody else keeps silent
     import tensorflow as tf
 
-    from training.corpus.shards import ShardError, Unit
+    from gpt1_keras.files import read_json, remove_leftovers, write_json
+from training.corpus.shards import ShardError, Unit
 
 _POLL_SECONDS = 0.2  # between two checks for signals
+_RESULT = ".result"  # what the name of a unit's result ends with, in `run_in_beam`
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _Write = Callable[[Unit], dict[str, Any]]
@@ -93,21 +96,26 @@ def _exit_with_parent() -> None:
 
 def run_in_beam(
     function: _Write,
-    finish: Callable[[list[dict[str, Any]]], None],
     units: list[Unit],
+    folder: str,
     runner: str,
     processes: int,
     flags: Sequence[str] = (),
-) -> None:
-    """Calls a function for each unit in an Apache Beam pipeline, then another for all results.
+) -> list[dict[str, Any]]:
+    """Calls a function for each unit in an Apache Beam pipeline, and returns all results.
+
+    A runner may call it more than once for a unit, as after a worker's death.
 
     Args:
         function: picklable; returns a dict with `tokens`, `documents` and `empty_documents`, which
             become counters of the pipeline.
-        finish: picklable function of the list of the results, in any order.
+        folder: path that all workers reach. Results are there meanwhile.
         runner: name of Beam's runner. `FnApiRunner` runs on this machine. (`DirectRunner`
             would first try to download another runner.)
         processes: how many, for runners of this machine.
+
+    Raises:
+        ShardError: a shard could not be written, or the runner has left out one.
     """
     try:
         import apache_beam as beam
@@ -123,21 +131,19 @@ def run_in_beam(
         ]
     )
 
-    def count(result: dict[str, Any]) -> dict[str, Any]:
+    def keep(number: int, unit: Unit) -> None:
+        result = function(unit)
         for name in ("tokens", "documents", "empty_documents"):
             beam.metrics.Metrics.counter("corpus", name).inc(result[name])
-        return result
+        write_json(os.path.join(folder, f"{number}{_RESULT}"), result)
 
     try:
         with beam.Pipeline(options=options) as pipeline:
             _ = (
                 pipeline
-                | beam.Create(units)
+                | beam.Create(list(enumerate(units)))
                 | beam.Reshuffle()
-                | "Write shards" >> beam.Map(function)
-                | "Count" >> beam.Map(count)
-                | beam.combiners.ToList()
-                | "Write index" >> beam.Map(finish)
+                | "Write shards" >> beam.MapTuple(keep)
             )
     except Exception as error:
         # Runners add to the message, or wrap it in the text of tracebacks.
@@ -146,3 +152,11 @@ def run_in_beam(
         if line is None:
             raise
         raise ShardError(line[1]) from error
+    remove_leftovers(folder)  # of workers that were killed
+    paths = [pathlib.Path(folder, f"{number}{_RESULT}") for number in range(len(units))]
+    if missing := sum(not path.is_file() for path in paths):
+        raise ShardError(f"{runner} has left out {missing} of {len(units)} shards.")
+    results = [read_json(path) for path in paths]
+    for path in paths:
+        path.unlink()
+    return results
