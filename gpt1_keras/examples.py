@@ -61,7 +61,7 @@ class Examples:
     def take(self, positions: Sequence[int] | np.ndarray) -> Self:
         """Returns the examples at some positions; texts, in sequences, become arrays."""
         texts = {field: as_column(texts)[positions] for field, texts in self.texts.items()}
-        arrays = {
+        arrays: dict[str, Any] = {
             name: None if given is None else np.asarray(given)[positions]
             for name in ("labels", "weights", "indices")
             for given in [getattr(self, name)]

@@ -51,6 +51,7 @@ class TextModel:
         try:
             interpreter = Interpreter(os.fspath(path), num_threads=num_threads)
             self._run = interpreter.get_signature_runner(TEXT)
+            self._outputs = list(self._run.get_output_details())
             self._lock = threading.Lock()  # as only one thread may run it at a time
         except (ValueError, RuntimeError) as error:
             raise ValueError(f"{path} is damaged: {str(error).strip()}") from error
@@ -77,7 +78,7 @@ class TextModel:
         fields = list(self.metadata["max_bytes"])
         if len(texts) != len(fields):
             raise ValueError(f"Expected a text for each of {fields}. Received: {len(texts)}.")
-        if "logits" in self.metadata["outputs"]:
+        if "logits" in self._outputs:
             return self._next_tokens(self._run_one(texts))
         examples = Examples({field: [text] for field, text in zip(fields, texts)})
         [found] = answer(self.engine, examples)
@@ -90,14 +91,14 @@ class TextModel:
         Raises:
             ValueError: it is of a language model.
         """
-        outputs = [*self.metadata["outputs"], "label"]
+        outputs = [*self._outputs, "label"]
         outputs += [] if self.metadata["num_choices"] is None else ["choice"]
         fields = list(self.metadata["max_bytes"])
         return Engine(fields, self.metadata["class_names"], outputs, self._run_each)
 
     def _run_each(self, examples: Examples) -> Outputs:
         """Returns the outputs of examples, one after the other, by the names of an export's."""
-        rows = [list(row.values()) for row in examples.rows()]
+        rows = zip(*(examples.texts[field] for field in self.metadata["max_bytes"]))
         found = [self._named(texts, self._run_one(texts)) for texts in rows]
         return {name: [each[name] for each in found] for name in found[0]}
 

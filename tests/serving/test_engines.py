@@ -40,6 +40,7 @@ def assert_same(found, expected):
 @pytest.mark.slow
 @pytest.mark.parametrize("texts", [TEXTS, QUESTIONS], ids=["classes", "choices"])
 def test_one_way_to_answer(texts, calibrated_classifier, tmp_path):
+    """The order of fields does not count."""
     model = calibrated_classifier if texts is TEXTS else load_task(SAVED / "chooser")
     model.save_to_preset(str(tmp_path / "preset"))
     export(model, tmp_path / "export")
@@ -47,6 +48,8 @@ def test_one_way_to_answer(texts, calibrated_classifier, tmp_path):
     engines = [task_engine(model), *(open_engine(str(tmp_path / n)) for n in ("preset", "export"))]
     for engine in engines:
         assert_same(answer(engine, examples), expected)
+        in_another_order = dict(reversed(texts.items()))
+        assert_same(answer(engine, Examples(in_another_order)), expected)
         assert engine.columns == engines[0].columns
     problems = [each.get("problem", "") for each in answer_each(engines[-1], examples)]
     assert [bool(problem) for problem in problems] == [each["blank"] for each in expected]
