@@ -40,3 +40,22 @@ def test_what_the_papers_programs_import(name):
 @pytest.mark.parametrize(("argument", "status"), [("--help", 0), ("--no-such-option", 2)])
 def test_what_is_imported(program, argument, status):
     assert modules_after(program, argument, status=status).isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize(
+    ("program", "option"),
+    [
+        ("training.finetune", "--train"),
+        ("training.evaluate", "--file"),
+        ("training.calibrate", "--file"),
+        ("serving.predict", "--input"),
+    ],
+)
+def test_a_file_is_refused_before_keras_is_imported(tmp_path, program, option):
+    path = tmp_path / "a.xlsx"
+    path.write_text("no workbook")
+    model = ["--config", "gpt1_micro"] if option == "--train" else ["--model", "none"]
+    found = modules_after(
+        program, option, str(path), *model, "--output", str(tmp_path / "a.csv"), status=1
+    )
+    assert found.isdisjoint({"keras", "tensorflow"})

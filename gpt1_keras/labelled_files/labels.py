@@ -58,7 +58,8 @@ def use_one_spelling(
         class_names: if they are known; their spelling is taken, where it is only one.
         tell: is called with a notice.
     """
-    counts = collections.Counter(row[LABEL] for row in rows if isinstance(row[LABEL], str))
+    labels = [label for row in rows if isinstance(label := row[LABEL], str)]
+    counts = collections.Counter(labels)
     known = [*map(as_label, class_names or ())]
     spellings: dict[str, list[str]] = {}
     for label in known or counts:

@@ -210,9 +210,9 @@ def _read(path: pathlib.Path, sheet: str | None, rows: Any) -> dict[str, Any]:
     size = path.stat().st_size
     most_memory, most_seconds = _SPARE_MEMORY + most_bytes(path), _SECONDS + size // _BYTES_A_SECOND
     limits = map(str, (most_bytes(path), most_memory, most_seconds))
-    reader = [sys.executable, "-I", "-S", spreadsheet_reader.__file__, folder]
+    reader: list[str | pathlib.Path] = [sys.executable, "-I", "-S", spreadsheet_reader.__file__]
     process = subprocess.run(
-        [*reader, path, sheet or "", *limits],
+        [*reader, folder, path, sheet or "", *limits],
         stdin=subprocess.DEVNULL,
         stdout=rows,
         stderr=subprocess.PIPE,

@@ -126,6 +126,7 @@ def _without_value(path: str) -> tuple[int, int]:
 
 if __name__ == "__main__":
     try:
-        main(*sys.argv[1:4], *map(int, sys.argv[4:]))
+        _, folder, path, name, *limits = sys.argv
+        main(folder, path, name, *map(int, limits))
     except MemoryError:
         os.abort()  # as python-calamine does

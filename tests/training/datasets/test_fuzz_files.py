@@ -13,7 +13,15 @@ import pandas as pd
 import pytest
 from hypothesis import strategies as st
 
-from gpt1_keras.labelled_files import CHOICES, LABEL, as_label, is_blank, read_rows, with_texts
+from gpt1_keras.labelled_files import (
+    CHOICES,
+    LABEL,
+    as_label,
+    is_blank,
+    read_rows,
+    with_labels,
+    with_texts,
+)
 from gpt1_keras.tasks.batches import string_tensors
 from tests.helpers.fuzzing import damaged, search
 from training.datasets.labelled_examples import load_examples
@@ -77,7 +85,8 @@ def read():
             path.write_bytes(gzip.compress(content, mtime=0) if is_compressed else content)
             dataset = find_user_files(path, path)
             rows = read_rows(path, wanted=[(*dataset.fields, LABEL)])
-            return with_texts(rows, dataset.fields, path), load_examples(dataset, "train")
+            rows = with_labels(with_texts(rows, dataset.fields, path), path)
+            return rows, load_examples(dataset, "train")
 
         yield read
 
@@ -100,7 +109,7 @@ def assert_read_or_refused(read, suffix, content, is_compressed=False):
     for row, label in zip(rows, examples.labels, strict=True):
         assert row[LABEL].strip() and np.isfinite(label)
         if examples.class_names is not None:
-            assert examples.class_names[label] == row[LABEL]
+            assert examples.class_names[label].lower() == row[LABEL].lower()
         elif CHOICES in row:
             assert 0 <= label < len(row[CHOICES]) and float(row[LABEL]) == label
     assert {key for row in rows for key in row} == set(rows[0])
