@@ -19,9 +19,7 @@ def write(tmp_path):
     def write(name, content):
         path = tmp_path / name
         content = content if isinstance(content, bytes) else content.encode()
-        path.write_bytes(
-            gzip.compress(content, mtime=0) if name.lower().endswith(".gz") else content
-        )
+        path.write_bytes(gzip.compress(content, mtime=0) if name.lower().endswith(".gz") else content)
         return path
 
     return write
