@@ -47,13 +47,13 @@ def test_the_paper_s_data_sets_have_three_epochs():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"rate": 1e-4}, r"fine_tuning must be a dict of some of \['learning_rate'.*'rate'"),
-        ([1e-4], "fine_tuning must be a dict"),
-        ({"learning_rate": 0}, "learning_rate must be a number above 0. Received: 0"),
-        ({"learning_rate": float("nan")}, "learning_rate must be a number above 0. Received: nan"),
-        ({"learning_rate": "fast"}, "learning_rate must be a number above 0. Received: 'fast'"),
-        ({"epochs": 2.5}, "epochs must be a whole number of at least 1. Received: 2.5"),
-        ({"min_updates": True}, "min_updates must be a whole number of at least 1. Received: True"),
+        ({"rate": 1e-4}, r"fine_tuning.*'rate'"),
+        ([1e-4], "fine_tuning"),
+        ({"learning_rate": 0}, "learning_rate.* 0"),
+        ({"learning_rate": float("nan")}, "learning_rate.* nan"),
+        ({"learning_rate": "fast"}, "learning_rate.*'fast'"),
+        ({"epochs": 2.5}, "epochs.* 2.5"),
+        ({"min_updates": True}, "min_updates.* True"),
     ],
 )
 def test_what_is_no_recipe(values, message):
@@ -102,8 +102,8 @@ def test_epochs_of_the_recipe(classifier):
 
 
 def test_epochs_that_are_none(classifier):
-    with pytest.raises(ValueError, match="epochs must be a number or 'auto'. Received: 'all'"):
+    with pytest.raises(ValueError, match="epochs.*'all'"):
         classifier.fit(TEXTS, LABELS, epochs="all")
     batches = ((TEXTS, LABELS) for _ in range(2))
-    with pytest.raises(ValueError, match="epochs='auto' needs data of known length"):
+    with pytest.raises(ValueError, match="epochs='auto'"):
         classifier.fit(batches, epochs="auto")

@@ -52,3 +52,37 @@ def write_published(folder, tokenizer, model):
     (folder / "README.md").write_text("---\nlanguage: en\nlicense: mit\n---\n\n# OpenAI GPT 1\n")
     for name in ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack", "rust_model.ot"):
         (folder / name).write_bytes(b"never read")
+
+
+_RELEASED_ORDER = [
+    "attn.c_attn.weight",
+    "attn.c_attn.bias",
+    "attn.c_proj.weight",
+    "attn.c_proj.bias",
+    "ln_1.weight",
+    "ln_1.bias",
+    "mlp.c_fc.weight",
+    "mlp.c_fc.bias",
+    "mlp.c_proj.weight",
+    "mlp.c_proj.bias",
+    "ln_2.weight",
+    "ln_2.bias",
+]
+
+
+def write_released(folder, tokenizer, model):
+    """Writes the files that OpenAI released, from a torch model of two blocks."""
+    weights = {
+        name: parameter.numpy() for name, parameter in model.transformer.state_dict().items()
+    }
+    arrays = [weights["positions_embed.weight"], weights["tokens_embed.weight"]]
+    for i in range(2):
+        for name in _RELEASED_ORDER:
+            array = weights[f"h.{i}.{name}"]
+            arrays.append(array[None] if array.ndim == 2 else array)
+    flat = np.concatenate([array.ravel() for array in arrays])
+    for number, part in enumerate(np.array_split(flat, 10)):
+        np.save(folder / f"params_{number}.npy", part)
+    shapes = [list(array.shape) for array in arrays]
+    (folder / "params_shapes.json").write_text(json.dumps(shapes))
+    tokenizer.save_files(folder / "encoder_bpe_40000.json", folder / "vocab_40000.bpe")

@@ -128,7 +128,7 @@ def test_back_to_transformers(save_classifier, tmp_path):
     found = logits_of(tmp_path / "exported", copy.eval(), TEXTS)
     np.testing.assert_allclose(found, expected, atol=2e-5, rtol=0)
     classifier.head.bias.assign([1.0, 0.0, 0.0])
-    with pytest.raises(ValueError, match="without a bias. Received: a bias of up to 1"):
+    with pytest.raises(ValueError, match="bias of up to 1"):
         save_hugging_face(classifier, tmp_path / "not")
 
 
@@ -161,12 +161,12 @@ def test_default_names(save_classifier):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"problem_type": "regression"}, "a head for regression with 3 labels"),
-        ({"problem_type": "multi_label_classification"}, "a head for multi_label_classification"),
-        ({"id2label": {"0": "score"}}, "single_label_classification with 1 labels"),
-        ({"id2label": {"0": "bad", "2": "good"}}, "must number its labels from 0"),
-        ({"id2label": {"0": "bad", "1": "good"}}, r"shape \(32, 3\); expected \(32, 2\)"),
-        ({"architectures": ["OpenAIGPTDoubleHeadsModel"]}, "for which there is no task"),
+        ({"problem_type": "regression"}, "regression with 3"),
+        ({"problem_type": "multi_label_classification"}, "multi_label_classification"),
+        ({"id2label": {"0": "score"}}, "with 1 labels"),
+        ({"id2label": {"0": "bad", "2": "good"}}, "labels from 0"),
+        ({"id2label": {"0": "bad", "1": "good"}}, r"\(32, 3\).*\(32, 2\)"),
+        ({"architectures": ["OpenAIGPTDoubleHeadsModel"]}, "OpenAIGPTDoubleHeadsModel"),
     ],
 )
 def test_another_head(save_classifier, changes, message):
@@ -182,7 +182,7 @@ def test_a_checkpoint_without_its_head(save_classifier):
     weights = safetensors.numpy.load_file(folder / "model.safetensors")
     del weights["score.weight"]
     safetensors.numpy.save_file(weights, folder / "model.safetensors")
-    with pytest.raises(ValueError, match="has no array score.weight"):
+    with pytest.raises(ValueError, match="score.weight"):
         load_task(folder)
 
 
@@ -194,9 +194,9 @@ def test_devices_refuse_it_in_words(save_classifier, tmp_path):
 
 
 def test_what_the_preprocessor_refuses(tiny_tokenizer):
-    with pytest.raises(ValueError, match="Expected fields for one text"):
+    with pytest.raises(ValueError, match="fields"):
         LastTokenPreprocessor(tiny_tokenizer, fields=("premise", "hypothesis"))
-    with pytest.raises(ValueError, match="`pad_token_id` must be an id"):
+    with pytest.raises(ValueError, match="pad_token_id"):
         LastTokenPreprocessor(tiny_tokenizer, pad_token_id=-1)
     preprocessor = LastTokenPreprocessor(tiny_tokenizer, 16, pad_token_id=5)
     copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(preprocessor))

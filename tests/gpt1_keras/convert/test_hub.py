@@ -75,14 +75,14 @@ def test_the_normalization_is_the_users_choice(hub):
         assert getattr(made, "preprocessor", made).tokenizer.normalization == "original"
     tokenizer = gpt1_keras.GPT1Tokenizer.from_preset(HANDLE, normalization="original")
     assert tokenizer.normalization == "original"
-    with pytest.raises(ValueError, match="normalization='new' is unknown"):
+    with pytest.raises(ValueError, match="'new'"):
         gpt1_keras.GPT1CausalLM.from_preset(HANDLE, normalization="new")
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor.from_preset(HANDLE)
-    with pytest.raises(ValueError, match="Received both"):
+    with pytest.raises(ValueError, match="both"):
         gpt1_keras.GPT1CausalLM.from_preset(
             HANDLE, normalization="original", preprocessor=preprocessor
         )
-    with pytest.raises(ValueError, match="for the checkpoint's own preprocessor"):
+    with pytest.raises(ValueError, match="preprocessor"):
         keras_hub.models.CausalLM.from_preset(HANDLE, normalization="bert", preprocessor=None)
 
 
@@ -90,7 +90,7 @@ def test_the_normalization_is_the_users_choice(hub):
 def test_a_preset_keeps_its_normalization():
     lm = gpt1_keras.GPT1CausalLM.from_preset("gpt1_tiny_books", normalization="bert")
     assert lm.preprocessor.sequence_length == 256
-    with pytest.raises(ValueError, match="saved with normalization='bert'.* Received: 'original'"):
+    with pytest.raises(ValueError, match="'bert'.*'original'"):
         gpt1_keras.GPT1CausalLM.from_preset("gpt1_tiny_books", normalization="original")
 
 
@@ -113,7 +113,7 @@ def test_wherever_a_preset_is_named(hub, tiny_tokenizer):
         assert type(load_task(named)) is gpt1_keras.GPT1CausalLM
         assert load_tokenizer(named).fingerprint == tiny_tokenizer.fingerprint
     assert load_tokenizer(HANDLE, "original").normalization == "original"
-    with pytest.raises(ValueError, match="is a GPT1CausalLM; expected a GPT1TextClassifier"):
+    with pytest.raises(ValueError, match="GPT1CausalLM.*GPT1TextClassifier"):
         load_task(HANDLE, gpt1_keras.GPT1TextClassifier)
 
 
@@ -124,7 +124,7 @@ def test_a_preprocessor_of_another_vocabulary(hub, tiny_tokenizer):
         other, [" ".join(m) for m in tiny_tokenizer.vocabulary.merges]
     )
     preprocessor = gpt1_keras.GPT1CausalLMPreprocessor(tokenizer, 24)
-    with pytest.raises(ValueError, match="trained with another vocabulary than the preprocessor"):
+    with pytest.raises(ValueError, match="vocabulary"):
         gpt1_keras.GPT1CausalLM.from_preset(HANDLE, preprocessor=preprocessor)
 
 
@@ -132,9 +132,7 @@ def test_nothing_is_fetched_unless_asked_for(hub, published):
     gpt1_keras.GPT1CausalLM.from_preset(str(published[0]))
     gpt1_keras.GPT1Tokenizer.from_preset("gpt1_tiny_books")
     find_preset("gpt1_tiny_books")
-    with pytest.raises(
-        FileNotFoundError, match=r"nor a handle \(hf://, kaggle://, modelscope://\)"
-    ):
+    with pytest.raises(FileNotFoundError, match="hf://, kaggle://, modelscope://"):
         find_preset(NAME)
     assert hub.requests == []
 
@@ -150,8 +148,8 @@ def test_what_was_downloaded_needs_no_network(hub):
     ("damaged", "message"),
     [
         # huggingface_hub compares sizes, where the hub says them.
-        (lambda content: content[:-8], r"Consistency check failed"),
-        (lambda content: content[:-8] + b"12345678", r"is damaged, and was removed from the cache"),
+        (lambda content: content[:-8], "Consistency check failed"),
+        (lambda content: content[:-8] + b"12345678", "removed from the cache"),
         (lambda content: None, r"Could not download model.safetensors of hf://\S+: [^\n]+"),
     ],
     ids=["too short", "wrong hash", "cut"],
@@ -172,52 +170,44 @@ def test_a_damaged_download(hub, published, tmp_path, damaged, message):
 def test_a_small_file_with_a_wrong_hash(hub, tmp_path):
     content = hub.repositories[NAME]["merges.txt"]
     hub.damaged["merges.txt"] = content.replace(b"a", b"b")
-    with pytest.raises(ValueError, match="merges.txt of hf://.* is damaged, and was removed"):
+    with pytest.raises(ValueError, match="merges.txt of hf://.*removed"):
         load_tokenizer(HANDLE)
     assert "merges.txt" not in whole_files(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("config.json", "has no config.json"),
-        ("merges.txt", "has no merges.txt"),
-        ("model.safetensors", "has no model.safetensors"),
-    ],
-)
-def test_a_missing_file(hub, name, message):
+@pytest.mark.parametrize("name", ["config.json", "merges.txt", "model.safetensors"])
+def test_a_missing_file(hub, name):
     del hub.repositories[NAME][name]
-    with pytest.raises(FileNotFoundError, match=message):
+    with pytest.raises(FileNotFoundError, match=name):
         gpt1_keras.GPT1CausalLM.from_preset(HANDLE)
 
 
 def test_pickled_weights_are_refused_in_words(published, tmp_path):
     for name in ("config.json", "vocab.json", "merges.txt", "pytorch_model.bin"):
         (tmp_path / name).write_bytes((published[0] / name).read_bytes())
-    message = "has no model.safetensors. It has pytorch_model.bin, and pickled files are not read"
-    with pytest.raises(FileNotFoundError, match=message):
+    with pytest.raises(FileNotFoundError, match="model.safetensors.*pytorch_model.bin"):
         gpt1_keras.GPT1Backbone.from_preset(str(tmp_path))
 
 
 @pytest.mark.parametrize("load", [load_task, load_tokenizer, gpt1_keras.GPT1Backbone.from_preset])
 def test_no_network(hub, tmp_path, load):
     hub.server_close()
-    with pytest.raises(OSError, match="Could not download config.json of hf://"):
+    with pytest.raises(OSError, match="config.json of hf://"):
         load(HANDLE)
     assert not whole_files(tmp_path)
 
 
 def test_no_such_repository(hub):
-    with pytest.raises(OSError, match="Could not download .*Repository Not Found") as caught:
+    with pytest.raises(OSError, match="Repository Not Found") as caught:
         load_task("hf://nobody/nothing")
     assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match="handles should have the form"):
+    with pytest.raises(ValueError, match="handles"):
         load_task("hf://a/b/c/d")
 
 
 def test_a_damaged_configuration(hub):
     hub.repositories[NAME]["config.json"] = b"{"
-    with pytest.raises(ValueError, match="config.json is not JSON"):
+    with pytest.raises(ValueError, match="config.json"):
         load_task(HANDLE)
 
 
@@ -243,5 +233,5 @@ def test_weights_in_several_files(hub, published, tmp_path):
     files["model.safetensors.index.json"] = json.dumps(index).encode()
     with running_hub(tmp_path / "other") as other:
         other.repositories = hub.repositories
-        with pytest.raises(ValueError, match="lists '../model.safetensors', outside its folder"):
+        with pytest.raises(ValueError, match="'../model.safetensors'"):
             load_task(HANDLE)

@@ -112,22 +112,22 @@ def test_a_model_that_no_weights_are_there_for(preset, tmp_path, name, key, valu
     else:  # of the head
         config |= {"class_names": None, key: value}
     (folder / name).write_text(json.dumps(description))
-    described = rf"hostile/{name} describes a model of at least"
-    with pytest.raises(ValueError, match=rf"is damaged, .*{described}"):
+    described = rf"hostile/{name}"
+    with pytest.raises(ValueError, match=rf"damaged.*{described}"):
         load_task(folder)
     fresh = functools.partial(gpt1_keras.GPT1TextClassifier.from_preset, load_weights=False)
-    with pytest.raises(ValueError, match=rf"is damaged, .*{described}"):
+    with pytest.raises(ValueError, match=rf"damaged.*{described}"):
         fresh(folder)
     for file in WEIGHTS:
         (folder / file).unlink()
-    with pytest.raises(ValueError, match=rf"{described} .* Expected at most .* in 1,000"):
+    with pytest.raises(ValueError, match=rf"{described}.* in 1,000"):
         fresh(folder)
 
 
 def test_a_deep_checkpoint_of_transformers(tmp_path):
     sizes = {"n_layer": 10**6, "n_embd": 2, "n_head": 1, "n_positions": 8}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "openai-gpt", **sizes}))
-    with pytest.raises(ValueError, match="config.json describes .* in 1,000,000 layers"):
+    with pytest.raises(ValueError, match="config.json.* 1,000,000 layers"):
         gpt1_keras.GPT1CausalLM.from_preset(tmp_path, load_weights=False)
 
 

@@ -92,7 +92,7 @@ def test_models_of_any_kind(tiny_tokenizer, tmp_path_factory, data):
 def test_quantizers_that_a_preset_does_not_keep(tmp_path):
     backbone = gpt1_keras.GPT1Backbone(20, 1, 2, 8, 16)
     backbone.quantize(config=keras.quantizers.Int8QuantizationConfig(activation_quantizer=None))
-    with pytest.raises(ValueError, match="in 'int8' with activation_quantizer=None"):
+    with pytest.raises(ValueError, match="activation_quantizer=None"):
         backbone.save_to_preset(tmp_path)
 
 

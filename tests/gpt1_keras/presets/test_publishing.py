@@ -138,7 +138,7 @@ def test_scores_of_any_library(preset, score, expected):
 
 
 def test_a_score_that_is_no_number(preset):
-    with pytest.raises(ValueError, match="'accuracy' must be a number"):
+    with pytest.raises(ValueError, match="accuracy"):
         write_card(preset, RunFacts(scores=[{"epoch": 1, "accuracy": np.array([0.5, 1.0])}]))
     assert not (preset / "README.md").exists()
 
@@ -222,7 +222,7 @@ def test_to_a_hub_and_back(hub, preset, classifier, tmp_path):
 def test_a_preset_of_the_hub_that_lost_its_head(hub, preset):
     hub.add_folder("someone/films", preset)
     del hub.repositories["someone/films"]["task.weights.h5"]
-    with pytest.raises(ValueError, match="without task.weights.h5"):
+    with pytest.raises(ValueError, match="task.weights.h5"):
         load_task("hf://someone/films")
 
 
@@ -230,7 +230,7 @@ def test_a_damaged_preset_of_the_hub(hub, preset):
     hub.add_folder("someone/films", preset)
     content = hub.repositories["someone/films"]["model.weights.h5"]
     hub.damaged["model.weights.h5"] = content[:-1] + b"?"
-    with pytest.raises(ValueError, match="model.weights.h5 of hf://.* is damaged, and was removed"):
+    with pytest.raises(ValueError, match="model.weights.h5 of hf://.*removed"):
         gpt1_keras.GPT1Backbone.from_preset("hf://someone/films")
 
 
@@ -254,19 +254,19 @@ def test_a_backbone_alone(classifier, tmp_path):
 
 def test_what_is_not_published(preset, hub, tmp_path):
     for uri in ("modelscope://someone/films", "gs://bucket/films"):
-        with pytest.raises(ValueError, match="goes to hf://, kaggle:// or a folder"):
+        with pytest.raises(ValueError, match=uri):
             upload_preset(uri, preset)
-    with pytest.raises(FileNotFoundError, match="is not a preset"):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
         upload_preset("hf://someone/films", tmp_path / "nowhere")
     (preset / "model.weights.h5").write_bytes(b"")
-    with pytest.raises(ValueError, match="model.weights.h5 is damaged"):
+    with pytest.raises(ValueError, match="model.weights.h5"):
         upload_preset("hf://someone/films", preset)
     assert not hub.requests
 
 
 def test_a_hub_that_cannot_be_reached(preset, hub):
     hub.server_close()
-    with pytest.raises(OSError, match="Could not publish .* as hf://someone/films: ") as caught:
+    with pytest.raises(OSError, match="hf://someone/films") as caught:
         upload_preset("hf://someone/films", preset)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError):
@@ -294,14 +294,14 @@ def test_from_and_to_kaggle(preset, classifier, monkeypatch):
     write_card(preset)
     upload_preset(f"kaggle://{handle}", preset)
     assert uploaded == [(handle, str(preset))]
-    with pytest.raises(ValueError, match="Kaggle model handles should have the form"):
+    with pytest.raises(ValueError, match="Kaggle model handles"):
         find_preset("kaggle://films")
 
     def fail(found, path):
         raise ConnectionError("Max retries\nexceeded")
 
     monkeypatch.setattr(preset_utils.kagglehub, "model_download", fail)
-    with pytest.raises(OSError, match="Could not download config.json of kaggle://.*Max retries e"):
+    with pytest.raises(OSError, match="config.json of kaggle://.*Max retries e"):
         load_task(f"kaggle://{handle}")
 
 
@@ -315,5 +315,5 @@ def test_from_modelscope(preset, classifier, monkeypatch):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.setitem(sys.modules, client.__name__, client)
     assert_same_weights(load_task("modelscope://someone/films"), classifier)
-    with pytest.raises(OSError, match="Could not download config.json of modelscope://nobody/x"):
+    with pytest.raises(OSError, match="config.json of modelscope://nobody/x"):
         load_task("modelscope://nobody/x")
