@@ -111,17 +111,21 @@ def assert_same(lists, tensors):
 def test_frame_and_pad(tiny_tokenizer, sequence_length, pad_to):
     chance = random.Random(sequence_length)
     first, second = ([random_ids(chance, 70) for _ in range(30)] for _ in range(2))
-    for segments, truncate in (
-        ([first], ROUND_ROBIN),
-        ([first, second], ROUND_ROBIN),
-        ([first, second], HALVES),
+    for segments, truncate, tail in (
+        ([first], ROUND_ROBIN, 0.0),
+        ([first], ROUND_ROBIN, 0.29),
+        ([first, second], ROUND_ROBIN, 0.0),
+        ([first, second], HALVES, 0.0),
+        ([first, second], HALVES, 0.75),
     ):
         results = []
         for backend, given in (
             (list_backend, segments),
             (tensor_backend, [ragged(rows) for rows in segments]),
         ):
-            framed, truncated = backend.frame(given, tiny_tokenizer, sequence_length, truncate)
+            framed, truncated = backend.frame(
+                given, tiny_tokenizer, sequence_length, truncate, tail
+            )
             padded = backend.pad(framed, tiny_tokenizer, sequence_length, pad_to)
             results.append((padded, truncated))
         assert_same(*results)
@@ -144,8 +148,10 @@ def test_both_orders(tiny_tokenizer):
 @pytest.mark.parametrize("pad_to", ["sequence_length", "bucket", "longest"])
 @pytest.mark.parametrize("sequence_length", [9, 24, 100])
 @pytest.mark.parametrize("has_question", [True, False])
-@pytest.mark.parametrize("truncate", [ROUND_ROBIN, HALVES])
-def test_choices(tiny_tokenizer, truncate, sequence_length, has_question, pad_to):
+@pytest.mark.parametrize(
+    ("truncate", "tail"), [(ROUND_ROBIN, 0.0), (HALVES, 0.0), (ROUND_ROBIN, 0.6)]
+)
+def test_choices(tiny_tokenizer, truncate, tail, sequence_length, has_question, pad_to):
     chance = random.Random(sequence_length)
     context, question = ([random_ids(chance, 70) for _ in range(20)] for _ in range(2))
     choices = [
@@ -161,7 +167,7 @@ def test_choices(tiny_tokenizer, truncate, sequence_length, has_question, pad_to
     ):
         segments = given if has_question else given[::2]
         framed, truncated = backend.frame_choices(
-            segments, tiny_tokenizer, sequence_length, truncate
+            segments, tiny_tokenizer, sequence_length, truncate, tail
         )
         padded = backend.pad_choices(framed, tiny_tokenizer, sequence_length, pad_to)
         results.append((padded, truncated))
