@@ -167,7 +167,7 @@ def test_head_and_tail_of_choices(tiny_tokenizer, backend):
     ("length", "count", "truncate"), [(2, 1, "round_robin"), (4, 2, "round_robin"), (5, 2, HALVES)]
 )
 def test_no_room(tiny_tokenizer, length, count, truncate):
-    with pytest.raises(ValueError, match=f"sequence_length={length} leaves no room for {count} "):
+    with pytest.raises(ValueError, match=f"sequence_length={length} .* {count} "):
         frame([ragged([[5]])] * count, tiny_tokenizer, length, truncate)
 
 

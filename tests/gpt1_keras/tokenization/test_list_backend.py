@@ -58,7 +58,7 @@ def test_shapes(original_tokenizer, list_codec):
     rows = [TEXTS[:3], TEXTS[3:]]
     for given in (rows, np.array(rows), np.array(rows, object)):
         assert list_codec.encode(given) == original_tokenizer(given).to_list()
-    with pytest.raises(ValueError, match="lists of equal depth"):
+    with pytest.raises(ValueError, match="depth"):
         list_codec.encode([["a"], "b"])
 
 
@@ -72,7 +72,7 @@ def test_decode_arrays(original_tokenizer, list_codec):
     for ids in (padded, padded[0]):
         assert list_codec.decode(ids, 0) == original_tokenizer.detokenize(ids)
     for id in (-1, 40481):
-        with pytest.raises(ValueError, match=rf"in \[0, 40481\)\. Received: {id}\."):
+        with pytest.raises(ValueError, match=rf"\[0, 40481\).* {id}\."):
             list_codec.decode([803, id], 0)
 
 
@@ -81,13 +81,13 @@ def test_decode_arrays(original_tokenizer, list_codec):
 )
 @pytest.mark.parametrize("backend", [list_backend, tensor_backend])
 def test_what_is_not_strings(backend, x):
-    with pytest.raises(ValueError, match="Expected a string, or a list or array of strings"):
+    with pytest.raises(ValueError, match="array of strings"):
         backend.as_texts(x)
 
 
 def test_original_needs_tensorflow(original_tokenizer):
     codec = list_backend.Codec(original_tokenizer.vocabulary, [], "original")
-    with pytest.raises(ImportError, match="normalization='original' needs TensorFlow"):
+    with pytest.raises(ImportError, match="'original' .*TensorFlow"):
         codec.encode(["a"])
 
 
