@@ -36,8 +36,8 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     `count_tokens`, in this order.
 
     Raises:
-        ValueError: the task does not take this number of fields, or two have the same name; or an
-            unknown `truncate`.
+        ValueError: the task does not take this number of fields, or two have the same name; an
+            unknown `truncate`; or a `tail` that is no share.
     """
 
     backbone_cls: type[GPT1Backbone] | None = GPT1Backbone
@@ -48,15 +48,20 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
     field_counts: ClassVar[tuple[int, ...]]
     field_purpose: ClassVar[str]
 
-    def __init__(self, fields: Sequence[str], truncate: str = ROUND_ROBIN, **kwargs: Any) -> None:
+    def __init__(
+        self, fields: Sequence[str], truncate: str = ROUND_ROBIN, tail: float = 0.0, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         is_valid = len(fields) in self.field_counts and len(set(fields)) == len(fields)
         if not is_valid or isinstance(fields, str):
             raise ValueError(f"Expected fields for {self.field_purpose}. Received: {fields}.")
         if truncate not in TRUNCATIONS:
             raise ValueError(f"truncate must be one of {TRUNCATIONS}. Received: {truncate!r}.")
+        if not isinstance(tail, (int, float)) or not 0 <= tail < 1:
+            raise ValueError(f"tail must be a share from 0 to less than 1. Received: {tail!r}.")
         self.fields = tuple(fields)
         self.truncate = truncate
+        self.tail = float(tail)
         self.built = True
         if len(fields) > 1:
             take_tuples_for_texts(self)
@@ -74,7 +79,9 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
 
         By default as one or two texts of section 3.3: int32 `[batch, None]`.
         """
-        return text_backend().frame(segments, self.tokenizer, self.sequence_length, self.truncate)
+        return text_backend().frame(
+            segments, self.tokenizer, self.sequence_length, self.truncate, self.tail
+        )
 
     def frame_values(self, segments: list[Any], values: list[Any]) -> Any:
         """Frames other values of the tokens the way `frame` frames ids: int32, ragged as the ids.
@@ -182,6 +189,7 @@ class FieldsPreprocessor(FromHandle, Preprocessor):
             "sequence_length": self.sequence_length,
             "fields": self.fields,
             "truncate": self.truncate,
+            "tail": self.tail,
         }
 
     @classmethod

@@ -36,6 +36,7 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
         fields: names of the context, the question (optional) and the choices.
         truncate: as in `GPT1TextClassifierPreprocessor`; the first text is the context with the
             question, and the second is a choice.
+        tail: as in `GPT1TextClassifierPreprocessor`.
 
     Call arguments:
         x: a tuple of strings, or a dict by field: context and question `[batch]`, and choices
@@ -65,16 +66,17 @@ class GPT1MultipleChoicePreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
         sequence_length: int = 512,
         fields: Sequence[str] = ("context", "question", "choices"),
         truncate: str = ROUND_ROBIN,
+        tail: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(fields, truncate, **kwargs)
+        super().__init__(fields, truncate, tail, **kwargs)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
 
     def frame(self, segments: list[Any]) -> tuple[Any, Any]:
         """See `FieldsPreprocessor.frame`; returns what `frame_choices` returns."""
         return text_backend().frame_choices(
-            segments, self.tokenizer, self.sequence_length, self.truncate
+            segments, self.tokenizer, self.sequence_length, self.truncate, self.tail
         )
 
     def check_labels(self, texts: dict[str, Any], y: Any) -> None:

@@ -35,6 +35,8 @@ class GPT1TextClassifierPreprocessor(
             so that one text gets what the other leaves, as in KerasHub; or `"halves"`, each text to
             half, as in the paper's released code. Presets of earlier versions, which do not name
             it, load with `"halves"`.
+        tail: the share of its end in what is kept of a text that is too long: by default, 0.0, only
+            its first tokens are kept; with 0.5, as many of its last ones.
 
     Call arguments:
         x: strings `[batch]`, a list, tuple, array, tensor or pandas column; or one string. For a
@@ -49,7 +51,8 @@ class GPT1TextClassifierPreprocessor(
         `batch` for one string; with `y`, a tuple for Keras's `fit`.
 
     Raises:
-        ValueError: the texts do not match the fields, or are not strings; or an unknown `truncate`.
+        ValueError: the texts do not match the fields, or are not strings; an unknown `truncate`; or a `tail`
+            that is no share.
     """
 
     field_counts: ClassVar[tuple[int, ...]] = (1, 2)
@@ -61,10 +64,11 @@ class GPT1TextClassifierPreprocessor(
         sequence_length: int = 512,
         fields: Sequence[str] = ("text",),
         truncate: str = ROUND_ROBIN,
+        tail: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            fields, truncate, tokenizer=tokenizer, sequence_length=sequence_length, **kwargs
+            fields, truncate, tail, tokenizer=tokenizer, sequence_length=sequence_length, **kwargs
         )
 
 

@@ -28,7 +28,7 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
     """Tokenizes, frames, truncates and pads pairs of texts in both orders.
 
     Args:
-        tokenizer, sequence_length, truncate: as in `GPT1TextClassifierPreprocessor`.
+        tokenizer, sequence_length, truncate, tail: as in `GPT1TextClassifierPreprocessor`.
         fields: names of the two texts.
 
     Call arguments:
@@ -49,9 +49,10 @@ class GPT1TextSimilarityPreprocessor(FieldsPreprocessor, keras_hub.models.Prepro
         sequence_length: int = 512,
         fields: Sequence[str] = ("text1", "text2"),
         truncate: str = ROUND_ROBIN,
+        tail: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(fields, truncate, **kwargs)
+        super().__init__(fields, truncate, tail, **kwargs)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
 

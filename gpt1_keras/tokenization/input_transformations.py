@@ -20,18 +20,21 @@ def frame(
     tokenizer: SpecialIds,
     sequence_length: int,
     truncate: str = ROUND_ROBIN,
+    tail: float = 0.0,
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Frames segments: `[start] first [delimiter] second ... [extract]`.
 
     Classification frames one segment, and entailment two: premise and hypothesis. Each segment
-    keeps its first tokens, as many as `kept_lengths` returns, which raises ValueError if there is
-    no room for text.
+    keeps as many tokens as `kept_lengths` returns, which raises ValueError if there is no room for
+    text.
 
     Args:
         segments: token ids of one or two segments, each int32 `[batch, None]`.
         tokenizer: for the special ids.
         sequence_length: the most tokens in a sequence.
         truncate: one of `TRUNCATIONS`, for two segments.
+        tail: the share of the kept tokens of a truncated segment that are its last ones; by
+            default, it keeps its first ones alone.
 
     Returns `(ids, truncated)`: int32 `[batch, None]`; and bool `[batch]`, whether any segment was
     truncated.
@@ -41,8 +44,8 @@ def frame(
     pool, starts, (start, delimiter, extract) = _pool(segments, tokenizer)
     zero = tf.zeros_like(lengths[0])
     slices = [(start + zero, 1 + zero)]
-    for segment in zip(starts, kept_of_each):
-        slices += [segment, (delimiter + zero, 1 + zero)]
+    for segment in zip(starts, lengths, kept_of_each):
+        slices += [*_kept_slices(*segment, tail), (delimiter + zero, 1 + zero)]
     slices[-1] = extract + zero, 1 + zero
     slice_starts, kept = _columns(slices)
     ids = tf.RaggedTensor.from_row_lengths(
@@ -79,6 +82,14 @@ def kept_lengths(
     return [least(first, limit if truncate == HALVES else sequence_length - 3 - kept), kept]
 
 
+def kept_at_end(kept: Any, tail: float) -> Any:
+    """Returns how many of the kept tokens of a truncated segment are its last ones; see `frame`.
+
+    Takes and returns an int or an int tensor, so that all backends round alike.
+    """
+    return kept * round(1000 * tail) // 1000
+
+
 def second_limit(
     first: Any, sequence_length: int, truncate: str, most: Callable[..., Any] = max
 ) -> Any:
@@ -104,6 +115,7 @@ def frame_choices(
     tokenizer: SpecialIds,
     sequence_length: int,
     truncate: str = ROUND_ROBIN,
+    tail: float = 0.0,
 ) -> tuple[dict[str, tf.RaggedTensor], tf.Tensor]:
     """Frames the choices of a question as branches after a shared prefix.
 
@@ -111,8 +123,8 @@ def frame_choices(
     [extract]`. In the paper, the prefix with one branch is a sequence; here the prefix appears
     once, followed by all branches. A choice is truncated as the second of two segments, of which
     the first is the context with the question. If the prefix with its longest branch is still
-    longer than `sequence_length`, the context is truncated on its right, and the question only when
-    no context is left.
+    longer than `sequence_length`, the context is truncated, and the question only when no context
+    is left.
 
     Segments are int32: `[batch, None]` of contexts and, if there are any, of questions, which may
     be empty; and `[batch, None, None]` of choices. All else is as for `frame`.
@@ -144,14 +156,22 @@ def frame_choices(
     pool, starts, special = _pool([context, question, choice_texts], tokenizer)
     start, delimiter, extract = special
     zero, branch_zero = tf.zeros_like(kept_context), tf.zeros_like(kept_choice)
-    prefixes = _columns(
-        [(start + zero, 1 + zero), (starts[0], kept_context), (starts[1], kept_question)]
+    of_context, of_question, of_choices = (
+        _kept_slices(first, text.row_lengths(), kept, tail)
+        for first, text, kept in zip(
+            starts,
+            (context, question, choice_texts),
+            (kept_context, kept_question, kept_choice),
+        )
     )
+    prefixes = _columns([(start + zero, 1 + zero), *of_context, *of_question])
     branches = _columns(
         [
             (delimiter + branch_zero, 1 + branch_zero),
-            (starts[2], kept_choice),
+            *of_choices,
             (extract + branch_zero, 1 + branch_zero),
+            # As many slices as a prefix has.
+            *[(branch_zero, branch_zero)] * (len(of_context) - 1),
         ]
     )
     # The order in which each example's prefix is followed by its branches.
@@ -204,6 +224,20 @@ def _pool(
         starts.append(length + text.row_starts())
         length += tf.size(text.values, tf.int64)
     return tokens, starts, (length, length + 1, length + 2)
+
+
+def _kept_slices(
+    start: tf.Tensor, length: tf.Tensor, kept: tf.Tensor, tail: float
+) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    """Returns the slices that a text keeps, in which a whole text has all of its tokens.
+
+    `start`, `length` and `kept`, int64 `[rows]`, are the index of the text's first token in the
+    pool, its number of tokens, and how many of them it keeps.
+    """
+    if not tail:
+        return [(start, kept)]
+    end = kept_at_end(kept, tail)
+    return [(start, kept - end), (start + length - end, end)]
 
 
 def _columns(slices: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> list[tf.Tensor]:

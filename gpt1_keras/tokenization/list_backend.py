@@ -12,7 +12,12 @@ import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.normalizers import BertNormalizer
 
-from gpt1_keras.tokenization.input_transformations import ROUND_ROBIN, kept_lengths, second_limit
+from gpt1_keras.tokenization.input_transformations import (
+    ROUND_ROBIN,
+    kept_at_end,
+    kept_lengths,
+    second_limit,
+)
 from gpt1_keras.tokenization.padding import PadTo, SpecialIds, bucket_lengths, choice_lengths
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
 
@@ -27,6 +32,7 @@ def frame(
     tokenizer: SpecialIds,
     sequence_length: int,
     truncate: str = ROUND_ROBIN,
+    tail: float = 0.0,
 ) -> tuple[list[Ids], np.ndarray]:
     """Like `input_transformations.frame`."""
     framed, truncated = [], []
@@ -35,10 +41,16 @@ def frame(
         kept_of_each = kept_lengths(lengths, sequence_length, truncate)
         ids = [tokenizer.start_token_id]
         for text, kept in zip(texts, kept_of_each):
-            ids += [*text[:kept], tokenizer.delimiter_token_id]
+            ids += [*_truncated(text, kept, tail), tokenizer.delimiter_token_id]
         framed.append([*ids[:-1], tokenizer.extract_token_id])
         truncated.append(kept_of_each != lengths)
     return framed, np.array(truncated, bool)
+
+
+def _truncated(ids: Ids, kept: int, tail: float) -> Ids:
+    """Returns the first tokens of a text, and the share `tail` of its last ones, `kept` in all."""
+    end = kept_at_end(kept, tail)
+    return ids[: kept - end] + ids[len(ids) - end :]
 
 
 def interleave(first: list[Ids], second: list[Ids]) -> list[Ids]:
@@ -51,6 +63,7 @@ def frame_choices(
     tokenizer: SpecialIds,
     sequence_length: int,
     truncate: str = ROUND_ROBIN,
+    tail: float = 0.0,
 ) -> tuple[dict[str, list[Ids]], np.ndarray]:
     """Like `input_transformations.frame_choices`."""
     sequence: dict[str, list[Ids]] = {"token_ids": [], "positions": [], "branches": []}
@@ -59,11 +72,12 @@ def frame_choices(
     question = questions[0] if questions else [[]] * len(context)
     for context_ids, question_ids, texts in zip(context, question, choices, strict=True):
         limit = second_limit(len(context_ids) + len(question_ids), sequence_length, truncate)
-        kept = [text[:limit] for text in texts]
+        kept = [_truncated(text, min(len(text), limit), tail) for text in texts]
         # All choices share the prefix, so the longest of them limits its length.
         room = sequence_length - 3 - max(map(len, kept), default=0)
-        kept_question = question_ids[:room]
-        kept_context = context_ids[: room - len(kept_question)]
+        kept_question = _truncated(question_ids, min(len(question_ids), room), tail)
+        room -= len(kept_question)
+        kept_context = _truncated(context_ids, min(len(context_ids), room), tail)
         truncated.append(
             [kept_context, kept_question, *kept] != [context_ids, question_ids, *texts]
         )

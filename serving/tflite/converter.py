@@ -174,6 +174,11 @@ def _check(model: Task, sequence_length: int | None) -> None:
             f"A device frames texts as a {expected.__name__} does. Received: a "
             f"{framed_by.__name__}, which frames them in its own way."
         )
+    if tail := getattr(model.preprocessor, "tail", 0.0):
+        raise ValueError(
+            "A device keeps only the first tokens of a text that is too long. Received: a "
+            f"preprocessor with tail={tail}."
+        )
     if any("int" in weight.dtype for weight in model.weights):
         raise ValueError(
             "The model's weights are quantized already. Convert the model as it was before "

@@ -6,7 +6,7 @@ import keras_hub
 import pytest
 import tensorflow as tf
 
-from gpt1_keras.tokenization import list_backend
+from gpt1_keras.tokenization import list_backend, tensor_backend
 from gpt1_keras.tokenization.input_transformations import HALVES, frame, frame_choices
 from gpt1_keras.tokenization.padding import bucket_lengths, pad
 
@@ -35,6 +35,10 @@ def random_batches(seed, segments, batch, longest):
 
 def ragged(rows):
     return tf.ragged.constant(rows, tf.int32, ragged_rank=1)
+
+
+def as_lists(rows):
+    return rows if isinstance(rows, list) else rows.to_list()
 
 
 @pytest.mark.parametrize("sequence_length", [8, 9, 24, 25, 512])
@@ -115,10 +119,55 @@ def test_truncation_starts_after_the_limit(tiny_tokenizer):
 
 
 @pytest.mark.parametrize(
+    ("lengths", "tail", "expected"),
+    [
+        ([6], 0.5, [[0, 1, 2, 3, 4, 5]]),  # whole
+        ([10], 0.0, [[0, 1, 2, 3, 4, 5]]),
+        ([10], 0.5, [[0, 1, 2, 7, 8, 9]]),
+        ([10], 0.75, [[0, 1, 6, 7, 8, 9]]),
+        ([10], 0.999, [[0, 5, 6, 7, 8, 9]]),
+        ([10, 2], 0.4, [[0, 1, 9], [0, 1]]),
+        ([10, 10], 0.5, [[0, 1, 9], [0, 9]]),
+        ([0, 10], 0.5, [[], [0, 1, 2, 8, 9]]),
+    ],
+)
+@pytest.mark.parametrize("backend", [list_backend, tensor_backend])
+def test_head_and_tail(tiny_tokenizer, backend, lengths, tail, expected):
+    start, delimiter, extract = tiny_tokenizer.special_token_ids
+    segments = [[list(range(length))] for length in lengths]
+    if backend is tensor_backend:
+        segments = [ragged(rows) for rows in segments]
+    ids, truncated = backend.frame(segments, tiny_tokenizer, 8, tail=tail)
+    framed = [start, *expected[0]]
+    for each in expected[1:]:
+        framed += [delimiter, *each]
+    assert as_lists(ids) == [[*framed, extract]]
+    assert bool(truncated[0]) == (sum(lengths) + len(lengths) + 1 > 8)
+
+
+@pytest.mark.parametrize("backend", [list_backend, tensor_backend])
+def test_head_and_tail_of_choices(tiny_tokenizer, backend):
+    """Context, question and choices; positions and branches follow the tokens that are kept."""
+    start, delimiter, extract = tiny_tokenizer.special_token_ids
+    segments = [[list(range(9))], [list(range(2))], [[list(range(20)), [7]]]]
+    if backend is tensor_backend:
+        segments = [*map(ragged, segments[:2]), tf.ragged.constant(segments[2], tf.int32)]
+    sequence, truncated = backend.frame_choices(segments, tiny_tokenizer, 15, tail=0.5)
+    rows = {name: as_lists(each)[0] for name, each in sequence.items()}
+    prefix = [start, 0, 1, 7, 8, 0, 1]
+    assert rows["token_ids"] == [
+        *prefix, delimiter, 0, 1, 2, 17, 18, 19, extract, delimiter, 7, extract
+    ]  # fmt: skip
+    assert rows["positions"] == [*range(15), 7, 8, 9]
+    assert rows["branches"] == [0] * 7 + [1] * 8 + [2] * 3
+    assert bool(truncated[0])
+
+
+@pytest.mark.parametrize(
     ("length", "count", "truncate"), [(2, 1, "round_robin"), (4, 2, "round_robin"), (5, 2, HALVES)]
 )
 def test_no_room(tiny_tokenizer, length, count, truncate):
-    with pytest.raises(ValueError, match=f"sequence_length={length} leaves no room for {count} "):
+    with pytest.raises(ValueError, match=f"sequence_length={length} .* {count} "):
         frame([ragged([[5]])] * count, tiny_tokenizer, length, truncate)
 
 

@@ -58,7 +58,7 @@ def test_shapes(original_tokenizer, list_codec):
     rows = [TEXTS[:3], TEXTS[3:]]
     for given in (rows, np.array(rows), np.array(rows, object)):
         assert list_codec.encode(given) == original_tokenizer(given).to_list()
-    with pytest.raises(ValueError, match="lists of equal depth"):
+    with pytest.raises(ValueError, match="depth"):
         list_codec.encode([["a"], "b"])
 
 
@@ -72,7 +72,7 @@ def test_decode_arrays(original_tokenizer, list_codec):
     for ids in (padded, padded[0]):
         assert list_codec.decode(ids, 0) == original_tokenizer.detokenize(ids)
     for id in (-1, 40481):
-        with pytest.raises(ValueError, match=rf"in \[0, 40481\)\. Received: {id}\."):
+        with pytest.raises(ValueError, match=rf"\[0, 40481\).* {id}\."):
             list_codec.decode([803, id], 0)
 
 
@@ -81,13 +81,13 @@ def test_decode_arrays(original_tokenizer, list_codec):
 )
 @pytest.mark.parametrize("backend", [list_backend, tensor_backend])
 def test_what_is_not_strings(backend, x):
-    with pytest.raises(ValueError, match="Expected a string, or a list or array of strings"):
+    with pytest.raises(ValueError, match="array of strings"):
         backend.as_texts(x)
 
 
 def test_original_needs_tensorflow(original_tokenizer):
     codec = list_backend.Codec(original_tokenizer.vocabulary, [], "original")
-    with pytest.raises(ImportError, match="normalization='original' needs TensorFlow"):
+    with pytest.raises(ImportError, match="'original' .*TensorFlow"):
         codec.encode(["a"])
 
 
@@ -111,17 +111,21 @@ def assert_same(lists, tensors):
 def test_frame_and_pad(tiny_tokenizer, sequence_length, pad_to):
     chance = random.Random(sequence_length)
     first, second = ([random_ids(chance, 70) for _ in range(30)] for _ in range(2))
-    for segments, truncate in (
-        ([first], ROUND_ROBIN),
-        ([first, second], ROUND_ROBIN),
-        ([first, second], HALVES),
+    for segments, truncate, tail in (
+        ([first], ROUND_ROBIN, 0.0),
+        ([first], ROUND_ROBIN, 0.29),
+        ([first, second], ROUND_ROBIN, 0.0),
+        ([first, second], HALVES, 0.0),
+        ([first, second], HALVES, 0.75),
     ):
         results = []
         for backend, given in (
             (list_backend, segments),
             (tensor_backend, [ragged(rows) for rows in segments]),
         ):
-            framed, truncated = backend.frame(given, tiny_tokenizer, sequence_length, truncate)
+            framed, truncated = backend.frame(
+                given, tiny_tokenizer, sequence_length, truncate, tail
+            )
             padded = backend.pad(framed, tiny_tokenizer, sequence_length, pad_to)
             results.append((padded, truncated))
         assert_same(*results)
@@ -144,8 +148,10 @@ def test_both_orders(tiny_tokenizer):
 @pytest.mark.parametrize("pad_to", ["sequence_length", "bucket", "longest"])
 @pytest.mark.parametrize("sequence_length", [9, 24, 100])
 @pytest.mark.parametrize("has_question", [True, False])
-@pytest.mark.parametrize("truncate", [ROUND_ROBIN, HALVES])
-def test_choices(tiny_tokenizer, truncate, sequence_length, has_question, pad_to):
+@pytest.mark.parametrize(
+    ("truncate", "tail"), [(ROUND_ROBIN, 0.0), (HALVES, 0.0), (ROUND_ROBIN, 0.6)]
+)
+def test_choices(tiny_tokenizer, truncate, tail, sequence_length, has_question, pad_to):
     chance = random.Random(sequence_length)
     context, question = ([random_ids(chance, 70) for _ in range(20)] for _ in range(2))
     choices = [
@@ -161,7 +167,7 @@ def test_choices(tiny_tokenizer, truncate, sequence_length, has_question, pad_to
     ):
         segments = given if has_question else given[::2]
         framed, truncated = backend.frame_choices(
-            segments, tiny_tokenizer, sequence_length, truncate
+            segments, tiny_tokenizer, sequence_length, truncate, tail
         )
         padded = backend.pad_choices(framed, tiny_tokenizer, sequence_length, pad_to)
         results.append((padded, truncated))

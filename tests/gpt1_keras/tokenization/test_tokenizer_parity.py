@@ -7,6 +7,8 @@ import tensorflow_datasets as tfds
 from tokenizers import normalizers
 
 import gpt1_keras
+from gpt1_keras.tokenization.normalization import bert
+from tests.helpers import make_bert_table
 from tests.helpers.random_unicode import (
     CODE_POINTS,
     INVALID,
@@ -188,3 +190,19 @@ def test_invalid_bytes_between_characters(original_tokenizer, reference, invalid
     texts = [invalid, b"a" + invalid, invalid + b"a", b"fi" + invalid + b"lm", b"a " + invalid]
     texts += [invalid + invalid, invalid + b"\xc3\xa9", b"\xe2\x82\xac" + invalid + b"."]
     assert_same_ids(original_tokenizer, reference, texts)
+
+
+@pytest.mark.slow
+def test_shipped_table_is_what_tokenizers_does():
+    expected = make_bert_table.build()
+    shipped = bert.read_bert_table()
+    assert shipped.isolated.tolist() == expected["isolated"].tolist()
+    stays = expected["entries"] == 0
+    stays[bert.HANGUL] = False  # which the table's file lacks
+    replacements = np.where(stays, "itself", np.array(shipped.replacements)[shipped.entries])
+    made = np.where(stays, "itself", expected["replacements"][expected["entries"]])
+    hangul = [normalizers.NFD().normalize_str(chr(code)) for code in bert.HANGUL]
+    made[bert.HANGUL] = hangul
+    different = [f"U+{code:04X}" for code in np.flatnonzero(replacements != made)]
+    assert not different, f"{len(different)} code points differ: {different[:10]}"
+    assert ((shipped.entries == 0) == stays).all()
