@@ -14,7 +14,7 @@ from benchmarks.peers.hugging_face import (
 )
 
 
-def classifier(precision, size, tokenizer, folder, calibration=()):
+def classifier(precision, size, tokenizer, folder, calibration=(), callers=1):
     """Makes a classifier; int8 has a scale for each column. Files in the folder are used again."""
     import onnxruntime
 
@@ -22,7 +22,7 @@ def classifier(precision, size, tokenizer, folder, calibration=()):
     if precision == "int8":
         path = _quantized(path, path.with_name("int8.onnx"), per_channel=True)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = cores()
+    options.intra_op_num_threads = cores() if callers == 1 else 1
     session = onnxruntime.InferenceSession(str(path), options)
     return scores_by(lambda ids: session.run(None, {"input_ids": ids})[0], size, tokenizer)
 
