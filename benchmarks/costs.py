@@ -2,6 +2,7 @@
 
     python -m benchmarks.costs
     python -m benchmarks.costs --before DIR    # and beside exports that another commit wrote
+    python -m benchmarks.costs --callers 2     # who ask at once, each answered by one thread
 
 Classifiers with random weights answer texts of whole words, from strings to scores: our exports in
 TensorFlow's C++ runtime, and Hugging Face's model in torch, ONNX Runtime and OpenVINO. They take
@@ -15,6 +16,7 @@ import contextlib
 import statistics
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.harness.alternate import REST, alternate
 from benchmarks.harness.matrix_product import LIMIT, fastest_of, least_flops, product_workers
@@ -40,6 +42,8 @@ def main():
     program.add("--rounds", type=int, default=3, help="after one (default: %(default)s)")
     what = "of a batch in a round (default: %(default)s)"
     program.add("--seconds", type=float, default=0.5, help=what)
+    what = "who ask at once; if more than one, each is answered by one thread (%(default)s)"
+    program.add("--callers", type=int, default=1, help=what)
     program.add("--before", metavar="DIR", help="--exports of another commit, beside ours")
     options = program.parse()
     names, left_out = measured_here(options.only, peers)
@@ -56,7 +60,11 @@ def main():
         for name in OURS.keys() & names:
             before = {**setting, "name": name, "folder": options.before}
             workers[f"{peers[name].label}, before"] = before
-    batches = [[words.text(tokens) for _ in range(count)] for count, tokens in shapes]
+    batches = [  # all texts differ, as exports compute equal ones once
+        [[words.text(tokens) for _ in range(count)] for _ in range(options.callers)]
+        for count, tokens in shapes
+    ]
+    setting["callers"] = options.callers
     measured, gigaflops = _measure(workers, batches, options)
     tables = []
     for milliseconds in measured.values():
@@ -67,27 +75,37 @@ def main():
             rows.append([str(count), str(tokens), *(f"{cell:.1f}" for cell in cells)])
         tables.append(table(["texts", "tokens each", LIMIT, *workers], rows, labels=2))
     facts = (
-        f"Size {options.size!r}; ms a text, medians of {options.rounds} rounds after one. The "
-        f"fastest product of float32: {gigaflops:.0f} GFLOP/s."
+        f"Size {options.size!r}; ms a text with {options.callers} callers, medians of "
+        f"{options.rounds} rounds after one. The fastest product of float32: {gigaflops:.0f} "
+        "GFLOP/s."
     )
     warm, rested = tables
     program.report(facts, warm, f"The first answer after {REST} s of rest:", rested, left_out)
 
 
-def answer(turns, name, batches, rounds, seconds, **setting):
-    """Answers one of the batches for some time in each turn; reports two times.
+def answer(turns, name, batches, rounds, seconds, callers, **setting):
+    """Answers one batch for each caller for some time in each turn; reports two times.
 
-    `rested` is that of the first answer, and `warm` the median of the others.
+    `rested` is the time from one answer to the next when each caller asks first, and `warm` the
+    median of the times after that.
     """
-    answer_batch = load_classifier(name, **setting)
-    for batch in batches * rounds:
-        turns.begin()
+    answer_batch = load_classifier(name, callers=callers, **setting)
+
+    def call(batch):
         begun, taken = time.perf_counter(), []
         while len(taken) < 2 or time.perf_counter() - begun < seconds:
             started = time.perf_counter()
             answer_batch(batch)
             taken.append(time.perf_counter() - started)
-        turns.end(rested=taken[0], warm=statistics.median(taken[1:]))
+        return taken
+
+    with ThreadPoolExecutor(callers) as pool:
+        for each in batches * rounds:
+            turns.begin()
+            called = list(pool.map(call, each))
+            rested = statistics.median(taken[0] for taken in called)
+            warm = statistics.median(seconds for taken in called for seconds in taken[1:])
+            turns.end(rested=rested / callers, warm=warm / callers)
 
 
 def _measure(workers, batches, options):

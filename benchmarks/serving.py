@@ -5,7 +5,8 @@
 Classifiers with random weights are exported in each precision, with batching in the graph, and in
 float32 without it; exports that the folder `--exports` holds already are not made again. Each
 request has one text, a sentence of SST-2 or a passage of RACE. All servers get the requests, in
-turns, from 1, 8 and 32 clients. Ours answer over gRPC, the first also over REST; the peers, the
+turns, from 1, 8 and 32 clients. With `--throughput`, all answer each request by one thread, and as
+many at once as there are cores. Ours answer over gRPC, the first also over REST; the peers, the
 same model in torch and in other runtimes, answer behind FastAPI. `benchmarks.costs` measures
 answers without a server. The machine must be idle.
 """
@@ -16,6 +17,7 @@ import sys
 
 from benchmarks.harness.alternate import alternate
 from benchmarks.harness.load import GrpcLoad, HttpLoad, measure, percentiles
+from benchmarks.harness.machine import cores
 from benchmarks.harness.matrix_product import LIMIT, fastest_product, least_flops
 from benchmarks.harness.measured_models import SIZES
 from benchmarks.harness.program import Program, table
@@ -37,6 +39,8 @@ def main():
     what = "of a measurement (default: %(default)s)"
     program.add("--seconds", type=float, default=12, help=what)
     program.add("--rounds", type=int, default=2, help="default: %(default)s")
+    what = "answer each request by one thread, on all sides"
+    program.add("--throughput", action="store_true", help=what)
     options = program.parse()
     names, left_out = measured_here(options.only, CLASSIFIERS)
     texts = mixed_texts(options.data_dir)
@@ -44,9 +48,13 @@ def main():
     paths, setting = make_classifiers(
         names, options.size, options.tokenizer, options.exports, calibration
     )
+    flags = []
+    if options.throughput:
+        setting["callers"] = cores()
+        flags = ["--tensorflow_intra_op_parallelism=1"]
     limit = _limit(texts, options)
     with contextlib.ExitStack() as stack:
-        servers = _start(stack, names, paths, setting, texts)
+        servers = _start(stack, names, paths, setting, texts, flags)
         silent = _warm_up(servers, len(texts), options)
         served = _requests(servers, len(texts), options, limit)
     facts = f"Size {options.size!r}; medians of {options.rounds} rounds of {options.seconds:g} s."
@@ -67,13 +75,13 @@ def _limit(texts, options):
     return 1e9 * fastest_product("float32", options.size) / flops
 
 
-def _start(stack, names, paths, setting, texts):
+def _start(stack, names, paths, setting, texts, flags):
     """Starts all servers; returns their loads and process ids, by label."""
     servers = {}
     for name in names:
         label = CLASSIFIERS[name].label
         if name in paths:
-            pid, port, rest_port = stack.enter_context(serve_export(paths[name]))
+            pid, port, rest_port = stack.enter_context(serve_export(paths[name], *flags))
             is_first = not servers
             servers[label] = GrpcLoad(port, "model", texts), pid
             if is_first:

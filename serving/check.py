@@ -2,11 +2,13 @@
 
     gpt1 check exports/sst2
     gpt1 check exports/sst2/1 --tf-dir OLDER/site-packages/tensorflow
+    gpt1 check exports/sst2 --tune
 
 It prints what the export is, and runs every signature in TensorFlow's C++ runtime, which is also
 inside TensorFlow Serving. The process has no Python TensorFlow, and reads a copy in another folder.
 With --tf-dir, the libraries of other versions run it too, and must return the same outputs. The
-requests are the export's warm-up requests; a signature without one gets a made-up request.
+requests are the export's warm-up requests; a signature without one gets a made-up request. With
+--tune, it also measures for a minute which settings of a server are fastest on this machine.
 """
 
 import collections
@@ -32,6 +34,10 @@ class _CheckOptions:
         consume_multiple=False,
         metavar="DIR",
     )
+    tune: bool = option(
+        "also measure which settings of a server are fastest for it on this machine, in a minute",
+        False,
+    )
 
 
 @program("serving.check")
@@ -43,6 +49,7 @@ def main(options: _CheckOptions) -> int:
 
     from serving.export import check
     from serving.export.check import failures, requests_for, run_in, unfused
+    from serving.export.tuning import tuned
     from serving.server.calls.warmup_requests import read_warmup
     from serving.server.errors import ServingError
 
@@ -68,6 +75,9 @@ def main(options: _CheckOptions) -> int:
                 print(f"  {note}")
         found = [*failures(requests, run, runs[0]), *check.foreign_ops(graph, run["ops"])]
         problems += [f"TensorFlow {run['version']}: {problem}" for problem in found]
+    if options.tune and not problems:
+        for line in tuned(folders[0], path, requests):
+            print(line)
     for problem in problems:
         print(f"PROBLEM: {problem}")
     print(f"problems: {len(problems)}")

@@ -7,8 +7,9 @@ Frameworks are imported inside the functions, so that a process imports only wha
   turn. It returns the peak of memory in bytes.
 - `fine_tune(turns, folder, data_dir, count, batches, coefficient)`: trains on `batches` batches of
   SST-2 in each turn.
-- `classifier(precision, size, tokenizer, folder, calibration)`: returns a function from texts to
-  their scores, float `[texts, classes]`. The folder keeps the model's files.
+- `classifier(precision, size, tokenizer, folder, calibration, callers)`: returns a function from
+  texts to their scores, float `[texts, classes]`. The folder keeps the model's files. With more
+  than one caller, it answers as many calls at once as there are cores, each by one thread.
 - `predict(turns, path, rounds, ...)`: answers all texts of a file in each turn. It returns the peak
   of memory.
 """

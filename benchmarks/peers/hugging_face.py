@@ -205,11 +205,13 @@ def predict(turns, size, tokenizer, path, batch_size, rounds):
     return {"peak_memory": training_turns.peak_memory()}
 
 
-def classifier(precision, size, tokenizer, **setting):
+def classifier(precision, size, tokenizer, callers=1, **setting):
     """Makes a classifier in eager torch."""
     import torch
 
     model, tokenizer = _random_classifier(precision, size, tokenizer)
+    if callers > 1:
+        torch.set_num_threads(1)
 
     def scores_of(texts):
         inputs = tokenizer(

@@ -9,7 +9,7 @@ from benchmarks.harness.measured_models import LABELS, SIZES
 from benchmarks.peers.hugging_face import load_tokenizer, model_config
 
 
-def classifier(precision, size, tokenizer, folder, calibration=()):
+def classifier(precision, size, tokenizer, folder, calibration=(), callers=1):
     """Makes a classifier; int8 has a scale for each column. Files in the folder are used again."""
     import onnxruntime
 
@@ -17,7 +17,7 @@ def classifier(precision, size, tokenizer, folder, calibration=()):
     if precision == "int8":
         path = _quantized(path, path.with_name("int8.onnx"))
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = cores()
+    options.intra_op_num_threads = cores() if callers == 1 else 1
     session = onnxruntime.InferenceSession(str(path), options)
     return scores_by(lambda ids: session.run(None, {"input_ids": ids})[0], size, tokenizer)
 

@@ -64,16 +64,19 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
     return {"padding": 1 - sum(int(lengths[batch].sum()) for batch in order) / padded}
 
 
-def classifier(export, folder, **setting):
+def classifier(export, folder, callers=1, **setting):
     """Loads an export into TensorFlow's C++ runtime, with the settings that its README names."""
     if export == "bfloat16":
         os.environ.setdefault("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")
     import tensorflow as tf
 
     from serving.export_names import DEFAULT_SIGNATURE
+    from serving.server.models.loading import Loader
     from serving.server.models.servable import Servable
+    from serving.server.options import Options
 
-    servable = Servable("model", 1, pathlib.Path(folder, export, "1"))
+    loader = Loader(Options(tensorflow_intra_op_parallelism=int(callers > 1)))
+    servable = Servable("model", 1, pathlib.Path(folder, export, "1"), loader=loader)
     return lambda texts: servable.predict(DEFAULT_SIGNATURE, {"text": tf.make_tensor_proto(texts)})
 
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -179,11 +180,19 @@ def _serialized(values: Any) -> bytes:
     return tf.make_tensor_proto(values).SerializeToString()
 
 
-def run_in(folder: str | os.PathLike[str], path: Path, requests: Sequence[Request]) -> Any:
+def run_in(
+    folder: str | os.PathLike[str],
+    path: Path,
+    requests: Sequence[Request],
+    environment: Mapping[str, str] = MappingProxyType({"ONEDNN_VERBOSE": "1"}),
+    **job: Any,
+) -> Any:
     """Runs requests in a process without Python TensorFlow, on a copy of the export.
 
     Args:
         folder: the folder of an installed tensorflow package, whose libraries are used.
+        environment: variables of the process's environment, besides this process's.
+        **job: what else `serving.runtime.process` reads.
 
     Returns:
         What `serving.runtime.process` writes, a dict; and `products`, for each request the lines of
@@ -205,7 +214,12 @@ def run_in(folder: str | os.PathLike[str], path: Path, requests: Sequence[Reques
     with tempfile.TemporaryDirectory() as elsewhere:
         moved = Path(elsewhere) / "moved"
         shutil.copytree(path, moved, copy_function=_link)
-        task = {"runtime": str(Path(folder).absolute()), "path": str(moved), "requests": described}
+        task = {
+            "runtime": str(Path(folder).absolute()),
+            "path": str(moved),
+            "requests": described,
+            **job,
+        }
         process = subprocess.run(
             [sys.executable, "-m", "serving.runtime.process"],
             input=json.dumps(task),
@@ -213,7 +227,7 @@ def run_in(folder: str | os.PathLike[str], path: Path, requests: Sequence[Reques
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_SECONDS,
-            env={**os.environ, "ONEDNN_VERBOSE": "1"},
+            env={**os.environ, **environment},
         )
     if process.returncode:
         lines = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]

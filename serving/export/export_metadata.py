@@ -39,6 +39,10 @@ Either command serves it:
 docker run -p 8501:8501 -v "BASE_PATH":{folder} -e MODEL_NAME={quoted} tensorflow/serving
 gpt1 serve --model_name {quoted} --model_base_path "BASE_PATH"
 ```
+
+Both share a request's work among all cores. Where texts are short and several clients ask at once,
+`--tensorflow_intra_op_parallelism=1` gives each request one core, and answers up to 1.7 times as
+many; one long text alone then takes longer. `gpt1 check --tune` measures which is best here.
 {setting}
 Then ask it:
 

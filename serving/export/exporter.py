@@ -138,13 +138,15 @@ def export(
     elif int8:
         blocks, calibrated = calibrated_blocks(changed, validation, "the validation's examples")
     spec = ExportSpec(changed, batches, int8 or int8_storage, blocks, embedding, explanation)
-    weights, signatures = StoredWeights(spec), signatures_of(spec)
-    _check_finite(signatures)
+    weights = StoredWeights(spec)
     output = pathlib.Path(output).absolute()
     name = model_name or output.name
     with temporary_path(output, "version") as temporary:
-        functions = {key: each.saved for key, each in signatures.by_name.items()}
-        tf.saved_model.save(weights, temporary, signatures=functions)
+        with weights.vectors:
+            signatures = signatures_of(spec)
+            functions = {key: each.saved for key, each in signatures.by_name.items()}
+            _check_finite(signatures)
+            tf.saved_model.save(weights, temporary, signatures=functions)
         metadata = {
             **metadata_of(changed),
             "sequence_length": signatures.sequence_length,

@@ -1,9 +1,11 @@
 """The weights of an export, which may be stored in 8 bits: a quarter of the size."""
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from serving.export.decoder.int8 import ExactProducts
@@ -16,16 +18,20 @@ class StoredWeights(tf.Module):
     """The weights that a SavedModel's signatures read.
 
     The model itself is not an attribute: TensorFlow would track it, and store all weights twice.
-    Matrices that `spec.blocks` replace are not stored.
+    Matrices that `spec.blocks` replace are not stored, and neither are `vectors`.
 
     Args:
         spec: what the export is made of. With `int8`, its model's matrices are rounded in place.
+
+    Attributes:
+        vectors: a context manager in which signatures have to be traced.
     """
 
     def __init__(self, spec: ExportSpec) -> None:
         super().__init__()
         self._blocks = spec.blocks
         replaced = {id(weight) for block in spec.blocks or () for weight in block.replaced}
+        self.vectors = ConstantVectors(spec.model.weights)
         if replaced:
             self._exact_products = ExactProducts()
 
@@ -39,8 +45,33 @@ class StoredWeights(tf.Module):
             if is_rounded(weight)
             else weight.value
             for weight in spec.model.weights
-            if id(weight) not in replaced
+            if id(weight) not in replaced and weight not in self.vectors
         ]
+
+
+class ConstantVectors(keras.StatelessScope):
+    """Makes the functions that are traced in it hold the vectors among some weights as constants.
+
+    Of one run's nodes for a short text, half would read variables, most of them biases, gammas and
+    betas. A vector of zeros stays a variable: as a constant, TensorFlow would leave out its
+    addition, and then not fuse the product before it with the GELU or the residual after it.
+
+    Args:
+        weights: list of `keras.Variable`.
+    """
+
+    def __init__(self, weights: Sequence[keras.Variable]) -> None:
+        super().__init__()
+        values = {id(each): np.asarray(each.value) for each in weights if len(each.shape) == 1}
+        self._values = {key: value for key, value in values.items() if value.any()}
+
+    def __contains__(self, weight: keras.Variable) -> bool:
+        return id(weight) in self._values
+
+    def get_current_value(self, variable: keras.Variable) -> tf.Tensor | None:
+        """Returns the constant, in the graph that is being traced. Keras calls this."""
+        value = self._values.get(id(variable))
+        return None if value is None else tf.constant(value)
 
 
 class QuantizedVariable(tf.saved_model.experimental.TrackableResource):

@@ -67,6 +67,11 @@ def _description(options: Options, server: "Server") -> str:
 
     served = list(server.models)
     lines = [f"Serving {', '.join(f'{each.name} version {each.version}' for each in served)}"]
+    threads = options.tensorflow_intra_op_parallelism or options.tensorflow_session_parallelism
+    lines += [
+        f"  threads for one op (--tensorflow_intra_op_parallelism): {threads or 'all cores'}",
+        f"  requests that run at once (--grpc_max_threads): {options.grpc_max_threads}",
+    ]
     if options.rest_api_port:
         rest = f"http://{listening.with_port(options.host, options.rest_api_port)}"
         lines += [f"  page: {rest}/"] * options.rest_api_page

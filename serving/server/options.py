@@ -32,7 +32,6 @@ class IgnoredFlags:
     """Flags that have no effect here, each with the reason."""
 
     rest_api_num_threads: int | None = _ignored(None, "connections have threads of their own")
-    rest_api_enable_cors_support: bool = _ignored(False, "a proxy can add the headers")
     num_load_threads: int = _ignored(0, "versions are loaded one after the other")
     num_unload_threads: int = _ignored(0, "versions are unloaded after their last request")
     max_num_load_retries: int = _ignored(0, "a version is tried again when its files change")
@@ -155,7 +154,13 @@ class Options:
     host: str = _flag("localhost", "address to listen on; 0.0.0.0 also serves other machines")
     port: int = _flag(8500, "gRPC port; 0 for a free one", 0, 65535)
     grpc_socket_path: str = _flag("", "Unix socket for gRPC, besides the port")
-    grpc_max_threads: int = _flag(32, "number of requests to run at once, over gRPC and REST", 1)
+    # TensorFlow Serving's is four times the cores. At least two batches of eight: fewer requests at
+    # once would leave exports that merge requests little to merge.
+    grpc_max_threads: int = _flag(
+        max(16, 4 * (os.cpu_count() or 1)),
+        "number of requests to run at once, over gRPC and REST; a run cannot be interrupted",
+        1,
+    )
     grpc_channel_arguments: str = _flag("", "gRPC's own options: NAME=VALUE,NAME=VALUE")
     enable_grpc_healthcheck_service: bool = _flag(False, "offer grpc.health.v1.Health")
     ssl_config_file: str = _flag(
@@ -167,6 +172,9 @@ class Options:
     rest_api_port: int = _flag(8501, "REST port; 0 for no REST", 0, 65535)
     rest_api_timeout_in_ms: int = _flag(
         30_000, "milliseconds that the model may take to answer over REST; 0 for no limit"
+    )
+    rest_api_enable_cors_support: bool = _flag(
+        False, "let pages of all other sites ask over REST, and read the answers"
     )
     rest_api_page: bool = _flag(True, "show browsers a page at / to try the models")
     monitoring_config_file: str = _flag(

@@ -86,8 +86,7 @@ class Int8Linear(tf.Module):
         values = np.round(kernel / limits * _LARGEST).astype(np.int8)
         self._values = tf.Variable(values, trainable=False)
         # oneDNN finds compiled products by the address of their scales, so these must not move.
-        self._limits = tf.Variable(limits.astype(np.float32), trainable=False)
-        self._bias = tf.Variable(bias.astype(np.float32), trainable=False)
+        self._limits, self._bias = limits.astype(np.float32), bias.astype(np.float32)
 
     def __call__(
         self,
@@ -112,10 +111,10 @@ class Int8Linear(tf.Module):
         addend: tf.Tensor | None = None,
         output_range: Range | None = None,
     ) -> tf.Tensor:
-        tensors = [x, tf.bitcast(self._values, tf.qint8), tf.convert_to_tensor(self._bias)]
+        tensors = [x, tf.bitcast(self._values, tf.qint8), tf.constant(self._bias)]
         if addend is not None:
             tensors.append(addend)
-        limits = tf.convert_to_tensor(self._limits)
+        limits = tf.constant(self._limits)
         ranges = [self.input_range.least, self.input_range.greatest, limits, limits]
         if output_range is not None:
             ranges += [output_range.least, output_range.greatest]
@@ -298,8 +297,8 @@ class _CenteredLinear(tf.Module):
     def __init__(self, kernel: np.ndarray, bias: np.ndarray, ranges: ChannelRanges) -> None:
         super().__init__()
         channels = _Channels(kernel, ranges)
-        self._factors = tf.Variable(1 / channels.scales, trainable=False)
-        self._offsets = tf.Variable(-channels.centres / channels.scales, trainable=False)
+        self._factors = (1 / channels.scales).astype(np.float32)
+        self._offsets = (-channels.centres / channels.scales).astype(np.float32)
         self.linear = Int8Linear(*channels.taken_back(kernel, bias), channels.range)
 
     def quantize(self, x: tf.Tensor) -> tf.Tensor:

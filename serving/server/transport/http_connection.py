@@ -42,12 +42,14 @@ class Head:
         length: the body's length, in bytes.
         host: the name that the client knows this server by, without a port; empty if it gives none,
             as only clients of HTTP/1.0 may.
+        origin: the site of the page that asks, if a browser sends it; otherwise empty.
     """
 
     method: str
     target: str
     length: int
     host: str
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,9 +107,11 @@ class HttpConnection:
                 HTTPStatus.BAD_REQUEST,
                 f"Expected a body of at most {self._max_body_bytes} bytes, not {length}",
             )
-        host = headers.get(b"host", b"").decode(errors="replace")
+        host, origin = (
+            headers.get(name, b"").decode(errors="replace") for name in (b"host", b"origin")
+        )
         target = event.target.decode(errors="replace")
-        return Head(self._method, target, length, _PORT.sub("", host))
+        return Head(self._method, target, length, _PORT.sub("", host), origin)
 
     def receive_body(self, hold: Callable[[int], None] = lambda size: None) -> bytes:
         """Returns the body of the request whose head was received.

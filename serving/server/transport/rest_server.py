@@ -1,5 +1,6 @@
 """HTTP for TensorFlow Serving's REST interface: connections, statuses, the pages."""
 
+import dataclasses
 import errno
 import ipaddress
 import json
@@ -38,6 +39,11 @@ _HTTP_STATUS = {
     StatusCode.UNIMPLEMENTED: HTTPStatus.NOT_IMPLEMENTED,
     StatusCode.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
     StatusCode.DEADLINE_EXCEEDED: HTTPStatus.GATEWAY_TIMEOUT,
+}
+_CORS_HEADERS = {  # TensorFlow Serving's
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": "Content-Type",
 }
 _MAX_CONNECTIONS = 512  # each has a thread and a file descriptor, of which a process may have 1,024
 _NO_CONNECTION = b'{"error": "The server has no connection left"}'
@@ -87,6 +93,7 @@ class RestServer(ThreadingTCPServer):
         self._resources = resources
         self._max_body_bytes = options.max_request_bytes
         self._metrics_path = metrics_path
+        self._allows_all_origins = options.rest_api_enable_cors_support
         self._page = page
         self._stopping = False
         self._in_flight = 0
@@ -199,6 +206,17 @@ class RestServer(ThreadingTCPServer):
         if self._page and head.method in ("GET", "HEAD") and head.target == "/":
             document = self._page.document(self._resources.models.names())
             return Reply(HTTPStatus.OK, document, Page.CONTENT_TYPE, self._page.headers)
+        reply = self._answer_call(head, body)
+        if self._allows_all_origins:
+            return dataclasses.replace(reply, more_headers=_CORS_HEADERS)
+        return reply
+
+    def _answer_call(self, head: Head, body: bytes) -> Reply:
+        """Returns the reply of TensorFlow Serving's interface."""
+        if head.method == "OPTIONS" and self._allows_all_origins:  # a browser asks whether it may
+            if head.origin.startswith(("http://", "https://")):
+                return Reply(HTTPStatus.OK, b"", "application/json")
+            return _refusal(HTTPStatus.BAD_REQUEST, "Origin header is missing in CORS preflight")
         if head.method not in ("GET", "POST"):
             return _refusal(HTTPStatus.NOT_IMPLEMENTED, f"Unsupported method ({head.method!r})")
         try:

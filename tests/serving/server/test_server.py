@@ -26,11 +26,13 @@ from serving.server.__main__ import main
 from serving.server.transport import listening
 
 ROUNDS = 300_000  # of the signature `slow`: some seconds
-READY = """\
+READY = f"""\
 Serving tiny version 3
-  page: http://localhost:{rest}/
-  REST: http://localhost:{rest}/v1/models/tiny
-  gRPC: localhost:{port}
+  threads for one op (--tensorflow_intra_op_parallelism): all cores
+  requests that run at once (--grpc_max_threads): {max(16, 4 * os.cpu_count())}
+  page: http://localhost:{{rest}}/
+  REST: http://localhost:{{rest}}/v1/models/tiny
+  gRPC: localhost:{{port}}
 """
 ANY_PORT = ["--port=0", "--rest_api_port=0"]
 
@@ -52,13 +54,13 @@ def ask_slowly_over_rest(port):
 
 @contextmanager
 def running(*arguments):
-    """The server as a process of its own, and the four lines that it prints once it is ready."""
+    """The server as a process of its own, and the six lines that it prints once it is ready."""
     command = [sys.executable, "-m", "serving.server", "--model_name=tiny", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         watchdog = threading.Timer(120, process.kill)
         watchdog.start()
         try:
-            yield process, "".join(process.stdout.readline() for _ in range(4))
+            yield process, "".join(process.stdout.readline() for _ in range(6))
         finally:
             process.kill()
             watchdog.cancel()

@@ -448,6 +448,38 @@ def test_the_host_on_loopback(client, host, status):
         assert "Expected localhost or an IP address as the Host" in json.load(error)["error"]
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+def test_pages_of_other_sites(model_base_path, free_port, allowed):
+    """With the flag, a browser's rules of CORS allow them what TensorFlow Serving allows them."""
+    port, origin = free_port(), {"Origin": "https://example.com"}
+    flags = {"rest_api_enable_cors_support": True} if allowed else {}
+    with Server("tiny", str(model_base_path), port=0, rest_api_port=port, **flags):
+
+        def ask(method, path, headers):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.request(method, path, b"{}" if method == "POST" else None, headers)
+            response = connection.getresponse()
+            response.read()
+            found = {name: value for name, value in response.getheaders() if "-Allow-" in name}
+            return response.status, found
+
+        preflight = origin | {"Access-Control-Request-Method": "POST"}
+        headers = {
+            "Access-Control-Allow-Origin": "*",
+            "Access-Control-Allow-Methods": "GET, POST",
+            "Access-Control-Allow-Headers": "Content-Type",
+        }
+        headers = headers if allowed else {}
+        for method, path, sent, status in (
+            ("OPTIONS", "/v1/models/tiny:predict", preflight, 200 if allowed else 501),
+            ("OPTIONS", "/v1/models/tiny:predict", {}, 400 if allowed else 501),
+            ("GET", "/v1/models/tiny", origin, 200),
+            ("POST", "/v1/models/tiny:predict", origin, 400),  # errors can be read, too
+        ):
+            assert ask(method, path, sent) == (status, headers)
+        assert ask("GET", "/v1/models/tiny", {"Host": "example.com"})[0] == 403
+
+
 def test_connections_that_are_too_many(model_base_path, free_port, monkeypatch):
     monkeypatch.setattr("serving.server.transport.rest_server._MAX_CONNECTIONS", 2)
     port = free_port()
