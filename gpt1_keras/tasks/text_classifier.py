@@ -51,8 +51,8 @@ class GPT1TextClassifierPreprocessor(
         `batch` for one string; with `y`, a tuple for Keras's `fit`.
 
     Raises:
-        ValueError: the texts do not match the fields, or are not strings; an unknown `truncate`; or a `tail`
-            that is no share.
+        ValueError: the texts do not match the fields, or are not strings; an unknown `truncate`;
+            or a `tail` that is no share.
     """
 
     field_counts: ClassVar[tuple[int, ...]] = (1, 2)
