@@ -135,7 +135,7 @@ def write_report(
     return text
 
 
-def plot_report(folder: str | os.PathLike[str], class_names: list[str] | None) -> None:
+def plot_report(folder: str | os.PathLike[str], class_names: Sequence[str] | None) -> None:
     """Plots what `write_report` and `write_predictions` have written into a folder.
 
     - Classes: the confusion matrix, confusion.svg.
@@ -162,7 +162,7 @@ def read_report(folder: str | os.PathLike[str]) -> str:
 
 
 def _measure_classes(
-    labels: np.ndarray, answers: np.ndarray, names: list[str]
+    labels: np.ndarray, answers: np.ndarray, names: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:
     """Returns scikit-learn's report as text, and as a dict, in which "classes" has them by name."""
     numbers = [str(number) for number in range(len(names))]
