@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import pathlib
 import unicodedata
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -56,8 +56,8 @@ def read_bert_table() -> BertTable:
 class BertNormalizer:
     """Splits texts into words as Hugging Face's tokenizer for GPT-1 does."""
 
-    name = "bert"
-    line_end = None
+    name: ClassVar[str] = "bert"
+    line_end: ClassVar[str | None] = None
 
     def __init__(self) -> None:
         table = read_bert_table()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import pathlib
-from typing import Any
+from typing import Any, ClassVar
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.graph_ops import row_indices, row_splits, split_at_white_space
@@ -46,8 +46,8 @@ class OriginalNormalizer:
     These are the steps of text_utils.py in openai/finetune-transformer-lm.
     """
 
-    name = "original"
-    line_end = "\n"
+    name: ClassVar[str] = "original"
+    line_end: ClassVar[str | None] = "\n"
 
     def __init__(self) -> None:
         tables = read_tables()
@@ -97,7 +97,7 @@ def _is_in_a_word(codes: tf.RaggedTensor) -> tf.Tensor:
     is_between = (before > tf.gather(tf.gather(visible, codes.row_starts()), row)) & (
         before < tf.gather(tf.gather(visible, codes.row_limits()), row)
     )
-    line_end = tf.where(is_between & (codes.values == ord("\n")))
+    line_end: ClassVar[str | None] = tf.where(is_between & (codes.values == ord("\n")))
     gap = tf.gather_nd(before, line_end)
     is_first = tf.concat([[True], gap[1:] != gap[:-1]], 0)[: tf.size(gap)]
     return tf.tensor_scatter_nd_update(is_visible, line_end, is_first)
