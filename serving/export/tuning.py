@@ -62,8 +62,8 @@ def tuned(folder: str | os.PathLike[str], path: Path, requests: Sequence[Request
                 raise ValueError(errors[0])
             for each, rate in zip(callers, found["rates"]):
                 rates.setdefault((name, each), {})[setting] = rate
-    for (name, callers), by_setting in rates.items():
-        yield f"{name} texts, {callers} at once, requests a second:"
+    for (name, count), by_setting in rates.items():
+        yield f"{name} texts, {count} at once, requests a second:"
         best = max(by_setting, key=lambda setting: by_setting[setting])
         for setting, rate in by_setting.items():
             yield f"  {rate:7.1f}  {setting}{'  <- the fastest' if setting == best else ''}"

@@ -97,7 +97,7 @@ def _is_in_a_word(codes: tf.RaggedTensor) -> tf.Tensor:
     is_between = (before > tf.gather(tf.gather(visible, codes.row_starts()), row)) & (
         before < tf.gather(tf.gather(visible, codes.row_limits()), row)
     )
-    line_end: ClassVar[str | None] = tf.where(is_between & (codes.values == ord("\n")))
+    line_end = tf.where(is_between & (codes.values == ord("\n")))
     gap = tf.gather_nd(before, line_end)
     is_first = tf.concat([[True], gap[1:] != gap[:-1]], 0)[: tf.size(gap)]
     return tf.tensor_scatter_nd_update(is_visible, line_end, is_first)

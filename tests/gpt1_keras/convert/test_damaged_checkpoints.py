@@ -116,7 +116,7 @@ OF_OPENAI = [
     *((without(name), name) for name in ("encoder_bpe_40000.json", "vocab_40000.bpe")),
     *((cut("params_4.npy", kept), "params_4.npy") for kept in (0, 50, -1)),
     (npy("params_9.npy", lambda array: array[:-1]), "params_shapes.json lists 26 arrays"),
-    (npy("params_0.npy", lambda _: np.array([{"a": 1}], object)), "pickle"),
+    (npy("params_0.npy", lambda _: np.array([{"a": 1}], object)), "Python objects"),
     (npy("params_9.npy", lambda array: np.append(array[:-1], np.inf)), "1 weights of 128"),
     *((written("params_shapes.json", text), "params_shapes.json") for text in ("[", "{}", "[]")),
     *(

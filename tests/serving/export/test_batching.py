@@ -28,8 +28,10 @@ TEXTS = ["a good film", "", "good " * 30, "the staff were kind " * 4, b"a g\xffo
 def save(model, folder, batching):
     """Saves a model's signatures and loads them in the C++ runtime."""
     spec = ExportSpec(model, batching)
-    functions = {name: each.saved for name, each in signatures_of(spec).by_name.items()}
-    tf.saved_model.save(StoredWeights(spec), str(folder), signatures=functions)
+    weights = StoredWeights(spec)
+    with weights.vectors:
+        functions = {name: each.saved for name, each in signatures_of(spec).by_name.items()}
+        tf.saved_model.save(weights, str(folder), signatures=functions)
     return Servable("model", 1, folder)
 
 

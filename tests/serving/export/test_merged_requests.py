@@ -52,10 +52,11 @@ def merging(lm, tmp_path_factory):
     """In the graph, until there are 4 rows; and scores a few tokens at a time."""
     path = tmp_path_factory.mktemp("merging")
     spec = ExportSpec(lm, Batching(4, FOREVER, 8))
-    with pytest.MonkeyPatch.context() as patch:
+    weights = StoredWeights(spec)
+    with pytest.MonkeyPatch.context() as patch, weights.vectors:
         patch.setattr("serving.export.language_model_signatures._ROWS_OF_LOGITS", 5)
         functions = {name: each.saved for name, each in signatures_of(spec).by_name.items()}
-        tf.saved_model.save(StoredWeights(spec), str(path), signatures=functions)
+        tf.saved_model.save(weights, str(path), signatures=functions)
     return Servable("lm", 1, path)
 
 
