@@ -1,6 +1,7 @@
 """The check of an export finds what would fail in TensorFlow Serving."""
 
 import json
+import os
 import pathlib
 import shutil
 
@@ -9,6 +10,7 @@ import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from serving import check
+from serving.export import tuning
 from serving.export.check import Request, products_of, unfused
 from serving.runtime.process import REQUEST
 
@@ -163,3 +165,17 @@ def test_missing_libraries(run, model_base_path, tmp_path):
     status, _, err = run(model_base_path / "3", "--tf-dir", tmp_path)
     assert status == 1
     assert f"Expected TensorFlow's library libtensorflow_framework in {tmp_path}" in err
+
+
+@pytest.mark.slow
+def test_the_fastest_settings_are_measured(run, model_base_path, monkeypatch):
+    monkeypatch.setattr(tuning, "_SECONDS", 0.05)
+    status, out, _ = run(model_base_path, "--tune")
+    assert status == 0
+    for cores in {1, os.cpu_count()}:
+        for texts in ("short", "long"):
+            _, _, measured = out.partition(f"{texts} texts, {cores} at once, requests a second:\n")
+            rates = [float(line.split()[0]) for line in measured.splitlines()[:4]]
+            assert len(rates) == 4 and min(rates) > 0
+    assert out.count("<- the fastest") == out.count(" at once")
+    assert out.count("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1 --tensorflow_intra_op_parallelism=1") > 1

@@ -59,11 +59,12 @@ def test_values_keep_their_types(write, tmp_path):
     sheet = openpyxl.load_workbook(path).active
     assert [cell.data_type for cell in sheet[2]] == [*"nnbbdd"]
     # From a workbook to a workbook, and to a .csv that programs read.
-    [line, _] = InputFiles([path], {}, ["c5"]).lines(path)
-    again = write([line.cells])
+    files = InputFiles([path], {}, ["c5"]).survey().files
+    [[(_, found), _]] = map(list, files.rows(files.shards()))
+    again = write([found])
     assert [cell.value for cell in openpyxl.load_workbook(again).active[2]][:4] == cells[:4]
     assert (
-        write([line.cells], "a.csv").read_text().splitlines()[1]
+        write([found], "a.csv").read_text().splitlines()[1]
         == "7,-0.25,true,false,2026-01-02,2026-01-02 03:04:05"
     )
 
