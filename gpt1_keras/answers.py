@@ -30,7 +30,7 @@ NAMES = ("label", "labels", "choice", "score", "scores", *_TOLD, "num_words", *_
 class Engine:
     """What computes answers: a task in Keras, an export in the C++ runtime, or a .tflite file.
 
-    `gpt1_keras.tasks.answers.task_engine` and `serving.engines.open_engine` make one.
+    `gpt1_keras.tasks.classify.task_engine` and `serving.engines.open_engine` make one.
 
     Attributes:
         fields: the names of the texts that it reads.

@@ -113,7 +113,7 @@ def main(options: _PredictOptions, more: list[str]) -> None:
     check_fits(output, layout, rows_of_file, survey.longest, survey.longest_at)
     started = time.monotonic()
     if options.runner is None:
-        from serving.prediction.answering import predict
+        from serving.prediction.predict_rows import predict
 
         outcome = predict(engine, survey.files, layout, output, survey.rows)
     else:

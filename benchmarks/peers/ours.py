@@ -83,9 +83,9 @@ def classifier(export, folder, callers=1, **setting):
 def predict(turns, export, path, rounds):
     """Answers the rows of a file, as `serving.predict` does; returns the peak of memory."""
     from serving.engines import open_engine
-    from serving.prediction.answering import predict
     from serving.prediction.answers_file import Layout
     from serving.prediction.input_files import InputFiles
+    from serving.prediction.predict_rows import predict
 
     path = pathlib.Path(path)
     engine = open_engine(export)

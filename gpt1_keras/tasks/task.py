@@ -29,7 +29,6 @@ from gpt1_keras.optimization.optimizer import (
 )
 from gpt1_keras.optimization.training_step import TaskHooks, training_step
 from gpt1_keras.preset_files import loading_checked_files
-from gpt1_keras.tasks.answers import classify
 from gpt1_keras.tasks.batches import (
     as_batches,
     check_sequences,
@@ -39,6 +38,7 @@ from gpt1_keras.tasks.batches import (
     training_batches,
     warn_of_blank_examples,
 )
+from gpt1_keras.tasks.classify import classify
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.heads import (
     Calibration,

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from gpt1_keras.files import atomic_path, read_json, remove_leftovers, write_json
 from serving.engines import open_engine
-from serving.prediction.answering import Outcome, write_answers
 from serving.prediction.answers_file import Layout
 from serving.prediction.input_files import InputFiles, Shard
+from serving.prediction.predict_rows import Outcome, write_answers
 
 try:
     import apache_beam as beam

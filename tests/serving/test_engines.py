@@ -9,7 +9,7 @@ import gpt1_keras
 from gpt1_keras.answers import Engine, answer, answer_each
 from gpt1_keras.examples import Examples
 from gpt1_keras.presets import load_task
-from gpt1_keras.tasks.answers import task_engine
+from gpt1_keras.tasks.classify import task_engine
 from serving.engines import open_engine
 from serving.export import export
 

@@ -352,7 +352,7 @@ def run_main(capsys, *arguments):
          "error: epochs must be at least 1. Received: 0."),
         (["--task", "sst2"], "error: Give either --preset, to fine-tune, or --config"),
         (["--config", "gpt1_micro"], "error: Give either --task or --train"),
-        (["--task", "rte", "--columns", "text=a"], "error: validation, columns, sheet and header_row need"),
+        (["--task", "rte", "--columns", "text=a"], "error: validation, columns"),
         (["--task", "rte", "--validation-share", "0.1"], "error: validation_share needs --train"),
         (["--train", "a.csv", "--validation", "b.csv", "--config", "gpt1_micro"],
          "error: The file a.csv does not exist."),

@@ -12,7 +12,7 @@ from sklearn.metrics import confusion_matrix
 
 from gpt1_keras.examples import Examples, as_str
 from gpt1_keras.files import csv_writer, read_json, write_json, write_text
-from gpt1_keras.tasks.answers import named_outputs
+from gpt1_keras.tasks.classify import named_outputs
 from gpt1_keras.tasks.task import Task
 from training.evaluation.calibration import measure, plot_probabilities
 from training.evaluation.plots import BLUE, new_figure, save, shown

@@ -9,7 +9,7 @@ import pytest
 from gpt1_keras.answers import Engine, answer_each
 from gpt1_keras.examples import Examples
 from gpt1_keras.labelled_files import Row
-from serving.prediction.answering import answered, windows
+from serving.prediction.predict_rows import answered, windows
 
 
 class Echo:
