@@ -55,6 +55,7 @@ def main():
     _, setting = make_classifiers(
         names, options.size, options.tokenizer, options.exports, calibration
     )
+    setting["callers"] = options.callers
     workers = {peers[name].label: {"name": name, **setting} for name in names}
     if options.before:
         for name in OURS.keys() & names:
@@ -64,7 +65,6 @@ def main():
         [[words.text(tokens) for _ in range(count)] for _ in range(options.callers)]
         for count, tokens in shapes
     ]
-    setting["callers"] = options.callers
     measured, gigaflops = _measure(workers, batches, options)
     tables = []
     for milliseconds in measured.values():
