@@ -31,8 +31,7 @@ from benchmarks.peers.hugging_face import fast_tokenizer
 from benchmarks.peers.python_pipeline import PipelineTokenizer
 from gpt1_keras.cli import exit_status
 from gpt1_keras.tokenization.normalization import NORMALIZATIONS
-from serving.runtime.c_api import Runtime
-from serving.runtime.session import Session
+from serving.runtime import Runtime, Session
 
 _WORDS = range(18, 23)
 _BATCH, _THREADS = 1024, 2

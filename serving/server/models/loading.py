@@ -17,8 +17,7 @@ from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef, SignatureDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from serving.export_names import SAVED_MODEL_FILE
-from serving.runtime.c_api import Runtime, StatusError
-from serving.runtime.session import Session
+from serving.runtime import Runtime, Session, StatusError
 from serving.server.errors import ServingError, runtime_refusal
 from serving.server.models.session_config import session_config
 from serving.server.options import Options
