@@ -26,7 +26,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
 from serving.export_names import DEFAULT_SIGNATURE, EXAMPLES_INPUT, SAVED_MODEL_FILE
 from serving.runtime_process import REQUEST
-from serving.server.calls.inference import serialized_examples
+from serving.server.inference import serialized_examples
 
 _INIT_SIGNATURE = "__saved_model_init_op"  # run when the model is loaded
 _TOLERANCE = 1e-5

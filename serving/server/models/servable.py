@@ -22,7 +22,7 @@ from serving.server.errors import (
     runtime_refusal,
     set_of,
 )
-from serving.server.limits.one_request import UNLIMITED, Budget
+from serving.server.limits import UNLIMITED, Budget
 from serving.server.models.loading import Loader
 from serving.server.prometheus_metrics import Metrics
 

@@ -17,7 +17,7 @@ from serving.export.exported_tasks import signatures_of
 from serving.export.signature import ExportSpec
 from serving.export.stored_weights import StoredWeights
 from serving.runtime import StatusError
-from serving.server.limits.one_request import UNLIMITED, Budget
+from serving.server.limits import UNLIMITED, Budget
 from serving.server.models.servable import Servable, ServingError
 
 CONTEXT = 48
