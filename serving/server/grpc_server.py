@@ -1,4 +1,4 @@
-"""The gRPC server: its ports and its Unix socket, credentials, and the health check."""
+"""The gRPC server: its ports, Unix socket, credentials and own options, and the health check."""
 
 import resource
 import ssl
