@@ -20,8 +20,9 @@ FAST := tests/test_structure.py tests/test_light_programs.py tests/docs tests/be
     tests/gpt1_keras/models/test_left_padding.py tests/gpt1_keras/optimization/test_objective.py \
     tests/gpt1_keras/presets/test_saved_models.py tests/gpt1_keras/tasks/test_masks_and_weights.py \
     tests/gpt1_keras/tokenization/test_lookup.py tests/gpt1_keras/tokenization/test_list_backend.py \
-    tests/serving/export/decoder/test_cached_decoder.py tests/serving/client tests/serving/test_deploy.py \
-    tests/serving/server/calls tests/serving/server/limits tests/serving/server/test_flags.py \
+    tests/serving/export/decoder/test_decoder_steps.py tests/serving/client tests/serving/test_deploy.py \
+    tests/serving/server/test_defaults.py tests/serving/server/test_flags.py tests/serving/server/test_grpc_predict.py \
+    tests/serving/server/test_grpc_service.py tests/serving/server/test_limits.py tests/serving/server/test_rest_service.py \
     tests/training/datasets/test_user_files.py tests/training/evaluation tests/training/paper/test_report.py \
     tests/training/runs/test_checkpoints.py
 

@@ -18,12 +18,11 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from benchmarks.harness.alternate import REST, alternate
 from benchmarks.harness.matrix_product import LIMIT, fastest_of, least_flops, product_workers
 from benchmarks.harness.measured_models import SIZES
 from benchmarks.harness.program import Program, table
 from benchmarks.harness.texts import WholeWords
-from benchmarks.harness.worker import Worker
+from benchmarks.harness.turns import REST, Worker, alternate
 from benchmarks.peers import add_peers, measured_here
 from benchmarks.peers.classifiers import CLASSIFIERS, OURS, load_classifier, make_classifiers
 from benchmarks.peers.hugging_face import load_tokenizer

@@ -18,10 +18,9 @@ import tempfile
 
 import numpy as np
 
-from benchmarks.harness.alternate import REST, alternate, speedup
 from benchmarks.harness.program import Program, table
 from benchmarks.harness.training_turns import FINETUNING_BATCH, HUGGING_FACE, IDS_FILE, PRESET
-from benchmarks.harness.worker import Worker
+from benchmarks.harness.turns import REST, Worker, alternate, speedup
 from gpt1_keras.cli import exit_status
 
 OBJECTIVES = {"L3": 0.5, "L2": 0.0}  # lambda of each

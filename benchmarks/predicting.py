@@ -18,11 +18,10 @@ import statistics
 import sys
 import tempfile
 
-from benchmarks.harness.alternate import REST, alternate
 from benchmarks.harness.measured_models import export_missing
 from benchmarks.harness.program import Program, table
 from benchmarks.harness.texts import data_set_texts
-from benchmarks.harness.worker import Worker
+from benchmarks.harness.turns import REST, Worker, alternate
 from gpt1_keras.cli import exit_status
 
 _BATCH_SIZE = 32

@@ -15,14 +15,21 @@ import contextlib
 import statistics
 import sys
 
-from benchmarks.harness.alternate import alternate
-from benchmarks.harness.load import GrpcLoad, HttpLoad, measure, percentiles
 from benchmarks.harness.machine import cores
 from benchmarks.harness.matrix_product import LIMIT, fastest_product, least_flops
 from benchmarks.harness.measured_models import SIZES
 from benchmarks.harness.program import Program, table
-from benchmarks.harness.servers import megabytes, serve_export, serve_peer
+from benchmarks.harness.servers import (
+    GrpcLoad,
+    HttpLoad,
+    measure,
+    megabytes,
+    percentiles,
+    serve_export,
+    serve_peer,
+)
 from benchmarks.harness.texts import mixed_texts
+from benchmarks.harness.turns import alternate
 from benchmarks.peers import add_peers, measured_here
 from benchmarks.peers.classifiers import CLASSIFIERS, make_classifiers
 from benchmarks.peers.hugging_face import load_tokenizer

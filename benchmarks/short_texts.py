@@ -23,16 +23,15 @@ from tensorflow.core.protobuf.config_pb2 import ConfigProto
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 import gpt1_keras
-from benchmarks.harness.alternate import alternate, timed
 from benchmarks.harness.measured_models import tokenizer_files
 from benchmarks.harness.program import Program, table
 from benchmarks.harness.texts import book_paragraphs, data_set_texts
+from benchmarks.harness.turns import alternate, timed
 from benchmarks.peers.hugging_face import fast_tokenizer
 from benchmarks.peers.python_pipeline import PipelineTokenizer
 from gpt1_keras.cli import exit_status
 from gpt1_keras.tokenization.normalization import NORMALIZATIONS
-from serving.runtime.c_api import Runtime
-from serving.runtime.session import Session
+from serving.runtime import Runtime, Session
 
 _WORDS = range(18, 23)
 _BATCH, _THREADS = 1024, 2

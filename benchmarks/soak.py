@@ -34,9 +34,8 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 import gpt1_keras
-from benchmarks.harness.load import arrive, measure, percentiles
 from benchmarks.harness.program import Program, table
-from benchmarks.harness.servers import serve_export
+from benchmarks.harness.servers import arrive, measure, percentiles, serve_export
 from benchmarks.harness.version_faults import Faults
 from serving.export import export
 

@@ -17,11 +17,10 @@ import os
 import statistics
 import sys
 
-from benchmarks.harness.alternate import REST, alternate, speedup
 from benchmarks.harness.matrix_product import fastest_of, product_workers
 from benchmarks.harness.measured_models import SIZES
 from benchmarks.harness.program import Program, table
-from benchmarks.harness.worker import Worker
+from benchmarks.harness.turns import REST, Worker, alternate, speedup
 from benchmarks.peers import Peer, add_peers, measured_here
 from gpt1_keras.cli import exit_status
 

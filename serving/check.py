@@ -50,8 +50,8 @@ def main(options: _CheckOptions) -> int:
     from serving.export import check
     from serving.export.check import failures, requests_for, run_in, unfused
     from serving.export.tuning import tuned
-    from serving.server.calls.warmup_requests import read_warmup
     from serving.server.errors import ServingError
+    from serving.server.inference import read_warmup
 
     path = Path(options.model)
     try:

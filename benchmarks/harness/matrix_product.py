@@ -4,10 +4,9 @@ import contextlib
 import statistics
 import time
 
-from benchmarks.harness.alternate import REST, alternate
 from benchmarks.harness.machine import cores
 from benchmarks.harness.measured_models import SIZES
-from benchmarks.harness.worker import Worker
+from benchmarks.harness.turns import REST, Worker, alternate
 
 FRAMEWORKS = ("tensorflow", "torch")
 LIMIT = "limit, float32"  # in tables: an answer's least products at the fastest product's speed

@@ -5,7 +5,7 @@ model. A classifier's name is the peer's module and its precision; ours have a n
 """
 
 from benchmarks.harness.measured_models import export_missing
-from benchmarks.harness.worker import Worker
+from benchmarks.harness.turns import Worker
 from benchmarks.peers import Peer, run
 
 OURS = {

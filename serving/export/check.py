@@ -25,8 +25,8 @@ from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
 from serving.export_names import DEFAULT_SIGNATURE, EXAMPLES_INPUT, SAVED_MODEL_FILE
-from serving.runtime.process import REQUEST
-from serving.server.calls.inference import serialized_examples
+from serving.runtime_process import REQUEST
+from serving.server.inference import serialized_examples
 
 _INIT_SIGNATURE = "__saved_model_init_op"  # run when the model is loaded
 _TOLERANCE = 1e-5
@@ -192,10 +192,10 @@ def run_in(
     Args:
         folder: the folder of an installed tensorflow package, whose libraries are used.
         environment: variables of the process's environment, besides this process's.
-        **job: what else `serving.runtime.process` reads.
+        **job: what else `serving.runtime_process` reads.
 
     Returns:
-        What `serving.runtime.process` writes, a dict; and `products`, for each request the lines of
+        What `serving.runtime_process` writes, a dict; and `products`, for each request the lines of
         oneDNN's log about products of two matrices. There are none where TensorFlow does not use
         oneDNN.
 
@@ -221,7 +221,7 @@ def run_in(
             **job,
         }
         process = subprocess.run(
-            [sys.executable, "-m", "serving.runtime.process"],
+            [sys.executable, "-m", "serving.runtime_process"],
             input=json.dumps(task),
             cwd=Path(__file__).parents[3],
             capture_output=True,

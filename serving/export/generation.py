@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from serving.export.decoder.cached_decoder import Cache, CachedDecoder
+from serving.export.decoder.packed_decoder import Cache, CachedDecoder
 
 # Steps until the window moves to the long cache. Each step copies the window, and each move copies
 # everything: about the square root of a context keeps both costs small.

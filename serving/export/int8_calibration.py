@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from gpt1_keras.models.gpt1_backbone import check_no_variant
 from gpt1_keras.tasks.task import Task
-from serving.export.decoder.activation_ranges import RangeRecorder
-from serving.export.decoder.int8 import Int8Block, check_this_machine
+from serving.export.decoder.int8 import Int8Block, RangeRecorder, check_this_machine
 from serving.export.decoder.packed_decoder import is_packable
 from serving.export.export_metadata import fields_of
 from serving.export.exported_tasks import signatures_of

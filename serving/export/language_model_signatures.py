@@ -11,8 +11,7 @@ from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.tokenization.graph_ops import not_inlined
 from gpt1_keras.tokenization.padding import bucket_lengths, pad
 from serving.export.batching import batched, merged
-from serving.export.decoder.cached_decoder import CachedDecoder
-from serving.export.decoder.packed_decoder import computes_by_blocks
+from serving.export.decoder.packed_decoder import CachedDecoder, computes_by_blocks
 from serving.export.generation import before_stops, continuations, joined, joined_continuations
 from serving.export.generation_options import GenerationOptions, bounds
 from serving.export.signature import (

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from gpt1_keras import GPT1CausalLM
-from serving.export.decoder.cached_decoder import Cache
+from serving.export.decoder.packed_decoder import Cache
 from serving.export.exported_tasks import signatures_of
 from serving.export.generation import (
     joined,

@@ -63,7 +63,7 @@ def _serve(options: Options, xla: bool) -> None:
 
 def _description(options: Options, server: "Server") -> str:
     """Returns what is served and where, line by line; the lines of links begin with their kind."""
-    from serving.server.transport import listening
+    from serving.server import addresses
 
     served = list(server.models)
     lines = [f"Serving {', '.join(f'{each.name} version {each.version}' for each in served)}"]
@@ -73,11 +73,11 @@ def _description(options: Options, server: "Server") -> str:
         f"  requests that run at once (--grpc_max_threads): {options.grpc_max_threads}",
     ]
     if options.rest_api_port:
-        rest = f"http://{listening.with_port(options.host, options.rest_api_port)}"
+        rest = f"http://{addresses.with_port(options.host, options.rest_api_port)}"
         lines += [f"  page: {rest}/"] * options.rest_api_page
         names = dict.fromkeys(each.name for each in served)
         lines += [f"  REST: {rest}/v1/models/{quote(name)}" for name in names]
-    return "\n".join([*lines, f"  gRPC: {listening.with_port(options.host, server.port)}"])
+    return "\n".join([*lines, f"  gRPC: {addresses.with_port(options.host, server.port)}"])
 
 
 def _allow_descriptors() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from grpc import StatusCode
 from tensorflow.core.framework.types_pb2 import DataType
 
-from serving.runtime.c_api import StatusError
+from serving.runtime import StatusError
 
 _MAX_MESSAGE_BYTES = 1024
 _CODES = {code.value[0]: code for code in StatusCode}

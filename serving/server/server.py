@@ -16,19 +16,16 @@ from typing import Any, Self
 
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-from serving.server import config_files
-from serving.server.calls.inference import Resources
-from serving.server.calls.warmup_requests import warm_up
+from serving.server import addresses, config_files
 from serving.server.errors import ServingError
-from serving.server.limits.one_request import RequestLimits
-from serving.server.limits.waiting import Admission
+from serving.server.grpc_server import GrpcServer
+from serving.server.inference import Resources, warm_up
+from serving.server.limits import Admission, RequestLimits
 from serving.server.models.model_manager import ModelManager
 from serving.server.options import Options
 from serving.server.page import Page
 from serving.server.prometheus_metrics import Metrics
-from serving.server.transport import listening
-from serving.server.transport.grpc_server import GrpcServer
-from serving.server.transport.rest_server import RestServer
+from serving.server.rest_server import RestServer
 
 # Together less than 30 seconds: after that, Docker or Kubernetes would kill the process.
 _GRACE_SECONDS = 25.0
@@ -100,8 +97,8 @@ class Server:
             else _single_model(options.model_name, options.model_base_path)
         )
         # Before the models, as loading them may take minutes.
-        listening.check_free("gRPC", "port", options.host, options.port)
-        listening.check_free("REST", "rest_api_port", options.host, options.rest_api_port)
+        addresses.check_free("gRPC", "port", options.host, options.port)
+        addresses.check_free("REST", "rest_api_port", options.host, options.rest_api_port)
         self.models.configure(self._config)
 
     @property
@@ -118,7 +115,7 @@ class Server:
         # REST first: a gRPC server that has not started does not release its port.
         try:
             if self._options.rest_api_port:
-                for address in listening.addresses(self._options.host):
+                for address in addresses.of_host(self._options.host):
                     self._rest.append(self._listen_for_rest(address))
             self._grpc.listen()
         except OSError:

@@ -4,8 +4,7 @@ import psutil
 import pytest
 import tensorflow as tf
 
-from benchmarks.harness.load import GrpcLoad, HttpLoad
-from benchmarks.harness.servers import serve_export
+from benchmarks.harness.servers import GrpcLoad, HttpLoad, serve_export
 
 
 @pytest.mark.slow

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import training_step
-from benchmarks.harness.alternate import alternate, speedup
-from benchmarks.harness.worker import Worker
+from benchmarks.harness.turns import Worker, alternate, speedup
 from benchmarks.training_step import PEERS, _rows
 from training.evaluation.throughput import flops_per_token
 

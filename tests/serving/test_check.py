@@ -12,7 +12,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from serving import check
 from serving.export import tuning
 from serving.export.check import Request, products_of, unfused
-from serving.runtime.process import REQUEST
+from serving.runtime_process import REQUEST
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
 

@@ -1,8 +1,9 @@
-"""Products in 8 bits: where they run, one product, and a block of them."""
+"""Products in 8 bits: where they run, the ranges of activations, one product, a block of them."""
 
 import dataclasses
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -10,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 
+from gpt1_keras.models.layers import observed_inputs
 from gpt1_keras.models.transformer_block import TransformerBlock, normalize
-from serving.export.decoder.activation_ranges import BlockRanges, ChannelRanges, dense_layers
 
 _LARGEST = 127.0  # of a weight; the smallest is -127
 _LEVELS = 255.0  # steps of an activation
@@ -25,6 +26,85 @@ _SIZE = 64
 # most a fifth of the rows is padding. Larger batches are padded to multiples of the last size.
 ROW_SIZES = (8, 16, 24, 32, *(size << octave for octave in range(3, 10) for size in (5, 6, 7, 8)))
 _SMOOTHING = 0.75  # the share of the channels' differences that moves into the weights
+
+
+@dataclasses.dataclass(frozen=True)
+class ChannelRanges:
+    """The smallest and the largest number of each channel, float32 `[channels]`."""
+
+    least: np.ndarray
+    greatest: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockRanges:
+    """The ranges of what the four matrices of a block multiply.
+
+    Attributes:
+        inputs: the block's inputs.
+        attended: the outputs of attention.
+        normalized: the outputs of the first layer normalisation.
+        hidden: the outputs of GELU.
+    """
+
+    inputs: ChannelRanges
+    attended: ChannelRanges
+    normalized: ChannelRanges
+    hidden: ChannelRanges
+
+
+class RangeRecorder:
+    """Records the ranges of what the dense layers of blocks multiply."""
+
+    def __init__(self, blocks: Sequence[TransformerBlock]) -> None:
+        self._blocks = blocks
+        # By layer, the smallest and the largest activation of each channel.
+        self._limits = {
+            id(layer): [
+                tf.Variable(tf.fill([layer.kernel.shape[0]], np.float32(limit)), trainable=False)
+                for limit in ("inf", "-inf")
+            ]
+            for block in blocks
+            for layer in dense_layers(block)
+        }
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Makes functions that are traced in this context record ranges whenever they run."""
+        with observed_inputs(self._record):
+            yield
+
+    def ranges(self) -> list[BlockRanges]:
+        """Returns the recorded ranges of each block.
+
+        Raises:
+            ValueError: no token was read, or an activation was infinite or NaN.
+        """
+        return [
+            BlockRanges(*(self._ranges_of(layer) for layer in dense_layers(block)))
+            for block in self._blocks
+        ]
+
+    def _ranges_of(self, layer: keras.layers.Dense) -> ChannelRanges:
+        least, greatest = (each.numpy() for each in self._limits[id(layer)])
+        if not (np.isfinite(least).all() and np.isfinite(greatest).all()):
+            raise ValueError(
+                "The calibration's texts give no ranges of activations: expected finite numbers."
+            )
+        return ChannelRanges(least, greatest)
+
+    def _record(self, layer: keras.layers.Dense, x: tf.Tensor) -> None:
+        """Records float `[..., channels]`."""
+        least, greatest = self._limits[id(layer)]
+        numbers = tf.reshape(tf.cast(x, tf.float32), [-1, x.shape[-1]])
+        least.assign(tf.minimum(least, tf.reduce_min(numbers, axis=0)))
+        greatest.assign(tf.maximum(greatest, tf.reduce_max(numbers, axis=0)))
+
+
+def dense_layers(block: TransformerBlock) -> list[keras.layers.Dense]:
+    """Returns the dense layers, in the order of the fields of `BlockRanges`."""
+    attention = block.attention
+    return [attention.qkv, attention.output_projection, block.expand, block.contract]
 
 
 @dataclasses.dataclass(frozen=True)

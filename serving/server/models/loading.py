@@ -1,4 +1,4 @@
-"""Loads a version: checks its folder, and makes the session that runs it."""
+"""Loads a version: checks its folder, and makes the session that runs it, with its ConfigProto."""
 
 import functools
 import importlib
@@ -13,14 +13,15 @@ from google.protobuf.message import DecodeError
 from grpc import StatusCode
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.op_def_pb2 import OpList
+from tensorflow.core.protobuf.config_pb2 import ConfigProto
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef, SignatureDef
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from serving.export_names import SAVED_MODEL_FILE
-from serving.runtime.c_api import Runtime, StatusError
-from serving.runtime.session import Session
+from serving.runtime import Runtime, Session, StatusError
+from serving.server import config_files
 from serving.server.errors import ServingError, runtime_refusal
-from serving.server.models.session_config import session_config
 from serving.server.options import Options
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Loader:
     def __init__(self, options: Options | None = None) -> None:
         options = options or Options()
         self._tags = options.saved_model_tags.split(",")
-        self._config = session_config(options).SerializeToString()
+        self._config = _session_config(options).SerializeToString()
         self._num_interpreters = options.num_tflite_pools if options.prefer_tflite_model else 0
 
     def load(self, path: Path) -> _Loaded:
@@ -135,3 +136,39 @@ def _register(ops: set[str]) -> None:
         importlib.import_module("tensorflow_text")
     except (ImportError, tf.errors.NotFoundError) as error:
         logging.error("Cannot import tensorflow_text: %s", error)
+
+
+def _session_config(options: Options) -> ConfigProto:
+    """Returns the ConfigProto for the flags `--tensorflow_*` and two others.
+
+    Raises:
+        OSError: the file of `--tensorflow_session_config_file` cannot be read.
+        ConfigError: it is not a ConfigProto in text format.
+        ValueError: the flags contradict each other, or `--mixed_precision` is unknown.
+    """
+    file = options.tensorflow_session_config_file
+    config = config_files.read_session_config(file) if file else ConfigProto()
+    both = options.tensorflow_session_parallelism
+    intra = options.tensorflow_intra_op_parallelism
+    inter = options.tensorflow_inter_op_parallelism
+    if both and (intra or inter):
+        raise ValueError(
+            "Expected --tensorflow_session_parallelism, or --tensorflow_intra_op_parallelism and "
+            "--tensorflow_inter_op_parallelism; received both"
+        )
+    # 0 keeps the value in the file.
+    if both or intra:
+        config.intra_op_parallelism_threads = both or intra
+    if both or inter:
+        config.inter_op_parallelism_threads = both or inter
+    if options.per_process_gpu_memory_fraction:
+        fraction = options.per_process_gpu_memory_fraction
+        config.gpu_options.per_process_gpu_memory_fraction = fraction
+    if options.mixed_precision == "bfloat16":
+        rewriting = config.graph_options.rewrite_options
+        rewriting.auto_mixed_precision_onednn_bfloat16 = RewriterConfig.ON
+    elif options.mixed_precision:
+        raise ValueError(
+            f"Expected --mixed_precision=bfloat16, received {options.mixed_precision!r}"
+        )
+    return config

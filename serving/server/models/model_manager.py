@@ -1,6 +1,9 @@
-"""ModelManager: loads, finds and unloads versions of the models that are served."""
+"""ModelManager: checks models' configurations, and finds, loads and unloads their versions."""
 
+import contextlib
+import errno
 import logging
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -12,14 +15,21 @@ from tensorflow_serving.apis.get_model_status_pb2 import (
     ModelVersionStatus,
 )
 from tensorflow_serving.apis.model_pb2 import ModelSpec
-from tensorflow_serving.config.model_server_config_pb2 import ModelConfig, ModelServerConfig
+from tensorflow_serving.config.model_server_config_pb2 import (
+    TENSORFLOW,
+    ModelConfig,
+    ModelServerConfig,
+)
 
+from serving.export_names import is_version
 from serving.server.errors import ServingError, invalid_argument
 from serving.server.models.loading import Loader
-from serving.server.models.model_config import check_config, files_of, versions_on_disk
 from serving.server.models.servable import Servable
 from serving.server.options import Options
 from serving.server.prometheus_metrics import Metrics
+
+_PLATFORM = "tensorflow"
+_NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 class ModelManager:
@@ -80,7 +90,7 @@ class ModelManager:
                 model that was not served is tried again when its files change.
         """
         with self._update:
-            check_config(config)
+            _check_config(config)
             configs = {each.name: each for each in config.model_config_list.config}
             for each in configs.values():
                 self._check_labels(each)
@@ -183,7 +193,7 @@ class ModelManager:
         errors = {}
         for name, config in configs.items():
             try:
-                wanted[name] = versions_on_disk(config)
+                wanted[name] = _versions_on_disk(config)
                 self._load_versions(config, wanted[name])
             except ServingError as error:
                 errors[name] = error
@@ -193,7 +203,7 @@ class ModelManager:
         """Loads versions of a model."""
         name, failure = config.name, None
         for version, path in sorted(wanted.items()):
-            files = files_of(path)
+            files = _files_of(path)
             if self._serves(name, {version: path}) or self._failed.get(path) == files:
                 continue
             self._set_state(name, version, ModelVersionStatus.LOADING)
@@ -253,3 +263,77 @@ class ModelManager:
         status.status.error_message = error.message if error else ""
         # A new dict, as a request may be reading the old one.
         self._states[name] = {**self._states.get(name, {}), version: status}
+
+
+def _check_config(config: ModelServerConfig) -> None:
+    """Refuses a configuration unless it is a list of different models with absolute paths."""
+    if config.WhichOneof("config") != "model_config_list":
+        raise invalid_argument(
+            "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
+            "ModelConfigList is currently supported"
+        )
+    names = set()
+    for each in config.model_config_list.config:
+        if not each.name:
+            raise invalid_argument("Expected a name of every model; received an empty one")
+        if each.name in names:
+            raise invalid_argument(
+                f"Illegal to list model {each.name} multiple times in config list"
+            )
+        names.add(each.name)
+        if not each.base_path.startswith("/"):
+            raise invalid_argument(
+                f"Expected model {each.name} to have an absolute path or URI; "
+                f"got base_path()={each.base_path}"
+            )
+        platform = _PLATFORM if each.model_type == TENSORFLOW else each.model_platform
+        if not platform:
+            raise invalid_argument(
+                "Illegal setting neither ModelServerConfig::model_type (deprecated) nor "
+                "ModelServerConfig::model_platform."
+            )
+        if platform != _PLATFORM:
+            raise invalid_argument(
+                f"Model {each.name} requests unsupported platform {each.model_platform}"
+            )
+
+
+def _versions_on_disk(config: ModelConfig) -> dict[int, Path]:
+    """Returns the versions that a model's policy chooses from those under its base path."""
+    base = Path(config.base_path)
+    try:
+        found = {int(child.name): child for child in base.iterdir() if is_version(child)}
+    except (OSError, ValueError) as error:  # ValueError for a NUL in the path
+        if isinstance(error, OSError) and error.errno not in _NO_FOLDER:  # no descriptor, no right
+            raise ServingError(
+                StatusCode.UNAVAILABLE,
+                f"Cannot read base path {base} of model {config.name}: {error.strerror}",
+            ) from error
+        raise ServingError(
+            StatusCode.NOT_FOUND,
+            f"Base path {base} of model {config.name} is not a folder",
+        ) from error
+    policy = config.model_version_policy
+    match policy.WhichOneof("policy_choice"):
+        case "all":
+            chosen = set(found)
+        case "specific":
+            chosen = found.keys() & set(policy.specific.versions)
+        case _:
+            chosen = set(sorted(found)[-max(1, policy.latest.num_versions) :])
+    return {version: found[version] for version in chosen}
+
+
+def _files_of(path: Path) -> frozenset[tuple[str, int, int, int]]:
+    """Returns a value that changes when a file under a folder changes.
+
+    It uses the time of the last change of status: copies may keep the time of writing.
+    """
+    found = set()
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):  # a file may vanish at any time
+                file = os.path.join(folder, name)
+                status = os.stat(file)
+                found.add((file, status.st_ino, status.st_size, status.st_ctime_ns))
+    return frozenset(found)

@@ -14,8 +14,7 @@ from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.protobuf.config_pb2 import RunOptions
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 
-from serving.runtime.c_api import StatusError
-from serving.runtime.session import FeedError
+from serving.runtime import FeedError, StatusError
 from serving.server.errors import (
     ServingError,
     invalid_argument,
@@ -23,7 +22,7 @@ from serving.server.errors import (
     runtime_refusal,
     set_of,
 )
-from serving.server.limits.one_request import UNLIMITED, Budget
+from serving.server.limits import UNLIMITED, Budget
 from serving.server.models.loading import Loader
 from serving.server.prometheus_metrics import Metrics
 

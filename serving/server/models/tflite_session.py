@@ -14,8 +14,7 @@ from tensorflow.core.protobuf.config_pb2 import RunOptions
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 
 from serving.export_names import DEFAULT_SIGNATURE
-from serving.runtime.c_api import Runtime
-from serving.runtime.session import parse
+from serving.runtime import Runtime, parse
 from serving.server.errors import ServingError, invalid_argument
 from serving.tflite_metadata import read_buffer
 
@@ -58,7 +57,7 @@ class TfLiteSession:
     def run(
         self, feeds: Mapping[str, bytes], fetches: Sequence[str], options: bytes = b""
     ) -> list[np.ndarray]:
-        """Runs the model, like `serving.runtime.session.Session.run`.
+        """Runs the model, like `serving.runtime.Session.run`.
 
         Raises:
             FeedError: a feed is not well-formed.

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving import check
-from serving.server.calls.warmup_requests import read_warmup
+from serving.server.inference import read_warmup
 from serving.server.models.servable import ServingError
 from tests.helpers.eager import eagerly
 from tests.helpers.tf_examples import serialized_examples

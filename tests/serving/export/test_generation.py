@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
 
 import gpt1_keras
-from serving.export.decoder.cached_decoder import CachedDecoder
+from serving.export.decoder.packed_decoder import CachedDecoder
 from serving.export.generation import (
     before_stops,
     continuations,

@@ -16,8 +16,8 @@ from serving.export.export_options import Batching
 from serving.export.exported_tasks import signatures_of
 from serving.export.signature import ExportSpec
 from serving.export.stored_weights import StoredWeights
-from serving.runtime.c_api import StatusError
-from serving.server.limits.one_request import UNLIMITED, Budget
+from serving.runtime import StatusError
+from serving.server.limits import UNLIMITED, Budget
 from serving.server.models.servable import Servable, ServingError
 
 CONTEXT = 48

@@ -7,11 +7,11 @@ import re
 import pytest
 import tensorflow as tf
 
+from serving.server import grpc_server
 from serving.server.__main__ import _xla, main
 from serving.server.errors import ServingError
 from serving.server.models.servable import Servable
 from serving.server.options import IgnoredFlags, Options, ProcessFlags
-from serving.server.transport import listening
 
 DOCS = pathlib.Path(__file__).parents[3] / "docs" / "server.md"
 # All flags in TensorFlow Serving 2.20's main.cc, each with a value other than its default.
@@ -129,17 +129,17 @@ def test_the_version(capsys):
 
 def test_channel_arguments():
     text = "grpc.max_connection_age_ms=2000,grpc.lb_policy_name=grpclb,a=b=c,big=99999999999,n=-1"
-    assert listening.channel_arguments(text) == {
+    assert grpc_server.channel_arguments(text) == {
         "grpc.max_connection_age_ms": 2000,
         "grpc.lb_policy_name": "grpclb",
         "a": "b=c",
         "big": "99999999999",
         "n": -1,
     }
-    assert listening.channel_arguments("") == {}
+    assert grpc_server.channel_arguments("") == {}
     for wrong in ("grpc.max_connection_age_ms", "=1", "a=1,b"):
         with pytest.raises(ValueError, match="Expected --grpc_channel_arguments as NAME=VALUE,"):
-            listening.channel_arguments(wrong)
+            grpc_server.channel_arguments(wrong)
 
 
 def test_help_says_what_has_no_effect(capsys):

@@ -18,13 +18,12 @@ from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 from tensorflow_serving.apis import prediction_service_pb2
 
-from serving.server.calls import grpc_service, rest_json
-from serving.server.calls.inference import Resources
-from serving.server.calls.rest_calls import RestCalls
+from serving.server import grpc_service, rest_service
 from serving.server.errors import ServingError
-from serving.server.limits.one_request import Budget, RequestLimits
-from serving.server.limits.waiting import Admission, Receiving
+from serving.server.inference import Resources
+from serving.server.limits import Admission, Budget, Receiving, RequestLimits
 from serving.server.prometheus_metrics import Metrics
+from serving.server.rest_service import RestCalls
 from tests.serving.server.hostile_requests import COMPRESSED, DOCUMENTS, MESSAGES
 
 _BYTES_PER_BYTE = 200  # of peak memory
@@ -110,18 +109,18 @@ def test_documents(body):
     signatures = _signature(), SignatureDef(inputs={"text": _signature().inputs["text"]})
     with bounded_memory(len(body)):
         try:
-            document = rest_json.parse_document(body)
+            document = rest_service.parse_document(body)
         except ServingError as error:
             assert error.code is grpc.StatusCode.INVALID_ARGUMENT
             return
         for signature in signatures:
             with contextlib.suppress(ServingError):
-                tensors = rest_json.read_inputs(document, signature)
+                tensors = rest_service.read_inputs(document, signature)
                 assert all(isinstance(each, TensorProto) for each in tensors.values())
         with contextlib.suppress(ServingError):
-            rest_json.read_examples(document, Budget(_LIMITS))
+            rest_service.read_examples(document, Budget(_LIMITS))
         with contextlib.suppress(ServingError):
-            rest_json.read_signature_name(document)
+            rest_service.read_signature_name(document)
 
 
 REPEATED = [  # what is in the list: much memory for few bytes
@@ -157,7 +156,7 @@ def test_valid_documents_are_read_as_numpy_reads_them(rows):
     texts_of = [[text.decode("latin-1") for text in row] for row in rows]
     body = json.dumps({"instances": texts_of}).encode()
     signature = SignatureDef(inputs={"text": _signature().inputs["text"]})
-    found = rest_json.read_inputs(rest_json.parse_document(body), signature)["text"]
+    found = rest_service.read_inputs(rest_service.parse_document(body), signature)["text"]
     array = np.array(texts_of, object)
     assert [dim.size for dim in found.tensor_shape.dim] == list(array.shape)
     assert [each.decode() for each in found.string_val] == array.ravel().tolist()

@@ -21,9 +21,8 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
-from serving.server import Server
+from serving.server import Server, addresses
 from serving.server.__main__ import main
-from serving.server.transport import listening
 
 ROUNDS = 300_000  # of the signature `slow`: some seconds
 READY = f"""\
@@ -234,20 +233,20 @@ def test_a_certificate_that_is_broken(model_base_path, tmp_path, capsys):
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_both_loopback_addresses_are_localhost(model_base_path, free_port, address):
-    if address not in listening.addresses("localhost"):
+    if address not in addresses.of_host("localhost"):
         pytest.skip("This machine has no IPv6.")
     rest_api_port = free_port()
     with Server("tiny", str(model_base_path), port=0, rest_api_port=rest_api_port) as server:
-        target = listening.with_port(address, server.port)
+        target = addresses.with_port(address, server.port)
         with grpc.insecure_channel(target) as channel:
             assert grpc.channel_ready_future(channel).result(timeout=30) is None
-        url = f"http://{listening.with_port(address, rest_api_port)}/v1/models/tiny"
+        url = f"http://{addresses.with_port(address, rest_api_port)}/v1/models/tiny"
         with urllib.request.urlopen(url, timeout=30) as response:
             assert response.status == 200
 
 
 def test_an_ipv6_address(model_base_path, free_port):
-    if "::1" not in listening.addresses("localhost"):
+    if "::1" not in addresses.of_host("localhost"):
         pytest.skip("This machine has no IPv6.")
     port = free_port()
     with Server("tiny", str(model_base_path), host="::1", port=0, rest_api_port=port):

@@ -7,9 +7,8 @@ import tensorflow as tf
 
 import gpt1_keras
 from serving.export.decoder import int8
-from serving.export.decoder.activation_ranges import RangeRecorder
-from serving.export.decoder.cached_decoder import CachedDecoder
-from serving.export.decoder.int8 import Int8Block, Int8Linear, Range
+from serving.export.decoder.int8 import Int8Block, Int8Linear, Range, RangeRecorder
+from serving.export.decoder.packed_decoder import CachedDecoder
 
 pytestmark = pytest.mark.usefixtures("int8_products")
 

@@ -11,8 +11,8 @@ from transformers import OpenAIGPTModel
 
 import gpt1_keras
 from gpt1_keras.models.transformer_block import TransformerBlock
+from serving.export.decoder.packed_attention import Packing, _pack, first_with_prefix
 from serving.export.decoder.packed_decoder import PackedDecoder, packed_outputs
-from serving.export.decoder.packing import Packing, _pack, first_with_prefix
 
 CONTEXT = 40
 BUCKETS = [16, 24, 32, CONTEXT]
@@ -115,7 +115,7 @@ def test_one_sequence_is_packed_like_several(sequences):
 def test_groups_are_bounded(backbone, sequences, monkeypatch, most):
     """Attention's memory does not grow with the number of sequences."""
     ids, lengths = sequences
-    monkeypatch.setattr("serving.export.decoder.packing._MAX_PAIRS", most)
+    monkeypatch.setattr("serving.export.decoder.packed_attention._MAX_PAIRS", most)
     packing = Packing.of([tf.constant(ids)], tf.constant(lengths), BUCKETS)
     groups = [packing.rows_of(group).shape for group in range(packing.num_groups)]
     assert all(rows == 1 or rows * length**2 <= most for rows, length in groups)

@@ -23,9 +23,8 @@ from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServic
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from serving.server import Server
-from serving.server.calls.inference import predict
-from serving.server.calls.warmup_requests import warm_up
 from serving.server.errors import ServingError
+from serving.server.inference import predict, warm_up
 from serving.server.models.model_manager import ModelManager
 from serving.server.models.servable import Servable
 from serving.server.options import Options

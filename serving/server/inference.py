@@ -1,11 +1,17 @@
-"""The calls on servables: Predict, GetModelMetadata, Classify, Regress and MultiInference."""
+"""The calls on servables: Predict, GetModelMetadata, Classify, Regress and MultiInference.
 
-from collections.abc import Collection, Sequence
+Clients make them, and a version's warm-up requests before it is available.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError, Message
 from grpc import StatusCode
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow_serving.apis.classification_pb2 import (
@@ -20,15 +26,15 @@ from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest, MultiIn
 from tensorflow_serving.apis.input_pb2 import Input
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from tensorflow_serving.apis.regression_pb2 import (
     RegressionRequest,
     RegressionResponse,
 )
 
-from serving.export_names import DEFAULT_SIGNATURE
+from serving.export_names import DEFAULT_SIGNATURE, WARMUP_FILE
 from serving.server.errors import ServingError, invalid_argument, set_of
-from serving.server.limits.one_request import UNLIMITED, Budget, RequestLimits
-from serving.server.limits.waiting import Admission
+from serving.server.limits import UNLIMITED, Admission, Budget, RequestLimits
 from serving.server.models.model_manager import ModelManager
 from serving.server.models.servable import Servable
 from serving.server.prometheus_metrics import MeasuredRequest, Metrics
@@ -49,6 +55,7 @@ _VALUE_FIELDS = {
     "bool": "bool_val",
     "object": "string_val",
 }
+_MAX_WARMUP_REQUESTS = 1000
 
 
 @dataclass(frozen=True)
@@ -235,3 +242,42 @@ def _run_examples(
 def _described(outputs: dict[str, np.ndarray]) -> dict[str, str]:
     """Returns the dtypes and shapes of outputs, for a message."""
     return {alias: f"{array.dtype} {list(array.shape)}" for alias, array in outputs.items()}
+
+
+_CALLS: Mapping[type, Callable[[Servable, Any], Message]] = {
+    PredictRequest: predict,
+    ClassificationRequest: classify,
+    RegressionRequest: regress,
+    MultiInferenceRequest: multi_inference,
+}
+
+
+def read_warmup(path: Path) -> list[Message]:
+    """Returns the warm-up requests in a SavedModel's folder, or refuses its file."""
+    file = path / WARMUP_FILE
+    if not file.exists():
+        return []
+    try:
+        records = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
+        logs = [PredictionLog.FromString(record) for record in records]
+    except (tf.errors.OpError, DecodeError) as error:
+        raise ServingError(StatusCode.DATA_LOSS, f"{WARMUP_FILE}: {error}") from error
+    if len(logs) > _MAX_WARMUP_REQUESTS:
+        raise invalid_argument(f"{WARMUP_FILE}: more than {_MAX_WARMUP_REQUESTS} requests")
+    requests = [getattr(log, log.WhichOneof("log_type") or "", log).request for log in logs]
+    for request in requests:
+        if type(request) not in _CALLS:
+            raise invalid_argument(f"{WARMUP_FILE}: a request of type {type(request).__name__}")
+    return requests
+
+
+def warm_up(servable: Servable, rounds: int = 1) -> None:
+    """Answers a version's warm-up requests, so that clients' first requests are not slow.
+
+    Args:
+        rounds: how often each is answered; 0 for no warm-up.
+    """
+    requests = read_warmup(servable.path) if rounds else []
+    for request in requests:
+        for _ in range(rounds):
+            _CALLS[type(request)](servable, request)

@@ -1,4 +1,10 @@
-"""TensorFlow Serving's JSON: documents, what is asked, and replies."""
+"""TensorFlow Serving's REST interface: its calls, and their JSON.
+
+POST /v1/models/NAME[/versions/V|/labels/L]:predict    {"instances": [...]} or {"inputs": ...}
+POST /v1/models/NAME[/versions/V|/labels/L]:classify   {"examples": [...]}; so does :regress
+GET  /v1/models/NAME[/versions/V|/labels/L]            the status of the model's versions
+GET  /v1/models/NAME[/versions/V|/labels/L]/metadata   its signatures
+"""
 
 import base64
 import functools
@@ -8,22 +14,37 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
-from tensorflow_serving.apis.classification_pb2 import ClassificationResult
+from tensorflow_serving.apis.classification_pb2 import ClassificationRequest, ClassificationResult
+from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 from tensorflow_serving.apis.input_pb2 import ExampleList, ExampleListWithContext, Input
-from tensorflow_serving.apis.regression_pb2 import RegressionResult
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.apis.regression_pb2 import RegressionRequest, RegressionResult
 
 from serving.export_names import DEFAULT_SIGNATURE
 from serving.plain_values import plain
+from serving.server import inference
 from serving.server.errors import invalid_argument, set_of, type_name
-from serving.server.limits.one_request import MAX_DIMENSIONS, UNLIMITED, Budget
+from serving.server.inference import Resources
+from serving.server.limits import MAX_DIMENSIONS, UNLIMITED, Budget
+from serving.server.models.servable import Servable
 
-BASE64_KEY = "b64"  # the key of an object that stands for bytes
+_MODEL = r"/v1/models/([^/:]+)(?:/versions/([0-9]{1,19})|/labels/([^/:]+))?"
+_MAX_VERSION = 2**63 - 1
+_PATHS = {
+    "GET": re.compile(_MODEL + "(?:/(metadata))?", re.IGNORECASE),
+    "POST": re.compile(_MODEL + ":(predict|classify|regress)", re.IGNORECASE),
+}
+
+_BASE64_KEY = "b64"  # the key of an object that stands for bytes
 _MAX_SHOWN_CHARS = 512
 _ENCODER = json.JSONEncoder(indent=4, ensure_ascii=False)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -46,6 +67,89 @@ _BASE64_OUTPUT_SUFFIX = "_bytes"
 # interpreter.
 _PIECE = 2**13
 _REPLY_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
+class RestCalls:
+    """Answers REST requests about a server's models.
+
+    Args:
+        timeout: seconds that a request may take after it is received; None for no limit.
+    """
+
+    def __init__(self, resources: Resources, timeout: float | None) -> None:
+        self._resources = resources
+        self._timeout = timeout
+
+    def answer(self, method: str, path: str, body: bytes) -> bytes:
+        """Returns the reply to a `GET` or `POST` of a path, a JSON document."""
+        resources = self._resources
+        budget = Budget(resources.limits, self._timeout)
+        path = path.partition("?")[0]
+        match = _PATHS[method].fullmatch(path)
+        name, version, label, verb = match.groups() if match else ("", None, None, "")
+        if match is None or int(version or 0) > _MAX_VERSION:
+            raise invalid_argument(f"Malformed request: {method} {path}")
+        spec = ModelSpec(name=unquote(name))
+        if version:
+            spec.version.value = int(version)
+        if label:
+            spec.version_label = unquote(label)
+
+        models, verb = resources.models, (verb or "").lower()
+        with resources.measured(verb, "REST") as measured:
+            if method == "GET":
+                found = _metadata(models.find(spec)) if verb else _to_dict(models.status(spec))
+                return encoded(json.dumps(found, ensure_ascii=False))
+            measured.model_name = spec.name
+            with resources.admission.admitted(budget):
+                document = parse_document(body)
+                reply = _VERBS[verb](models.find(spec), document, budget)
+        return encoded(reply)
+
+
+def _predict(servable: Servable, document: Mapping[str, Any], budget: Budget) -> str:
+    name = read_signature_name(document)
+    signature = servable.signature_defs.get(name)
+    if signature is None:
+        raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
+    inputs = read_inputs(document, signature)
+    outputs = servable.predict(name, inputs, budget=budget)
+    return write_outputs(document, outputs, budget)
+
+
+def _classify(servable: Servable, document: Mapping[str, Any], budget: Budget) -> str:
+    request = ClassificationRequest(input=read_examples(document, budget))
+    request.model_spec.signature_name = read_signature_name(document)
+    result = inference.classify(servable, request, budget).result
+    return write_classifications(result, budget)
+
+
+def _regress(servable: Servable, document: Mapping[str, Any], budget: Budget) -> str:
+    request = RegressionRequest(input=read_examples(document, budget))
+    request.model_spec.signature_name = read_signature_name(document)
+    result = inference.regress(servable, request, budget).result
+    return write_regressions(result)
+
+
+_VERBS = {"predict": _predict, "classify": _classify, "regress": _regress}
+
+
+def _metadata(servable: Servable) -> Mapping[str, Any]:
+    """Returns the description of a servable's signatures."""
+    response = inference.get_model_metadata(servable)
+    signatures = SignatureDefMap()
+    response.metadata[inference.SIGNATURE_DEF].Unpack(signatures)
+    return {
+        "model_spec": _to_dict(response.model_spec),
+        "metadata": {inference.SIGNATURE_DEF: _to_dict(signatures)},
+    }
+
+
+def _to_dict(message: Message) -> Mapping[str, Any]:
+    """Returns a message with all of its fields, as TensorFlow Serving writes them."""
+    return MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
 
 
 def parse_document(body: bytes) -> dict[str, Any]:
@@ -80,7 +184,7 @@ def parse_document(body: bytes) -> dict[str, Any]:
     except RecursionError as error:
         raise invalid_argument("JSON Parse error: lists or objects nested too deeply") from error
     if not isinstance(document, dict):
-        raise invalid_argument(f"JSON Value: {shown(document)} Is not object")
+        raise invalid_argument(f"JSON Value: {_shown(document)} Is not object")
     return document
 
 
@@ -88,11 +192,11 @@ def read_signature_name(document: Mapping[str, Any]) -> str:
     """Returns the name of the signature that a document asks for, or of the default one."""
     name = document.get("signature_name", "")
     if not isinstance(name, str):
-        raise invalid_argument(f"'signature_name' is not a string but {shown(name)}")
+        raise invalid_argument(f"'signature_name' is not a string but {_shown(name)}")
     return name or DEFAULT_SIGNATURE
 
 
-def shown(value: Any) -> str:
+def _shown(value: Any) -> str:
     """Returns a JSON value for a message, cut so that the rest of the message can be seen.
 
     The rest of the value is not even formatted: it may be a thousand times longer than the request.
@@ -110,7 +214,7 @@ def read_inputs(document: Mapping[str, Any], signature: SignatureDef) -> dict[st
     """Returns a tensor for each input of `signature` that the document has, by name."""
     if "instances" in document and "inputs" in document:
         raise invalid_argument(
-            f"JSON Value: {shown(document)} Not formatted correctly expecting only one of "
+            f"JSON Value: {_shown(document)} Not formatted correctly expecting only one of "
             "'inputs' or 'instances' keys to exist"
         )
     names, needed = sorted(signature.inputs), sorted(set(signature.inputs) - {*signature.defaults})
@@ -132,7 +236,7 @@ def read_examples(document: Mapping[str, Any], budget: Budget = UNLIMITED) -> In
     examples = document.get("examples")
     if not isinstance(examples, list) or not examples:
         raise invalid_argument(
-            f"Expected 'examples' to be a list of at least one object; received {shown(examples)}"
+            f"Expected 'examples' to be a list of at least one object; received {_shown(examples)}"
         )
     # Before they are read: an example takes many times the memory of its JSON.
     budget.check_rows("Input", len(examples))
@@ -146,7 +250,7 @@ def read_examples(document: Mapping[str, Any], budget: Budget = UNLIMITED) -> In
 def _example(features: Any) -> tf.train.Example:
     """Returns a tf.Example of an object of features, each a value or a list of one type."""
     if not isinstance(features, dict):
-        raise invalid_argument(f"Expected an example to be an object; received {shown(features)}")
+        raise invalid_argument(f"Expected an example to be an object; received {_shown(features)}")
     example = tf.train.Example()
     for name, value in features.items():
         values = value if isinstance(value, list) else [value]
@@ -161,7 +265,7 @@ def _columns_of_rows(rows: Any, names: list[str], needed: list[str]) -> dict[str
     """Returns each input's values in all rows; a row is an object, or the only input's value."""
     if not isinstance(rows, list) or not rows:
         raise invalid_argument(
-            f"Expected 'instances' to be a list of at least one value; received {shown(rows)}"
+            f"Expected 'instances' to be a list of at least one value; received {_shown(rows)}"
         )
     if len(names) == 1 and not any(_is_object(row) for row in rows):
         return {names[0]: rows}
@@ -172,7 +276,7 @@ def _columns_of_rows(rows: Any, names: list[str], needed: list[str]) -> dict[str
         if not _is_object(row) or set(row) != expected:
             raise invalid_argument(
                 f"Expected all 'instances' to be objects with the keys {set_of(expected)}; "
-                f"at {index} received {shown(row)}"
+                f"at {index} received {_shown(row)}"
             )
     return {name: [row[name] for row in rows] for name in expected}
 
@@ -184,14 +288,14 @@ def _columns(inputs: Any, names: list[str], needed: list[str]) -> dict[str, Any]
     if not _is_object(inputs) or not set(needed) <= set(inputs):
         raise invalid_argument(
             f"Expected 'inputs' to be an object with the keys {set_of(needed)}; "
-            f"received {shown(inputs)}"
+            f"received {_shown(inputs)}"
         )
     return inputs
 
 
 def _is_object(value: Any) -> bool:
     """Returns whether a value is an object of names, not `{"b64": ...}`, which is bytes."""
-    return isinstance(value, dict) and set(value) != {BASE64_KEY}
+    return isinstance(value, dict) and set(value) != {_BASE64_KEY}
 
 
 def _tensor(name: str, value: Any, dtype: int) -> TensorProto:
@@ -230,11 +334,11 @@ def _typed(name: str, value: Any, dtype: tf.DType) -> Any:
     try:
         if dtype == tf.string and isinstance(value, str):
             return value.encode()
-        if dtype == tf.string and isinstance(value, dict) and set(value) == {BASE64_KEY}:
-            text = "".join(value[BASE64_KEY].split())  # many encoders write lines
+        if dtype == tf.string and isinstance(value, dict) and set(value) == {_BASE64_KEY}:
+            text = "".join(value[_BASE64_KEY].split())  # many encoders write lines
             return base64.b64decode(text + -len(text) % 4 * "=", validate=True)
     except (AttributeError, ValueError) as error:  # not base64
-        raise invalid_argument(f"Input {name}: {shown(value)}: {error}") from error
+        raise invalid_argument(f"Input {name}: {_shown(value)}: {error}") from error
     if dtype == tf.bool and isinstance(value, bool):
         return value
     kinds, least, most = _numbers(dtype)
@@ -243,7 +347,7 @@ def _typed(name: str, value: Any, dtype: tf.DType) -> Any:
     ):
         return value
     raise invalid_argument(
-        f"Input {name}: JSON Value: {shown(value)} is not of expected type: "
+        f"Input {name}: JSON Value: {_shown(value)} is not of expected type: "
         f"{type_name(dtype.as_datatype_enum)}"
     )
 
@@ -350,7 +454,7 @@ def _short(number: float) -> float:
 
 def _base64_object(value: bytes) -> dict[str, str]:
     """Returns bytes as TensorFlow Serving writes them in JSON."""
-    return {BASE64_KEY: base64.b64encode(value).decode()}
+    return {_BASE64_KEY: base64.b64encode(value).decode()}
 
 
 def _text(value: bytes) -> str:

@@ -28,18 +28,15 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
-from serving.server import Server
-from serving.server.calls import grpc_service, rest_json
-from serving.server.calls.inference import Resources
-from serving.server.calls.rest_calls import RestCalls
+from serving.server import Server, grpc_service, limits, rest_service
 from serving.server.config_files import ConfigError, read_metrics_path
 from serving.server.errors import ServingError
-from serving.server.limits import waiting
-from serving.server.limits.one_request import RequestLimits
-from serving.server.limits.waiting import Admission
+from serving.server.grpc_server import read_credentials
+from serving.server.inference import Resources
+from serving.server.limits import Admission, RequestLimits
 from serving.server.models.model_manager import ModelManager
 from serving.server.prometheus_metrics import Metrics
-from serving.server.transport.listening import read_credentials
+from serving.server.rest_service import RestCalls
 from tests.helpers.predict_requests import LONG, request_for
 
 
@@ -148,7 +145,7 @@ def test_calls_that_send_no_message_keep_nobody_out(model_base_path, monkeypatch
             return sum(call.done() for call in calls)
 
         assert num_tokens(channel) == [3]
-        wait_until(lambda: number_ended() >= len(calls) - waiting.MOST_CALLS)
+        wait_until(lambda: number_ended() >= len(calls) - limits.MOST_CALLS)
         assert num_tokens(channel) == [3]
         assert number_ended() < len(calls)  # the others have more time
         monkeypatch.setattr(server._grpc._receiving, "_seconds", 0.0)
@@ -239,13 +236,13 @@ def test_the_time_limit_of_rest(model_base_path, free_port):
 
 
 def test_the_time_limit_of_rest_covers_parsing(client, monkeypatch):
-    parse = rest_json.parse_document
+    parse = rest_service.parse_document
 
     def parse_slowly(body):
         time.sleep(0.02)
         return parse(body)
 
-    monkeypatch.setattr(rest_json, "parse_document", parse_slowly)
+    monkeypatch.setattr(rest_service, "parse_document", parse_slowly)
     metrics = Metrics()
     models = ModelManager(metrics=metrics)
     resources = Resources(models, metrics, Admission(1, 0, metrics), RequestLimits())
@@ -387,7 +384,7 @@ def test_compressed_requests_grow_within_limits(compress):
 
 def test_grpc_connections_that_are_too_many(model_base_path, free_port, monkeypatch):
     """They are closed, and REST goes on."""
-    monkeypatch.setattr("serving.server.transport.grpc_server._MOST_CONNECTIONS", 3)
+    monkeypatch.setattr("serving.server.grpc_server._MOST_CONNECTIONS", 3)
     port = free_port()
     with Server("tiny", str(model_base_path), port=0, rest_api_port=port) as server:
         held = [socket.create_connection(("127.0.0.1", server.port), 30) for _ in range(5)]
@@ -482,7 +479,7 @@ def test_pages_of_other_sites(model_base_path, free_port, allowed):
 
 
 def test_connections_that_are_too_many(model_base_path, free_port, monkeypatch):
-    monkeypatch.setattr("serving.server.transport.rest_server._MAX_CONNECTIONS", 2)
+    monkeypatch.setattr("serving.server.rest_server._MAX_CONNECTIONS", 2)
     port = free_port()
     with Server("tiny", str(model_base_path), port=0, rest_api_port=port):
         held = [http.client.HTTPConnection("127.0.0.1", port, timeout=30) for _ in range(2)]

@@ -21,11 +21,10 @@ from tensorflow_serving.apis.model_management_pb2 import ReloadConfigRequest, Re
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.status_pb2 import StatusProto
 
-from serving.server.calls import inference
-from serving.server.calls.inference import Resources
+from serving.server import inference
 from serving.server.errors import ServingError, invalid_argument
-from serving.server.limits.one_request import MOST_FIELDS, Budget, has_too_many_fields
-from serving.server.limits.waiting import Receiving
+from serving.server.inference import Resources
+from serving.server.limits import MOST_FIELDS, Budget, Receiving, has_too_many_fields
 from serving.server.models.model_manager import ModelManager
 from serving.server.models.servable import Servable
 

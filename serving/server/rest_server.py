@@ -17,15 +17,14 @@ from typing import Any
 
 from grpc import StatusCode
 
-from serving.server.calls import rest_json
-from serving.server.calls.inference import Resources
-from serving.server.calls.rest_calls import RestCalls
+from serving.server import addresses, rest_service
 from serving.server.errors import ServingError
+from serving.server.http_connection import Head, HttpConnection, HttpError, Reply
+from serving.server.inference import Resources
 from serving.server.options import Options
 from serving.server.page import Page
 from serving.server.prometheus_metrics import Metrics
-from serving.server.transport import listening
-from serving.server.transport.http_connection import Head, HttpConnection, HttpError, Reply
+from serving.server.rest_service import RestCalls
 
 _HTTP_STATUS = {
     StatusCode.INVALID_ARGUMENT: HTTPStatus.BAD_REQUEST,
@@ -87,7 +86,7 @@ class RestServer(ThreadingTCPServer):
             self.address_family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
             super().__init__((address, port), BaseRequestHandler)
         except OSError as error:
-            where = listening.with_port(address, port)
+            where = addresses.with_port(address, port)
             raise OSError(f"Cannot listen for REST on {where}: {error.strerror}") from error
         self._calls = RestCalls(resources, options.rest_api_timeout_in_ms / 1000 or None)
         self._resources = resources
@@ -258,5 +257,5 @@ def _error(error: ServingError) -> Reply:
 
 def _refusal(status: int, message: str) -> Reply:
     """Returns the reply to a request that cannot be answered."""
-    body = rest_json.encoded(json.dumps({"error": message}, ensure_ascii=False))
+    body = rest_service.encoded(json.dumps({"error": message}, ensure_ascii=False))
     return Reply(status, body, "application/json")

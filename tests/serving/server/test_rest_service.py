@@ -10,9 +10,9 @@ import urllib.request
 import numpy as np
 import pytest
 
-from serving.server.calls.rest_json import write_outputs
 from serving.server.errors import ServingError
-from serving.server.limits.one_request import Budget
+from serving.server.limits import Budget
+from serving.server.rest_service import write_outputs
 
 PREDICT = "/v1/models/tiny:predict"
 
@@ -293,7 +293,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("piece", [1, 4, 40, 2**13])
 def test_replies_that_are_written_in_pieces(monkeypatch, piece):
-    monkeypatch.setattr("serving.server.calls.rest_json._PIECE", piece)
+    monkeypatch.setattr("serving.server.rest_service._PIECE", piece)
     lists = {
         "floats": [[[float(str(x)) for x in row] for row in matrix] for matrix in ARRAYS["floats"]],
         "numbers": ARRAYS["numbers"].tolist(),

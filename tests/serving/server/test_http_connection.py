@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from serving.server.transport.http_connection import HttpConnection, HttpError, Reply
+from serving.server.http_connection import HttpConnection, HttpError, Reply
 
 HEAD = b"POST /p HTTP/1.1\r\nHost: a\r\n"
 NEXT = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -147,7 +147,7 @@ def test_a_client_that_says_nothing(exchange):
 @pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"Content-Length: 9\r\n\r\nab"])
 def test_a_client_that_stops_sending(monkeypatch, sent):
     """Before a request it is let go; within one, it is told."""
-    monkeypatch.setattr("serving.server.transport.http_connection._IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("serving.server.http_connection._IDLE_SECONDS", 0.05)
     with connected() as (client, server):
         client.sendall(sent)
         connection = HttpConnection(server, 100)
@@ -161,7 +161,7 @@ def test_a_client_that_stops_sending(monkeypatch, sent):
 
 
 def test_a_request_that_comes_byte_by_byte_has_an_end(monkeypatch):
-    monkeypatch.setattr("serving.server.transport.http_connection._REQUEST_SECONDS", 0.0)
+    monkeypatch.setattr("serving.server.http_connection._REQUEST_SECONDS", 0.0)
     with connected() as (client, server):
         client.sendall(HEAD)
         with pytest.raises(HttpError, match="The request took too long"):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.server.calls.rest_json import read_inputs
 from serving.server.errors import ServingError
 from serving.server.models.servable import Servable
+from serving.server.rest_service import read_inputs
 
 TWO, NONE = tf.constant([2]), tf.constant([[""]])
 

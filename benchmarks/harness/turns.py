@@ -1,6 +1,10 @@
-"""Processes that take turns, because frameworks in one process disturb each other.
+"""Turns: things are timed alternately, so that a machine's changing speed affects all equally.
 
-    python -m benchmarks.harness.worker MODULE:FUNCTION [CHECKOUT]
+Results are medians over the rounds, and medians of the ratios of neighbouring turns.
+
+Frameworks in one process disturb each other, so each takes its turns in a process of its own:
+
+    python -m benchmarks.harness.turns MODULE:FUNCTION [CHECKOUT]
 
 The process reads arguments as a line of JSON from its standard input, and calls a function of a
 module of `benchmarks` with `Turns` and these arguments. Before each turn it waits for a line on its
@@ -14,10 +18,49 @@ import contextlib
 import importlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+REST = 0.3  # seconds between turns, because threads spin for a while after their work
+
+
+def alternate(turns, rounds, warmup=1, rest=0.0):
+    """Calls functions one after another, in each of the rounds.
+
+    Args:
+        turns: functions without arguments, by name.
+        rounds: int, how often each is called.
+        warmup: int, earlier rounds whose results are left out.
+        rest: seconds to wait before each call.
+
+    Returns:
+        What the functions returned, lists of `rounds` results, by name.
+    """
+    results = {name: [] for name in turns}
+    for _ in range(warmup + rounds):
+        for name, turn in turns.items():
+            time.sleep(rest)
+            results[name].append(turn())
+    return {name: found[warmup:] for name, found in results.items()}
+
+
+def timed(function, *arguments):
+    """Makes a turn that calls a function and returns the seconds that the call took."""
+
+    def turn():
+        started = time.perf_counter()
+        function(*arguments)
+        return time.perf_counter() - started
+
+    return turn
+
+
+def speedup(ours, others):
+    """Returns how many times as fast ours is: the median ratio of neighbouring turns' seconds."""
+    return statistics.median(other / our for our, other in zip(ours, others, strict=True))
 
 
 class Turns:
@@ -58,7 +101,7 @@ class Worker:
     """
 
     def __init__(self, function, checkout=None, environment=None, **arguments):
-        command = [sys.executable, "-m", "benchmarks.harness.worker", function]
+        command = [sys.executable, "-m", "benchmarks.harness.turns", function]
         self._errors = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             [*command, *filter(None, [checkout])],

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import gpt1_keras
 from gpt1_keras.models.transformer_block import TransformerBlock
-from serving.export.decoder.cached_decoder import CachedDecoder
+from serving.export.decoder.packed_decoder import CachedDecoder
 
 CONTEXT = 24
 LENGTHS = np.array([5, 12, 1, 5, 12], np.int32)

@@ -1,19 +1,22 @@
-"""The gRPC server: its ports and its Unix socket, credentials, and the health check."""
+"""The gRPC server: its ports, Unix socket, credentials and own options, and the health check."""
 
 import resource
+import ssl
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import grpc
 from grpc_health.v1.health import HealthServicer
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 
-from serving.server.calls import grpc_service
-from serving.server.calls.inference import Resources
-from serving.server.limits.waiting import MOST_CALLS, Receiving
+from serving.server import addresses, grpc_service
+from serving.server.config_files import ConfigError, read_ssl
+from serving.server.inference import Resources
+from serving.server.limits import MOST_CALLS, Receiving
 from serving.server.options import Options
-from serving.server.transport import listening
-from serving.server.transport.listening import server_credentials
 
 _SPARE_THREADS = 16
 _MAX_PENDING_REQUESTS = 10_000
@@ -59,8 +62,8 @@ class GrpcServer:
         Raises:
             OSError: one of them cannot be opened.
         """
-        for address in listening.addresses(self._options.host):
-            self.port = self._open(listening.with_port(address, self.port))
+        for address in addresses.of_host(self._options.host):
+            self.port = self._open(addresses.with_port(address, self.port))
         if self._options.grpc_socket_path:
             self._open(f"unix:{self._options.grpc_socket_path}")
 
@@ -102,6 +105,60 @@ class GrpcServer:
             ) from error
 
 
+def server_credentials(options: Options) -> grpc.ServerCredentials | None:
+    """Returns the credentials that the options name; None if they name none.
+
+    Raises:
+        ValueError: the options name both kinds.
+        OSError: the file of `--ssl_config_file` cannot be read.
+        ConfigError: it does not hold what `read_credentials` expects.
+    """
+    if options.ssl_config_file and options.use_alts_credentials:
+        raise ValueError("Expected --ssl_config_file or --use_alts_credentials; received both")
+    if options.ssl_config_file:
+        return read_credentials(options.ssl_config_file)
+    return grpc.alts_server_credentials() if options.use_alts_credentials else None
+
+
+def read_credentials(path: str) -> grpc.ServerCredentials:
+    """Makes credentials from the file of `--ssl_config_file`.
+
+    Raises:
+        OSError: the file cannot be read.
+        ConfigError: it is not an SSLConfig in text format, or does not hold a key and its
+            certificate.
+    """
+    config = read_ssl(path)
+    if not config.server_key or not config.server_cert:
+        raise ConfigError(f"Expected server_key and server_cert, both in PEM format, in {path}")
+    if config.client_verify and not config.custom_ca:
+        raise ConfigError(f"Expected custom_ca in {path}, to verify clients with")
+    try:
+        _check_certificate(config)
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(
+            f"Expected a key without a password and its certificate, and certificates in "
+            f"custom_ca, all in PEM format, in {path}: {error}"
+        ) from error
+    return grpc.ssl_server_credentials(
+        [(config.server_key.encode(), config.server_cert.encode())],
+        root_certificates=config.custom_ca.encode() or None,
+        require_client_auth=config.client_verify,
+    )
+
+
+def _check_certificate(config: Any) -> None:
+    """Raises an error for a wrong key or certificate; gRPC would only fail to open its port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory() as folder:  # other users cannot read it
+        key, certificate = Path(folder, "key"), Path(folder, "certificate")
+        key.write_text(config.server_key)
+        certificate.write_text(config.server_cert)
+        context.load_cert_chain(certificate, key, password="")  # so that it does not ask for one
+    if config.custom_ca:
+        context.load_verify_locations(cadata=config.custom_ca)
+
+
 def _channel_options(options: Options) -> dict[str, int | str]:
     """Returns gRPC's own options by name; those of `--grpc_channel_arguments` replace others."""
     return {
@@ -119,5 +176,26 @@ def _channel_options(options: Options) -> dict[str, int | str]:
         # does not tell a client to try again later, so the limit is high.
         "grpc.server.max_pending_requests": _MAX_PENDING_REQUESTS,
         "grpc.server.max_pending_requests_hard_limit": _MAX_PENDING_REQUESTS,
-        **listening.channel_arguments(options.grpc_channel_arguments),
+        **channel_arguments(options.grpc_channel_arguments),
     }
+
+
+def channel_arguments(text: str) -> dict[str, int | str]:
+    """Parses the flag `--grpc_channel_arguments`: `NAME=VALUE,NAME=VALUE`.
+
+    Values that are 32-bit integers become integers, as gRPC has options of both types.
+
+    Raises:
+        ValueError: `text` is not of that form.
+    """
+    arguments: dict[str, int | str] = {}
+    for item in filter(None, text.split(",")):
+        name, equals, value = item.partition("=")
+        if not name or not equals:
+            raise ValueError(
+                f"Expected --grpc_channel_arguments as NAME=VALUE,NAME=VALUE; received {item!r}"
+            )
+        number = int(value) if value.removeprefix("-").isdecimal() and value.isascii() else None
+        is_number = number is not None and -(2**31) <= number < 2**31
+        arguments[name] = number if number is not None and is_number else value
+    return arguments

@@ -18,8 +18,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from serving.runtime.c_api import Runtime, StatusError
-from serving.runtime.session import Session
+from serving.runtime import Runtime, Session, StatusError
 
 REQUEST = "--- a request ---"
 

@@ -1,1 +1,0 @@
-"""TensorFlow's C++ runtime, called through its C API, without Python TensorFlow."""

@@ -1,1 +1,0 @@
-"""The calls: gRPC's methods, and REST's paths with their JSON."""

@@ -1,1 +1,0 @@
-"""The transport of requests and replies: addresses, TLS, gRPC, HTTP."""
