@@ -245,7 +245,7 @@ def test_the_page_in_a_browser(tmp_path):
         browser = playwright.chromium.launch(executable_path=CHROMIUM)
         page = browser.new_page()
         for event in ("pageerror", "console", "dialog"):
-            page.on(event, faults.append)
+            page.on(event, lambda what: faults.append(str(what)))
         page.goto(path.as_uri())
         assert page.title() == "Answers to new.csv"
         places = page.locator("tbody th:visible")
