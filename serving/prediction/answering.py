@@ -147,7 +147,7 @@ def write_answers(
 @contextlib.contextmanager
 def _writer(
     path: pathlib.Path, layout: Layout, has_files: bool
-) -> Iterator[Callable[[Window, list[Answer]], None]]:
+) -> Iterator[Callable[[Window, list[Answer]], object]]:
     """Yields a function that writes the answers of a window, into a table or a page."""
     if is_page(path):
         with answers_page(path, has_files) as page:

@@ -19,7 +19,7 @@ from gpt1_keras.examples import Examples
 from serving.explained_words import Passage, passages, words_of
 from serving.server.page import source_expression
 
-MOST_ROWS = 5_000  # which browsers show at once, and a person may read
+MOST_ROWS = 2_000  # which browsers show at once, and a person may read
 _MOST_CHARACTERS = 20_000_000  # of all rows, in HTML
 _LEVELS = 9  # of colour
 _MOST_CLASSES = 200  # to choose from
@@ -248,7 +248,7 @@ def _row(row: _Shown, has_confidence: bool) -> str:
     ]
     if has_confidence:
         cells.append(f'<td class="score">{row.confidence}</td>')
-    score = "" if math.isnan(row.score) else f' data-score="{row.score!r}"'
+    score = "" if math.isnan(row.score) else f' data-score="{float(row.score)}"'
     return f'<tr data-labels="{labels}"{sure}{score}>{"".join(cells)}</tr>\n'
 
 
