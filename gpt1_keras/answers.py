@@ -23,7 +23,8 @@ Outputs = Mapping[str, Sequence[Any]]  # a value for each example, by the names 
 _TOLD = ("is_sure", "blank", "truncated", "num_tokens")
 # Of `explain`, with a value for each word.
 _OF_WORDS = ("words", "word_fields", "word_choices", "word_shares")
-NAMES = ("label", "labels", "choice", "score", "scores", *_TOLD, "num_words", *_OF_WORDS)
+_PLACES = ("word_starts", "word_ends")  # of words in their texts, in bytes
+NAMES = ("label", "labels", "choice", "score", "scores", *_TOLD, "num_words", *_OF_WORDS, *_PLACES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Engine:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the values that `in_columns` returns, without what was only told."""
+        """The names of the values that `in_columns` returns, without what is only told."""
         outputs = self.outputs
         if self.class_names is not None:
             names = ["labels"] if "labels" in outputs else ["label", "score"]
@@ -188,7 +189,7 @@ def answers_of(
     for name in _TOLD:
         for each, value in zip(found, outputs.get(name, ())):
             each[name] = value
-    for name in _OF_WORDS:
+    for name in (*_OF_WORDS, *_PLACES):
         for each, words, count in zip(found, outputs.get(name, ()), outputs.get("num_words", ())):
             each[name] = words[:count]
     return found

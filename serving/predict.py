@@ -2,6 +2,7 @@
 
     gpt1 predict --model exports/sst2 --input new.csv --output answers.csv
     gpt1 predict --model runs/sst2/best --input new.jsonl --output answers.parquet
+    gpt1 predict --model runs/sst2/best --input new.xlsx --output why.html --explain
     gpt1 predict --model exports/sst2 --input "new-*.csv" --output answers.csv \\
         --runner FlinkRunner
 
@@ -42,8 +43,8 @@ class _PredictOptions:
         metavar="FILE",
     )
     output: str = option(
-        "what to write: .csv, .tsv, .jsonl, .parquet or .xlsx; with --runner, a folder of such "
-        "files, whose names give the order",
+        "what to write: .csv, .tsv, .jsonl, .parquet or .xlsx; or .html, a page for people, whose "
+        "words --explain colours; with --runner, a folder of tables, whose names give the order",
         metavar="FILE",
     )
     columns: str | None = columns_option()
@@ -86,8 +87,10 @@ def main(options: _PredictOptions, more: list[str]) -> None:
     from serving.prediction.answers_file import (
         Layout,
         check_fits,
+        is_page,
         prefix_for,
     )
+    from serving.prediction.answers_page import check_rows
     from serving.prediction.input_files import InputFiles, find_files
 
     output = pathlib.Path(options.output)
@@ -105,8 +108,10 @@ def main(options: _PredictOptions, more: list[str]) -> None:
     ).survey()
     for notice in survey.notices:
         print(notice)
-    prefix = prefix_for(survey.columns, engine.columns)
-    if prefix:
+    prefix = ""
+    if is_page(output):  # which has no columns
+        check_rows(output, survey.rows)
+    elif prefix := prefix_for(survey.columns, engine.columns):
         print(f"The answers' columns begin with {prefix}, as the input has some of their names.")
     layout = Layout(survey.columns, survey.kinds, engine.columns, prefix)
     rows_of_file = survey.rows if options.runner is None else 0  # shards are shorter

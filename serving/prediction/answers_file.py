@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 PREFIX = "predicted_"
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
-_JSON_LINES, _PARQUET, _WORKBOOK = ".jsonl", ".parquet", ".xlsx"
+_JSON_LINES, _PARQUET, _WORKBOOK, _PAGE = ".jsonl", ".parquet", ".xlsx", ".html"
 _KINDS = {True: "a folder", False: "a file"}
-SUFFIXES = (*_SEPARATORS, _JSON_LINES, _PARQUET, _WORKBOOK)
+SUFFIXES = (*_SEPARATORS, _JSON_LINES, _PARQUET, _WORKBOOK, _PAGE)
 # Excel's limits: rows, columns, UTF-16 units in a cell; and the days that all programs count alike.
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL = 2**20, 2**14, 32_767
 _MOST_NUMBER = 10**15  # beyond which Excel shows other digits
@@ -74,6 +74,11 @@ def prefix_for(inputs: Collection[str], answers: Collection[str]) -> str:
     )
 
 
+def is_page(path: pathlib.Path) -> bool:
+    """Returns whether a path is of a page for people, which `answers_page` writes."""
+    return path.suffix.lower() == _PAGE
+
+
 def check_output(path: pathlib.Path, is_folder: bool) -> None:
     """Refuses an output before the work, as what is there would be lost, or could not be written.
 
@@ -86,6 +91,8 @@ def check_output(path: pathlib.Path, is_folder: bool) -> None:
     """
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"The output must end in {', '.join(SUFFIXES)}. Received: {path}.")
+    if is_folder and is_page(path):
+        raise ValueError(f"{path} is one page, which no runner writes. Leave out --runner.")
     is_other = path.is_dir() and any(path.iterdir()) if is_folder else path.is_dir()
     if is_other or is_folder and path.is_file():
         raise ValueError(f"The output {path} exists already, and is {_KINDS[path.is_dir()]}.")

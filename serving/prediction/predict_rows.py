@@ -1,12 +1,13 @@
 """Answers the rows of files: windows of them at a time, in batches of texts of similar lengths."""
 
 import collections
+import contextlib
 import ctypes
 import dataclasses
 import pathlib
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -14,7 +15,8 @@ from gpt1_keras.answers import Answer, Engine, answer_each
 from gpt1_keras.examples import Examples, as_column
 from gpt1_keras.files import atomic_path
 from gpt1_keras.labelled_files import Row
-from serving.prediction.answers_file import Layout, answers_file
+from serving.prediction.answers_file import Layout, answers_file, is_page
+from serving.prediction.answers_page import answers_page
 from serving.prediction.input_files import InputFiles, Shard
 
 # A window's rows are in memory, and are sorted by length.
@@ -135,11 +137,24 @@ def write_answers(
         for shard, rows in zip(shards, files.rows(shards))
         for window in windows(rows, files.fields, str(shard.path))
     )
-    with answers_file(path, layout) as write:
+    with _writer(path, layout, has_files=len(files.paths) > 1) as write:
         for window, answers in _told(answered(engine, found), outcome, total):
             outcome.count(window.examples, answers)
-            write(layout.rows(window.cells, answers))
+            write(window, answers)
     return outcome
+
+
+@contextlib.contextmanager
+def _writer(
+    path: pathlib.Path, layout: Layout, has_files: bool
+) -> Iterator[Callable[[Window, list[Answer]], object]]:
+    """Yields a function that writes the answers of a window, into a table or a page."""
+    if is_page(path):
+        with answers_page(path, has_files) as page:
+            yield lambda window, answers: page.add(window.examples, answers)
+    else:
+        with answers_file(path, layout) as write:
+            yield lambda window, answers: write(layout.rows(window.cells, answers))
 
 
 def windows(

@@ -2,15 +2,21 @@
 
 import csv
 import json
+import types
 
 import pandas as pd
 import pytest
 
+import gpt1_keras
+from gpt1_keras.examples import Examples
 from gpt1_keras.labelled_files import parse_columns
+from gpt1_keras.presets import load_tokenizer
 from tests.helpers.eager import eagerly
 from training import evaluate, finetune
 from training.datasets.labelled_examples import load_examples
 from training.datasets.user_files import find_user_files
+from training.runs.finetune_options import FinetuneOptions
+from training.runs.finetuning import tell_of_texts
 
 ROWS = [
     *((f"Schöner Film; Größe {n}", "positiv") for n in range(12)),
@@ -82,3 +88,26 @@ def test_columns_without_the_option(spreadsheet, tmp_path, capsys):
     error = capsys.readouterr().err
     assert "has the columns ['Kommentar', 'Stimmung'" in error
     assert "--columns text=COLUMN,label=COLUMN" in error
+
+
+def test_long_and_foreign_texts_are_told(capsys):
+    """Before the first update: of every file the cut ones, of a preset's what is no English."""
+    preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(load_tokenizer("gpt1_tiny_books"), 12)
+    model = types.SimpleNamespace(preprocessor=preprocessor)
+    german = [f"Guten Tag, wann wird meine Bestellung {n} endlich geliefert?" for n in range(4)]
+    english = ["Where is my parcel? It was sent to me a week ago."] * 6
+    for texts, preset, told in (
+        ([*german, *english], "gpt1_tiny_books", "about 4 of 10 texts do not look like English"),
+        ([*german[:3], *english], "gpt1_tiny_books", None),
+        (german, None, None),  # whose tokenizer was learned from them
+    ):
+        options = FinetuneOptions(
+            train=("juni.xlsx",), preset=preset, config=None if preset else "gpt1_micro"
+        )
+        tell_of_texts(options, Examples({"text": texts}), model, cut=2)
+        cut, *others = capsys.readouterr().err.splitlines()
+        assert f"juni.xlsx: 2 of {len(texts)} training examples are longer than the 12" in cut
+        assert "lose their end" in cut
+        assert [told in other for other in others] == [True] * bool(told)
+    tell_of_texts(options, Examples({"text": german}), model, cut=0)
+    assert capsys.readouterr().err == ""

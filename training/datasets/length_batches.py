@@ -13,17 +13,25 @@ _POOL = 64  # batches whose examples are sorted by length together
 _COUNTED_AT_ONCE = 1024  # examples
 
 
-def count_tokens(examples: Examples, preprocessor: Any) -> np.ndarray:
-    """Counts the tokens of each example as the model reads it, int32 `[examples]`."""
+def count_tokens(examples: Examples, preprocessor: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Counts the tokens of each example as the model reads it.
 
-    def count(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-        return preprocessor.count_tokens(preprocessor(batch, pad_to="longest"))
+    Returns:
+        The numbers, int32 `[examples]`; and whether the example is longer than the model reads, and
+        was cut, bool `[examples]`.
+    """
+
+    def count(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        texts = preprocessor.as_tensors(batch)
+        framed, is_cut = preprocessor.transform(list(texts.values()))
+        return preprocessor.count_tokens(preprocessor.pad(framed, "longest")), is_cut
 
     batches = tf.data.Dataset.from_tensor_slices(string_tensors(examples.texts)).batch(
         _COUNTED_AT_ONCE
     )
     counts = without_autotuning(batches.map(count)).as_numpy_iterator()
-    return np.concatenate(list(progress(counts, "Counting tokens", len(batches))))
+    numbers, are_cut = zip(*progress(counts, "Counting tokens", len(batches)))
+    return np.concatenate(numbers), np.concatenate(are_cut)
 
 
 def batch_order(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> list[np.ndarray]:

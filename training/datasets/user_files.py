@@ -179,7 +179,7 @@ class UserFiles:
             labels,
             indices=np.arange(len(labels)),
             class_names=self.class_names,
-            source=", ".join(self.paths.get(role, self.paths["train"])),
+            source=", ".join(self.paths.get(role) or self.paths["train"]),
         )
 
     def _split(self, is_held_back: bool) -> list[_Part]:

@@ -1,5 +1,6 @@
 """How reliable probabilities are, the temperature that makes them so, and a preset's."""
 
+import bisect
 import contextlib
 import dataclasses
 import math
@@ -32,6 +33,7 @@ _BINS = 15  # as in Guo et al. (2017)
 LOWEST, HIGHEST = 0.1, 10.0  # temperatures
 _LEAST_EXAMPLES = 50
 _RISK = 0.05  # probability that sure answers are right less often than asked
+_MOST_ANSWERS = 10**7  # that a precision may need
 _PARTS = 10**6  # thresholds are rounded down to parts of 1, because exports compute in float32
 CALIBRATION, DIAGRAM = "calibration.json", "calibration.svg"  # in the folder of a run
 _TASK = "task.json"
@@ -214,21 +216,65 @@ def find_threshold(probabilities: np.ndarray, labels: np.ndarray, precision: flo
         precision: the share of those answers that must be right. A one-sided lower 95 % confidence
             bound (Clopper and Pearson) must reach it.
     """
-    confidence, bounds = _precision_bounds(probabilities, labels)
+    confidence, right, count = _sure_counts(probabilities, labels)
+    bounds = _precision_bound(right, count)
     reached = np.flatnonzero(bounds >= precision)
     if not len(reached):
         raise ValueError(
             f"No threshold shows a precision of {precision:g} on these {len(labels)} examples: the "
             f"highest that they show, with 95 % confidence, is {bounds.max():.3f}, from a "
-            f"probability of {confidence[bounds.argmax()]:.3f} on."
+            f"probability of {confidence[bounds.argmax()]:.3f} on. "
+            f"{_describe_need(right, count, precision)}"
         )
     return math.floor(confidence[reached[-1]] * _PARTS) / _PARTS
 
 
-def _precision_bounds(
+def answers_needed(precision: float, share: float = 1.0) -> int | None:
+    """Returns how many sure answers show a precision, with 95 % confidence.
+
+    Args:
+        precision: above 0 and below 1.
+        share: of these answers that are right.
+
+    Returns:
+        The least number whose bound (see `find_threshold`) reaches the precision; None if ten
+        million do not.
+    """
+
+    def bound(count: int) -> float:
+        return _precision_bound(share * count, count)
+
+    if bound(_MOST_ANSWERS) < precision:
+        return None
+    return bisect.bisect_left(range(_MOST_ANSWERS), precision, lo=1, key=bound)
+
+
+def _describe_need(right: np.ndarray, count: np.ndarray, precision: float) -> str:
+    """Says how many labelled rows a precision needs: at least, and by the answers seen here."""
+    least = answers_needed(precision)
+    number = f"at least {least:,}" if least else f"more than {_MOST_ANSWERS:,}"
+    told = f"That takes {number} labelled rows, even if all are answered right"
+    with np.errstate(divide="ignore"):
+        # Of each threshold, about how many rows: the normal approximation, to find the best one.
+        spare = np.maximum(right / count - precision, 0.0)
+        best = (spare**-2 / count).argmin()
+    needed = answers_needed(precision, right[best] / count[best])
+    if needed is None:
+        return f"{told}; of the answers seen here, too few are right, whatever the threshold."
+    rows = float(f"{needed * count[-1] / count[best]:.2g}")
+    return f"{told}; with the share of right answers seen here, about {rows:,.0f}."
+
+
+def _precision_bound(right: Any, count: Any) -> Any:
+    """Returns the one-sided lower bound of the precision of answers (Clopper and Pearson)."""
+    bounds = scipy.stats.beta.ppf(_RISK, np.maximum(right, 1), count - right + 1)
+    return np.where(right > 0, bounds, 0.0)
+
+
+def _sure_counts(
     probabilities: np.ndarray, labels: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns thresholds, descending, and for each a lower bound of the precision."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns thresholds, descending, and for each how many answers are right, and how many are."""
     confidence = probabilities.max(axis=1)
     is_right = probabilities.argmax(axis=1) == labels
     order = np.argsort(-confidence, kind="stable")
@@ -236,9 +282,7 @@ def _precision_bounds(
     count = np.arange(1, len(right) + 1)
     # Answers of equal probability are sure together.
     ends = np.append(np.diff(confidence) != 0, True)
-    right, count = right[ends], count[ends]
-    bounds = scipy.stats.beta.ppf(_RISK, np.maximum(right, 1), count - right + 1)
-    return confidence[ends], np.where(right > 0, bounds, 0.0)
+    return confidence[ends], right[ends], count[ends]
 
 
 def _held_out(

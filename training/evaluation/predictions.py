@@ -51,7 +51,8 @@ class DivergedError(ValueError):
 
 def prediction_order(model: Task, examples: Examples) -> list[np.ndarray]:
     """Returns the batches in which `predict_outputs` reads the examples: arrays of indices."""
-    return batch_order(count_tokens(examples, model.preprocessor), _BATCH_SIZE, seed=0, epoch=0)
+    lengths, _ = count_tokens(examples, model.preprocessor)
+    return batch_order(lengths, _BATCH_SIZE, seed=0, epoch=0)
 
 
 def predictions_of(outputs: np.ndarray) -> np.ndarray:

@@ -29,6 +29,7 @@ from gpt1_keras.recipe import FineTuningRecipe
 from gpt1_keras.tasks.task import Task
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.labelled_examples import load_examples
+from training.datasets.language import count_unlike_english
 from training.datasets.length_batches import batch_order, count_tokens
 from training.datasets.paper_datasets import MULTIPLE_CHOICE, find_dataset
 from training.datasets.user_files import Dataset, UserFiles, find_user_files
@@ -64,6 +65,8 @@ from training.runs.run_folder import (
     recorded_options,
 )
 
+_TEXTS_LOOKED_AT = 1000  # of the training data, to find out their language
+_LEAST_UNLIKE = 1 / 3  # share of them that do not look like English, to say so
 _SECONDS_TIMED = 20.0  # of a run's first epoch, before it says how long the rest will take
 _TRAINING = "training"  # examples, among a run's fingerprints
 
@@ -294,7 +297,8 @@ def finetune(
     baselines = score_baselines(dataset, train, validation, options.seed)
 
     started = time.monotonic()
-    lengths = count_tokens(train, model.preprocessor)
+    lengths, is_cut = count_tokens(train, model.preprocessor)
+    tell_of_texts(options, train, model, int(is_cut.sum()))
     validation_order = prediction_order(model, validation)  # before training, because it may fail
     steps = -(-len(train) // options.batch_size)
     model.compile(
@@ -389,6 +393,26 @@ def _check_examples(
     if train.class_names is not None and np.ptp(train.labels) == 0:
         label = train.class_names[train.labels[0]]
         warn(f"All {len(train)} training examples have the label {label!r}: nothing to learn.")
+
+
+def tell_of_texts(options: FinetuneOptions, train: Examples, model: Task, cut: int) -> None:
+    """Says how many examples the model does not read to their end, and if they are no English."""
+    preprocessor = model.preprocessor
+    if cut:
+        part = "middle" if preprocessor.tail else "end"
+        note(
+            f"{options.source}: {cut:,} of {len(train):,} training examples are longer than the "
+            f"{preprocessor.sequence_length} tokens that the model reads, and lose their {part}."
+        )
+    if options.train is None or options.preset is None:  # published data, or a new tokenizer
+        return
+    texts = list(train.sample(_TEXTS_LOOKED_AT, options.seed).all_texts())
+    unlike = count_unlike_english(texts, preprocessor.tokenizer)
+    if unlike > _LEAST_UNLIKE * len(texts):
+        note(
+            f"{options.source}: about {unlike:,} of {len(texts):,} texts do not look like English, "
+            f"which {options.preset} was pre-trained on: expect less."
+        )
 
 
 def _has_stopped_improving(

@@ -35,7 +35,9 @@ class Page:
         self._parts = {"script": script, "style": style}
         self._template = Template((_FOLDER / "index.html").read_text("utf-8"))
         self.headers = {
-            "Content-Security-Policy": _POLICY.format(script=_hash(script), style=_hash(style)),
+            "Content-Security-Policy": _POLICY.format(
+                script=source_expression(script), style=source_expression(style)
+            ),
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",
             "Cache-Control": "no-store",  # models come and go
@@ -48,6 +50,6 @@ class Page:
         return self._template.substitute(self._parts, models=options).encode()
 
 
-def _hash(text: str) -> str:
+def source_expression(text: str) -> str:
     """Returns the source expression of a script or style for a Content-Security-Policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -177,6 +177,11 @@ def test_explain(exported, preset, tmp_path):
         assert [answer["words"] for answer in answers[name]] == [["a", "good", "film"], ["bad"]]
     for mine, other in zip(answers["export"], answers["preset"]):
         np.testing.assert_allclose(mine["word_shares"], other["word_shares"], atol=1e-5)
+    for name, model in {"export": exported, "preset": preset}.items():
+        predict(model, tmp_path / "new.jsonl", tmp_path / f"{name}.html", "--explain")
+        page = (tmp_path / f"{name}.html").read_text(encoding="utf-8")
+        marked = re.findall(r'<mark class="\w+ s\d" title=[^>]*>(\w+)</mark>', page)
+        assert marked and set(marked) <= {"a", "good", "film", "bad"}
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import pytest
 import scipy.stats
 
 from gpt1_keras import GPT1MultipleChoicePreprocessor, GPT1TextClassifierPreprocessor
+from gpt1_keras.examples import Examples
 from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.length_batches import batch_order, count_tokens
@@ -62,10 +63,21 @@ def test_tokens_are_counted_as_the_model_reads_them(tfds_dir, tiny_tokenizer):
         len(tiny_tokenizer(premise)[:254]) + len(tiny_tokenizer(hypothesis)[:254]) + 3
         for premise, hypothesis in zip(*examples.texts.values())
     ]
-    assert count_tokens(examples, preprocessor).tolist() == expected
+    counts, is_cut = count_tokens(examples, preprocessor)
+    assert counts.tolist() == expected and not is_cut.any()
     race = load_examples(DATASETS["race_middle"], "validation", DataOptions(tfds_dir)).sample(6, 0)
     preprocessor = GPT1MultipleChoicePreprocessor(tiny_tokenizer, 4096)
     context, question, choices = (race.texts[name][0] for name in preprocessor.fields)
     shared = 1 + len(tiny_tokenizer(context)) + len(tiny_tokenizer(question))
     answers = sum(2 + len(tiny_tokenizer(choice)) for choice in choices)
-    assert count_tokens(race, preprocessor)[0] == shared + answers
+    counts, _ = count_tokens(race, preprocessor)
+    assert counts[0] == shared + answers
+
+
+def test_which_examples_are_cut(tiny_tokenizer):
+    """Not one that just fits."""
+    texts = ["a b", "a b c", "a b c d", "a b c d " * 9]
+    examples = Examples({"text": texts})
+    counts, is_cut = count_tokens(examples, GPT1TextClassifierPreprocessor(tiny_tokenizer, 5))
+    assert counts.tolist() == [4, 5, 5, 5] and is_cut.tolist() == [False, False, True, True]
+    assert [len(tiny_tokenizer(text)) for text in texts[:3]] == [2, 3, 4]

@@ -12,6 +12,7 @@ from sklearn.frozen import FrozenEstimator
 
 from gpt1_keras.tasks.label_heads import ClassHead
 from training.evaluation.calibration import (
+    answers_needed,
     calibrate,
     describe,
     find_threshold,
@@ -120,6 +121,12 @@ def test_what_shows_no_temperature_leaves_it_at_1(model, logits, labels, note):
     assert errors[0] == errors[1] < np.inf
 
 
+def exact_bound(right, count):
+    """SciPy's own interval: one side of 90 % is at 95 %."""
+    exact = scipy.stats.binomtest(right, count)
+    return exact.proportion_ci(confidence_level=0.9, method="exact").low
+
+
 def test_the_threshold_is_the_least_that_shows_the_precision(model, examples):
     logits, labels = examples
     report = calibrate(model, logits, labels, precision=0.9)
@@ -129,9 +136,7 @@ def test_the_threshold_is_the_least_that_shows_the_precision(model, examples):
 
     def bound(threshold):
         right = is_right[probabilities.max(axis=1) >= threshold]
-        # One side of 90 % is at 95 %.
-        exact = scipy.stats.binomtest(int(right.sum()), len(right))
-        return exact.proportion_ci(confidence_level=0.9, method="exact").low
+        return exact_bound(int(right.sum()), len(right))
 
     assert bound(threshold) >= 0.9
     lower = np.sort(probabilities.max(axis=1)[probabilities.max(axis=1) < threshold])
@@ -151,3 +156,34 @@ def test_a_precision_that_nothing_shows():
     assert find_threshold(few, LABELS, 0.95) == pytest.approx(few.max(), abs=1e-6)
     with pytest.raises(ValueError, match="is 0.000"):
         find_threshold(few, (LABELS + 1) % 3, 0.1)
+
+
+@pytest.mark.parametrize("precision", [0.03, 0.5, 0.9, 0.95, 0.99, 0.999])
+def test_how_many_answers_a_precision_needs(precision):
+    count = answers_needed(precision)
+    assert exact_bound(count, count) >= precision
+    assert count == 1 or exact_bound(count - 1, count - 1) < precision
+    share = (1 + precision) / 2
+    count = answers_needed(precision, share)
+    assert exact_bound(int(np.ceil(share * count)), count) >= precision
+    assert count < 5 or exact_bound(int(share * (count - 1)), count - 1) < precision
+    assert answers_needed(precision, precision) is None and answers_needed(1 - 1e-9) is None
+
+
+def test_the_refusal_says_how_many_rows_it_takes():
+    """As the answers seen here are: of those above 0.8, half of all, 97 of 100 are right."""
+    confidence = np.tile([0.9, 0.7], 100)
+    right = np.where(confidence > 0.8, np.arange(200) >= 6, np.arange(200) % 4 == 1)
+    probabilities = np.stack([confidence, 1 - confidence], axis=1)
+    with pytest.raises(ValueError) as error:
+        find_threshold(probabilities, np.where(right, 0, 1), 0.95)
+    said = str(error.value)
+    assert "at least 59 labelled rows" in said  # log(0.05) / log(0.95) = 58.4
+    rows = int(said.rpartition("about ")[2].rstrip(".").replace(",", ""))
+    sure = rows // 2
+    assert exact_bound(round(0.97 * sure * 1.05), round(sure * 1.05)) >= 0.95
+    assert exact_bound(round(0.97 * sure * 0.9), round(sure * 0.9)) < 0.95
+    with pytest.raises(ValueError, match="too few are right, whatever the threshold"):
+        find_threshold(probabilities, np.ones(200, int), 0.95)
+    with pytest.raises(ValueError, match="more than 10,000,000"):
+        find_threshold(probabilities, np.where(right, 0, 1), 1 - 1e-9)
