@@ -75,7 +75,12 @@ def answer(engine: Engine, examples: Examples) -> list[Answer]:
     """Answers examples, by any engine.
 
     ```python
-    answer(open_engine("exports/sst2"), Examples({"text": ["a joy to watch"]}))
+    from gpt1_keras.answers import answer
+    from gpt1_keras.examples import Examples
+    from serving.engines import open_engine
+
+    engine = open_engine("runs/mine")  # or an export, or a .tflite file
+    answer(engine, Examples({"text": ["a joy to watch"]}))
     ```
 
     Returns:
