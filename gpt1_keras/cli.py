@@ -236,7 +236,7 @@ class Program:
             with contextlib.suppress(ImportError):  # of which Beam tells
                 importlib.import_module(runner.rpartition(".")[0])
         if runner.endswith(".DaskRunner") and not any("partition" in each for each in more):
-            given.append("--dask_partition_size=1")  # else one worker gets 128 units of the work
+            unseen.append("--dask_partition_size=1")  # else one worker gets 128 units of the work
         unknown: list[str] = []
         known = PipelineOptions([]).get_all_options(
             add_extra_args_fn=lambda parser: unknown.extend(parser.parse_known_args(given)[1])
