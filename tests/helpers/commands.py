@@ -47,6 +47,6 @@ def parse(command: str) -> dict[str, Any]:
     if "<" in arguments:  # the shell's
         del arguments[arguments.index("<") :]
     values, more = main_of(program).parse(arguments)
-    if more:
+    if more and more[0] != "--":  # what comes after it is a runner's
         raise SystemExit(f"{program}: unrecognized arguments: {' '.join(more)}")
     return values
