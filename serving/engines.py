@@ -12,7 +12,8 @@ from gpt1_keras.answers import NAMES, Engine, Outputs
 from gpt1_keras.examples import Examples
 from gpt1_keras.files import read_json
 from gpt1_keras.labelled_files import shortened, shown_names
-from gpt1_keras.tasks.batches import errors_in_words, string_tensors
+from gpt1_keras.tasks.batches import errors_in_words
+from serving.export.text_inputs import padded_tensors
 from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN, METADATA_FILE, find_export
 from serving.plain_values import plain
 from serving.server.errors import ServingError
@@ -69,7 +70,7 @@ def _open_export(folder: Path, explain: bool) -> Engine:
         )
 
     def run(examples: Examples) -> Outputs:
-        texts = _dense(examples, fields)
+        texts = padded_tensors({field: examples.texts[field] for field in fields})
         protos = {field: tf.make_tensor_proto(tensor) for field, tensor in texts.items()}
         with errors_in_words():
             for _ in range(_MOST_TRIES):
@@ -133,19 +134,11 @@ def _open_preset(path: str, explain: bool) -> Engine:
 
     def run(examples: Examples) -> Outputs:
         with errors_in_words():
-            outputs = signature(**_dense(examples, fields))
+            texts = padded_tensors({field: examples.texts[field] for field in fields})
+            outputs = signature(**texts)
             return _plain({name: tensor.numpy() for name, tensor in outputs.items()})
 
     return Engine(fields, class_names, signature.structured_outputs, run)
-
-
-def _dense(examples: Examples, fields: list[str]) -> dict[str, tf.Tensor]:
-    """Returns texts as signatures take them; empty strings pad the choices."""
-    tensors = string_tensors({field: examples.texts[field] for field in fields})
-    return {
-        field: tensor.to_tensor("") if isinstance(tensor, tf.RaggedTensor) else tensor
-        for field, tensor in tensors.items()
-    }
 
 
 def _plain(outputs: Mapping[str, np.ndarray]) -> Outputs:

@@ -7,7 +7,7 @@ OpList in base64), and `replies`, each with `values` (lists, with bytes in base6
 the model cannot be loaded, there is an `error` instead of `replies`. Before each request, it writes
 the line `REQUEST`; with `ONEDNN_VERBOSE=1`, lines that say what oneDNN computes follow. With a
 `config`, a ConfigProto in base64, and `measured`, pairs of a number of callers and of seconds, it
-also writes `rates`, the answers a second to so many callers; each asks one of the requests.
+also writes `rates`, the answers a second to these callers; each asks one of the requests.
 """
 
 import base64

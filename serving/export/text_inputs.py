@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from gpt1_keras.tasks.batches import string_tensors
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.task import Task
 from gpt1_keras.tokenization.input_transformations import second_limit
@@ -73,12 +74,14 @@ def as_tensors(
     missing = [field for field in fields if any(field not in example for example in examples)]
     if missing:
         raise ValueError(f"Expected examples of {fields}. Some have no {missing}.")
-    columns = {field: [example[field] for example in examples] for field in fields}
+    return padded_tensors({field: [each[field] for each in examples] for field in fields})
+
+
+def padded_tensors(texts: dict[str, Any]) -> dict[str, tf.Tensor]:
+    """Returns columns of texts as signatures take them; empty strings pad the choices."""
     return {
-        field: tf.ragged.constant(column, tf.string).to_tensor("")
-        if isinstance(column[0], list)
-        else tf.constant(column, tf.string)
-        for field, column in columns.items()
+        field: tensor.to_tensor("") if isinstance(tensor, tf.RaggedTensor) else tensor
+        for field, tensor in string_tensors(texts).items()
     }
 
 
