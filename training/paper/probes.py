@@ -13,7 +13,7 @@ class Probe:
         reader: key of `training.paper.zero_shot.READERS`.
         chance: the score of guessing.
         previous_best: the score of the best single model before the paper.
-        metric: key of `training.evaluation.predictions.METRICS`.
+        metric: key of `training.evaluation.metrics.METRICS`.
         threshold_split: where the threshold for examples of one choice is selected.
     """
 

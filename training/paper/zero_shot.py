@@ -17,8 +17,8 @@ from gpt1_keras.presets import find_preset, load_task
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.tfds import prepared_builder, read_race, read_split, resolve_pronoun
 from training.evaluation.likelihood import Scorer
+from training.evaluation.metrics import METRICS, Metric
 from training.evaluation.plots import COLORS, new_figure, save
-from training.evaluation.predictions import METRICS, Metric
 from training.paper.probes import Probe, find_probe
 from training.runs.run_folder import shared_steps
 
