@@ -85,7 +85,6 @@ def main(options: _CheckOptions) -> int:
 
 
 def _description(path: Path) -> Iterator[str]:
-    """Yields what the export says about itself, line by line."""
     file = path / METADATA_FILE
     if not file.exists():
         yield "  made by another program, which did not say how"

@@ -204,7 +204,6 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
 
 
 def _lora_bias(index: int) -> str:
-    """Returns the name of a layer's bias in a file of LoRA weights."""
     return f"lora/{index}/vars/bias"
 
 

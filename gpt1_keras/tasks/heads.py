@@ -170,7 +170,6 @@ def check_comparable(measures: Any, labels: Any, outputs: Any) -> None:
 
 
 def _ranks(labels: Any, outputs: Any) -> tuple[int, int]:
-    """Returns the ranks of both, 0 for what is no tensor."""
     return len(getattr(labels, "shape", ())), len(getattr(outputs, "shape", ()))
 
 

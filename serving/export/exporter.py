@@ -179,7 +179,6 @@ def _rows(
     fields: Sequence[str],
     class_names: Sequence[str] | None = None,
 ) -> Sequence[Mapping[str, Any]] | None:
-    """Returns examples, which a file may hold."""
     if isinstance(examples, (str, os.PathLike)):
         rows = with_texts(read_rows(examples, columns, [wanted], note), fields, examples, note)
         if LABEL in wanted:
@@ -191,7 +190,6 @@ def _rows(
 
 
 def _check_finite(signatures: Signatures) -> None:
-    """Raises ValueError if the answer to an example is NaN or infinite."""
     signature = signatures.by_name[DEFAULT_SIGNATURE]
     outputs = signature.compiled(**signature.inputs_of_example(min(signature.lengths)))
     for name, tensor in outputs.items():
@@ -203,7 +201,6 @@ def _check_finite(signatures: Signatures) -> None:
 
 
 def _copy(model: Task, dtype: str | None) -> Task:
-    """Returns the task with the same weights in another dtype."""
     backbone = model.backbone
     config = model.get_config() | {
         "backbone": type(backbone).from_config(
@@ -264,6 +261,5 @@ def _request(spec: ModelSpec, tensors: Mapping[str, tf.Tensor]) -> PredictionLog
 
 
 def _add_examples(to: Input, tensors: Mapping[str, tf.Tensor]) -> None:
-    """Adds the serialized tf.Examples of a signature's one input."""
     for serialized in tensors[EXAMPLES_INPUT].numpy():
         to.example_list.examples.add().ParseFromString(serialized)

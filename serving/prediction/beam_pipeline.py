@@ -71,7 +71,6 @@ class _Work:
     folder: pathlib.Path
 
     def write(self, shard: Shard) -> None:
-        """Writes a shard's answers, and beside them its outcome."""
         engine = _open_engine(self.model, self.explain)
         path = self.folder / f"part-{shard.name}{self.folder.suffix.lower()}"
         with atomic_path(path) as temporary:

@@ -133,7 +133,6 @@ def _check_output(output_path: str | os.PathLike[str], source_path: str) -> None
 
 
 def _make_tokenizer(options: CorpusOptions, units: list[Unit]) -> gpt1_keras.GPT1Tokenizer:
-    """Loads a tokenizer, or learns one from the training documents."""
     if options.tokenizer is not None:
         return load_tokenizer(options.tokenizer, options.normalization)
     training = [unit for unit in units if unit.split == "train"]
@@ -156,7 +155,6 @@ def _lines(units: list[Unit]) -> Iterator[str]:
 
 
 def _write_index(shards: list[dict[str, Any]], folder: str, header: dict[str, Any]) -> None:
-    """Writes the index from what `write_shard` returned for each shard."""
     splits: dict[str, list[dict[str, Any]]] = {}
     for shard in sorted(shards, key=lambda shard: shard["file"]):
         shard = dict(shard)

@@ -261,14 +261,12 @@ def _load(probe: Probe, split: str, data: DataOptions) -> ProbeExamples:
 
 
 def _score_choices(scorer: _Score, examples: ProbeExamples) -> list[np.ndarray]:
-    """Returns the scores of each example's choices."""
     counts = [len(choices) for choices in examples.choices]
     scores = scorer([pair for choices in examples.choices for pair in choices])
     return np.split(scores, np.cumsum(counts)[:-1])
 
 
 def _find_snapshots(runs: Sequence[pathlib.Path]) -> dict[int, pathlib.Path]:
-    """Returns a pre-training's files of weights by step, the final ones last."""
     *earlier_runs, last_run = runs
     last = _read_number(last_run, "steps")
     found: dict[int, pathlib.Path] = {}
@@ -288,13 +286,11 @@ def _snapshots(run: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
 
 
 def _passes_per_update(run: pathlib.Path) -> float:
-    """Returns the share of its corpus that a finished pre-training reads in an update."""
     window, windows = _read_number(run, "sequence_length"), _read_number(run, "batch_size")
     return window * windows / _read_number(run, "train_tokens")
 
 
 def _read_number(run: pathlib.Path, name: str) -> int:
-    """Reads a number from the result of a finished pre-training."""
     path = run / "result.json"
     if not path.is_file():
         raise FileNotFoundError(f"{run} is not a finished pre-training: it has no result.json.")
@@ -315,7 +311,6 @@ def _find_probes(names: Sequence[str], data: DataOptions) -> dict[str, Probe]:
 def _read_result(
     path: pathlib.Path, asked: dict[str, Any], fresh: dict[str, Any]
 ) -> dict[str, Any]:
-    """Reads a result that has begun, or makes a new one."""
     if not path.is_file():
         return {**asked, "gpt1_keras": gpt1_keras.__version__, **fresh}
     result = read_json(path)

@@ -291,7 +291,6 @@ def pretrain(
     every, snapshot_every = checkpoint_schedule.checkpoint_every, checkpoint_schedule.snapshot_every
 
     def finish(entry: dict[str, Any]) -> None:
-        """Validates after the last update of a checkpoint, and adds an entry to the history."""
         scores = validation.scores(checkpoint_schedule.validation_batches)
         if is_chief:
             scores |= validation.context_use()
@@ -389,7 +388,6 @@ def _check_finite(scores: dict[str, Any], step: int) -> None:
 
 
 def _line(entry: dict[str, Any]) -> str:
-    """Formats an entry of the history for people."""
     parts = [
         f"step {entry['step']}: loss {entry['loss']:.4f}",
         f"perplexity {np.exp(entry['loss']):.2f}",
