@@ -21,7 +21,7 @@ from training.corpus import text_files, tfds_texts
 from training.corpus.corpus_format import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, Corpus
 from training.corpus.corpus_options import CorpusOptions
 from training.corpus.shards import Unit, shard_dtype, write_shard
-from training.corpus.workers import run_in_beam, run_in_processes
+from training.corpus.workers import run_in_pipeline, run_in_processes
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 
 TFDS_PREFIX = "tfds:"
@@ -78,7 +78,7 @@ def make_corpus(
         if runner is None:
             shards = run_in_processes(write, units, processes)
         else:
-            shards = run_in_beam(write, units, folder, runner, processes, beam_flags)
+            shards = run_in_pipeline(write, units, folder, runner, processes, beam_flags)
         _write_index(shards, folder, header)
         seconds = time.monotonic() - started
         index = Corpus(folder).index
