@@ -35,7 +35,6 @@ PROBES = {
     "race_middle": Probe("race/middle", "dev", "race", 0.25, 0.602),
     "race_high": Probe("race/high", "dev", "race", 0.25, 0.503),
     "dprd": Probe("definite_pronoun_resolution", "test", "dprd", 0.5, 0.7641),
-    "wsc273": Probe("wsc273", "test", "wsc273", 0.5, 0.7641),
 }
 
 

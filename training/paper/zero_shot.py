@@ -86,25 +86,12 @@ def read_dprd(columns: Columns) -> ProbeExamples:
     return ProbeExamples(choices, columns["label"])
 
 
-def read_wsc273(columns: Columns) -> ProbeExamples:
-    """Asks what `read_dprd` asks; this data set says where the pronoun is, in code points."""
-    names = [columns["option1_normalized"], columns["option2_normalized"]]
-    rows = zip(columns["text"], columns["pronoun_start"], columns["pronoun_end"], *names)
-    choices = []
-    for text_bytes, start, end, *options in rows:
-        text = text_bytes.decode("utf-8")
-        before, after = text[:start].encode(), text[end:].encode()
-        choices.append([(before + name, after) for name in options])
-    return ProbeExamples(choices, columns["label"])
-
-
 # By the names that `Probe.reader` may have.
 READERS: dict[str, Callable[[Columns], ProbeExamples]] = {
     "cola": read_cola,
     "sst2": read_sst2,
     "race": read_race_choices,
     "dprd": read_dprd,
-    "wsc273": read_wsc273,
 }
 
 

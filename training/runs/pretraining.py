@@ -86,9 +86,6 @@ def build_model(
     for variable in backbone.trainable_variables:
         if len(variable.shape) > 1:
             variable.assign(random.normal(0.0, INITIALIZER_STDDEV, variable.shape))
-    if options.initial_positions == "zeros":
-        positions = backbone.get_layer("embedding").positions.embeddings
-        positions.assign(np.zeros(positions.shape))
     if initial is not None:
         _check_alike(initial, backbone, options.initial_weights)
         backbone.set_weights(initial.get_weights())
