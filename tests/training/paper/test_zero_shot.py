@@ -262,8 +262,8 @@ def test_a_missing_data_set_is_found_before_any_probe(tfds_dir, tmp_path, monkey
     monkeypatch.setattr(
         "training.paper.zero_shot.Scorer", lambda _: pytest.fail("a probe has begun")
     )
-    arguments = ["--preset", "gpt1_tiny_books", "--probes", "dprd,race_high", "--data-dir", tfds_dir]
-    assert main([*arguments, "--output", str(tmp_path)]) == 1
+    arguments = ["--preset", "gpt1_tiny_books", "--probes", "dprd,race_high"]
+    assert main([*arguments, "--data-dir", tfds_dir, "--output", str(tmp_path)]) == 1
     assert "race/high is not in" in capsys.readouterr().err
 
 
