@@ -32,7 +32,6 @@ from training.evaluation.likelihood import load_for_corpus
 from training.evaluation.plots import save
 from training.evaluation.throughput import flops_per_token, measure_peak
 from training.runs.checkpoints import LOSS_STATE, CheckpointSaver
-from training.runs.execution import CompilationTrial, can_try, find_strategy
 from training.runs.pretrain_options import (
     MEASURED,
     PAPER_WARMUP,
@@ -48,6 +47,7 @@ from training.runs.run_folder import (
     preset_folders,
     recorded_options,
 )
+from training.runs.strategy_and_xla import CompilationTrial, can_try, find_strategy
 
 _FREE_ARGUMENTS = (
     "name",
