@@ -41,9 +41,8 @@ def predict_in_beam(
     """
     with atomic_path(output) as temporary:
         os.mkdir(temporary)
-        write = functools.partial(
-            *(_write, model, explain, files, layout, temporary, output.suffix.lower())
-        )
+        suffix = output.suffix.lower()
+        write = functools.partial(_write, model, explain, files, layout, temporary, suffix)
         found = run_in_beam(write, files.shards(), temporary, runner, flags)
         outcome = Outcome.total(Outcome(**each) for each in found)
         outcome.check()
