@@ -83,7 +83,6 @@ def _limit(texts, options):
 
 
 def _start(stack, names, paths, setting, texts, flags):
-    """Starts all servers; returns their loads and process ids, by label."""
     servers = {}
     for name in names:
         label = CLASSIFIERS[name].label
@@ -118,7 +117,6 @@ def _warm_up(servers, num_texts, options):
 
 
 def _requests(servers, num_texts, options, limit):
-    """Returns the table of requests per second of all servers."""
     rows, first = [], next(iter(servers))
     for concurrency in options.clients:
 

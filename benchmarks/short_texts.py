@@ -74,7 +74,6 @@ def _short(texts, count):
 
 
 def _one_by_one(encoders, batches, rounds):
-    """Returns lists of each batch's seconds in each round, by encoder, which take turns."""
     seconds = {name: [] for name in encoders}
     for number in range(1 + rounds):
         for batch in batches:
@@ -99,7 +98,6 @@ def _in_bulk(encoders, books):
 
 
 def _saved_models(files_folder, folder):
-    """Writes the SavedModels; returns their paths by name."""
     paths = {}
     for normalization in NORMALIZATIONS:
         files = tokenizer_files(files_folder)
@@ -125,7 +123,6 @@ def _save(path, encode):
 
 
 def _sessions(paths):
-    """Returns functions that run the SavedModels on batches, by name."""
     runtime = Runtime(Path(tf.__file__).parent)
     return {
         name + where: _run(runtime, path, config)
@@ -145,7 +142,6 @@ def _run(runtime, path, config):
 
 @functools.cache
 def _proto(texts):
-    """Serializes a batch of texts as a TensorProto."""
     return tf.make_tensor_proto(texts).SerializeToString()
 
 

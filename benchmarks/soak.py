@@ -76,7 +76,6 @@ def main():
 
 
 def _exports(folder):
-    """Fine-tunes and exports two classifiers; returns their folders, and their scores of _TEXTS."""
     paths, scores = [], []
     for labels in (_LABELS, _LABELS[::-1]):
         keras.utils.set_random_seed(0)
@@ -94,7 +93,6 @@ def _exports(folder):
 
 
 def _soak(folder, exports, scores, seconds):
-    """Runs the load and the faults; returns what `_report` does."""
     base, log = pathlib.Path(folder, "model"), pathlib.Path(folder, "log")
     shutil.copytree(exports[1], base / "1")
     with log.open("w") as file, serve_export(base, log=file) as (pid, port, rest_port):
@@ -290,7 +288,6 @@ class Requests:
 
 
 def _rows(number):
-    """Returns the indices of the texts that a request has: one, or all."""
     chosen = number // 7 % (len(_TEXTS) + 1)
     return [chosen] if chosen < len(_TEXTS) else list(range(len(_TEXTS)))
 
@@ -303,7 +300,6 @@ def _predict_request(rows):
 
 
 def _report(capacity, spent, requests, samples, faults, tracebacks):
-    """Returns facts, tables, and whether the server did all that it should."""
     rows, sent, faulty = [], 0, 0
     for kind, (_, _, allowed) in requests.kinds.items():
         outcomes = requests.outcomes[kind]

@@ -73,7 +73,6 @@ def _batch(text):
 
 
 def _pairs(peers, before):
-    """Yields each of ours with the peers of its precision."""
     for ours in (peer for peer in peers if peer.module == "ours"):
         if before:
             yield ours, dataclasses.replace(ours, label=f"{_BEFORE}, {ours.mode}")

@@ -262,18 +262,15 @@ class Program:
 
     @property
     def _typed(self) -> str:
-        """What was typed before the arguments."""
         return self.command or f"python -m {self.name}"
 
     @property
     def _classes(self) -> list[type]:
-        """The dataclasses of options that the function takes."""
         hints = typing.get_type_hints(self.function)
         names = inspect.signature(self.function).parameters
         return [hints[each] for each in names if dataclasses.is_dataclass(hints[each])]
 
     def _refuse(self, error: Exception) -> NoReturn:
-        """Ends the process for wrong arguments."""
         print(f"Usage: {self._typed} [OPTIONS], see --help", file=sys.stderr)
         print(f"{self._typed}: error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -390,7 +387,6 @@ _DEFAULTS = cyclopts.Parameter(
 
 
 def _parameters(options_cls: type, underscores: bool) -> Iterator[inspect.Parameter]:
-    """Yields a dataclass's fields as parameters of a function, as cyclopts reads them."""
     hints = typing.get_type_hints(options_cls)
     for field in dataclasses.fields(options_cls):
         default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
@@ -414,13 +410,11 @@ def _parameters(options_cls: type, underscores: bool) -> Iterator[inspect.Parame
 
 
 def _options_among(arguments: Iterable[str]) -> list[str]:
-    """Returns the arguments that begin as options do."""
     before = itertools.takewhile(lambda argument: argument != "--", arguments)
     return [argument for argument in before if argument.startswith("--")]
 
 
 def _names(field: dataclasses.Field, underscores: bool) -> tuple[str, ...]:
-    """Returns the names under which a program takes an option."""
     name = field.metadata["name"]
     if name is None:
         name = f"--{field.name if underscores else field.name.replace('_', '-')}"
@@ -428,6 +422,5 @@ def _names(field: dataclasses.Field, underscores: bool) -> tuple[str, ...]:
 
 
 def _read_options(values: Mapping[str, Any], options_cls: type) -> Any:
-    """Makes a dataclass of its fields' values."""
     names = [field.name for field in dataclasses.fields(options_cls)]
     return options_cls(**{name: values[name] for name in names})

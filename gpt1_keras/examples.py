@@ -161,5 +161,4 @@ def as_str(text: str | bytes) -> str:
 
 
 def _as_json(value: bytes | np.ndarray) -> str | list[bytes]:
-    """Returns a text as JSON has it, or a list of texts."""
     return value.decode() if isinstance(value, bytes) else value.tolist()

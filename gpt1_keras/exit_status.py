@@ -91,7 +91,6 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _is_foreseen(error: Exception) -> bool:
-    """Returns whether the input or the machine caused an error."""
     if isinstance(error, (ValueError, OSError, ImportError)):
         return True
     tensorflow = sys.modules.get("tensorflow")  # if not imported, it raised nothing

@@ -292,7 +292,6 @@ def _not_a_folder(path: str | os.PathLike[str]) -> NotADirectoryError:
 
 
 def _sync_tree(path: str) -> None:
-    """Waits until a file, or a directory with all its content, is on the disk."""
     for folder, _, names in os.walk(path):
         for name in names:
             _sync(os.path.join(folder, name))
@@ -302,7 +301,6 @@ def _sync_tree(path: str) -> None:
 
 
 def _sync(path: str) -> None:
-    """Waits until a file or a directory's entries are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

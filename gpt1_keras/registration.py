@@ -26,7 +26,6 @@ def register_with_keras() -> None:
 
 
 def _import_all() -> None:
-    """Imports all that this package names."""
     for package in (_PACKAGE, f"{_PACKAGE}.presets"):
         module = importlib.import_module(package)
         for name in dir(module):

@@ -49,7 +49,7 @@ def main(options: _CheckOptions) -> int:
 
     from serving.export import check
     from serving.export.check import failures, requests_for, run_in, unfused
-    from serving.export.tuning import tuned
+    from serving.export.server_settings import tuned
     from serving.server.errors import ServingError
     from serving.server.inference import read_warmup
 
@@ -85,7 +85,6 @@ def main(options: _CheckOptions) -> int:
 
 
 def _description(path: Path) -> Iterator[str]:
-    """Yields what the export says about itself, line by line."""
     file = path / METADATA_FILE
     if not file.exists():
         yield "  made by another program, which did not say how"

@@ -101,7 +101,6 @@ def _open_export(folder: Path, explain: bool) -> Engine:
 
 
 def _names_in(folder: Path) -> tuple[list[str], list[str] | None]:
-    """Returns the names of an export's texts, and of its classes if it has some."""
     metadata = read_json(folder / METADATA_FILE)
     for key in ("fields", "class_names"):
         names = metadata.get(key)

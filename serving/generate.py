@@ -30,7 +30,7 @@ def main(options: _GenerateOptions, generation: GenerationOptions) -> None:
     """Continue texts with a language model."""
     from gpt1_keras import GPT1CausalLM
     from gpt1_keras.presets import load_task
-    from serving.export.text_stream import TextStream
+    from serving.export.generation_stream import TextStream
 
     # The bytes as they were typed: the tokenizer replaces those that are not valid UTF-8.
     prompts = [os.fsencode(text) for text in options.texts] or sys.stdin.buffer.read().splitlines()

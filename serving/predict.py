@@ -125,7 +125,7 @@ def main(options: _PredictOptions, more: list[str]) -> None:
         from serving.prediction.beam_pipeline import predict_in_beam
 
         outcome = predict_in_beam(
-            *(options.model, options.explain, survey.files, layout, output, survey.rows),
+            *(options.model, options.explain, survey.files, layout, output),
             *(options.runner, beam_flags),
         )
     seconds = time.monotonic() - started

@@ -261,14 +261,12 @@ class Session:
         self._runtime.call(self._runtime.CloseSession, self._session)
 
     def _outputs(self, names: Collection[str]) -> ctypes.Array[Output]:
-        """Returns the graph's tensors of these names."""
         for name in names:
             if name not in self._known:
                 self._known[name] = self._output(name)
         return (Output * len(names))(*(self._known[name] for name in names))
 
     def _output(self, name: str) -> Output:
-        """Returns the graph's tensor of this name."""
         operation, _, index = name.partition(":")
         pointer = self._runtime.GraphOperationByName(self._graph, operation.encode())
         if not pointer:

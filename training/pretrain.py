@@ -72,8 +72,8 @@ def main(options: PretrainOptions, run: _RunOptions, schedule: CheckpointSchedul
     """Pre-train a language model on a corpus."""
     import keras
 
-    from training.runs.execution import naming_lost_workers
     from training.runs.pretraining import pretrain
+    from training.runs.strategy_and_xla import naming_lost_workers
 
     if run.deterministic and keras.backend.backend() == "tensorflow":
         import tensorflow as tf

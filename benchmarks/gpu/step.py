@@ -82,7 +82,6 @@ def _seconds_a_step(model, batches):
 
 
 def _print_kernels(model, batches):
-    """Prints the kernels that take longest, with their milliseconds in a step."""
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder, create_perfetto_trace=True):
             model.fit(batches, verbose=0)

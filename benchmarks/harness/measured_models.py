@@ -45,14 +45,12 @@ def tokenizer_files(folder):
     return f"{folder}/encoder_bpe_40000.json", f"{folder}/vocab_40000.bpe"
 
 
-def random_classifier(size, tokenizer, class_names=LABELS, **preprocessing):
+def random_classifier(size, tokenizer):
     """Makes a classifier with random weights.
 
     Args:
         size: a name in `SIZES`; the vocabulary is the tokenizer's.
         tokenizer: folder of the original vocabulary and merges.
-        class_names: list of str.
-        **preprocessing: arguments of the classifier's preprocessor.
     """
     import keras
 
@@ -63,8 +61,8 @@ def random_classifier(size, tokenizer, class_names=LABELS, **preprocessing):
     size = SIZES[size] | {"vocabulary_size": tokenizer.vocabulary_size()}
     return gpt1_keras.GPT1TextClassifier(
         gpt1_keras.GPT1Backbone(**size),
-        class_names=class_names,
-        preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer, **preprocessing),
+        class_names=LABELS,
+        preprocessor=gpt1_keras.GPT1TextClassifierPreprocessor(tokenizer),
     )
 
 

@@ -150,29 +150,26 @@ class Measurement:
         return len(self.latencies) / self.seconds
 
 
-def measure(new_client, num_texts, concurrency, seconds=None, requests=None):
-    """Puts a load on a server, for some time or for a number of requests.
+def measure(new_client, num_texts, concurrency, seconds):
+    """Puts a load on a server for some time.
 
     Args:
         new_client: makes a client, a function of the index of one of the texts to send.
         num_texts: how many texts it has; they are sent one after another, again and again.
         concurrency: the number of clients.
-        seconds: float, after which no client sends another request; or
-        requests: int, the number of requests.
+        seconds: float, after which no client sends another request.
 
     Returns:
         `Measurement`.
     """
-    indices = itertools.count() if requests is None else iter(range(requests))  # threads share it
+    indices = itertools.count()  # which threads share
     latencies, errors = [], []
     begin = time.perf_counter()
 
     def work():
         ask = new_client()
-        while seconds is None or time.perf_counter() - begin < seconds:
-            index = next(indices, None)
-            if index is None:
-                return
+        while time.perf_counter() - begin < seconds:
+            index = next(indices)
             started = time.perf_counter()
             try:
                 ask(index % num_texts)

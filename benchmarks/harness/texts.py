@@ -26,13 +26,13 @@ def data_set_texts(name, data_dir):
                     yield from (text.decode("utf-8") for text in values.ravel())
 
 
-def mixed_texts(data_dir, count=1000):
-    """Returns a shuffled list of sentences of SST-2 and as many passages of RACE-middle."""
+def mixed_texts(data_dir):
+    """Returns a shuffled list of 500 sentences of SST-2 and 500 passages of RACE-middle."""
     import tensorflow_datasets as tfds
 
     def first(name, split, field):
         examples = _builder(name, data_dir).as_dataset(split=split)
-        return [each[field].decode() for each in tfds.as_numpy(examples.take(count // 2))]
+        return [each[field].decode() for each in tfds.as_numpy(examples.take(500))]
 
     texts = first("glue/sst2", "validation", "sentence") + first("race/middle", "dev", "article")
     random.Random(0).shuffle(texts)

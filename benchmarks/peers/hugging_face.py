@@ -177,7 +177,6 @@ def fine_tune(turns, folder, data_dir, count, batches, coefficient):
 
 
 def _random_classifier(precision, size, tokenizer):
-    """Makes a classifier in eager torch, and its tokenizer."""
     import torch
     from transformers import OpenAIGPTForSequenceClassification
 

@@ -84,21 +84,16 @@ class SpacyTokenizer:
 
 
 class PythonPipeline:
-    """Texts to words.
+    """Texts to words."""
 
-    Args:
-        repair: function that repairs a text; ftfy's `fix_text` by default.
-    """
-
-    def __init__(self, repair=ftfy.fix_text):
-        self._repair = repair
+    def __init__(self):
         self._tokenizer = SpacyTokenizer()
         self._words = {}  # spaCy remembers what it has split, too
 
     def __call__(self, text):
         """Returns the words of a text, a list of str; a line end is the word `"\\n"`."""
         words = []
-        for chunk in text_standardize(self._repair(text)).split(" "):
+        for chunk in text_standardize(ftfy.fix_text(text)).split(" "):
             if chunk not in self._words:
                 # spaCy makes the token "\n " of a line end, which in the end becomes the word "\n".
                 tokens = [chunk] if chunk == "\n" else self._tokenizer.split(chunk)

@@ -181,7 +181,6 @@ class Checkpoint(contextlib.ExitStack):
             )
 
     def _require(self, name: str) -> None:
-        """Raises ValueError if there is no such array."""
         if name not in self._arrays:
             raise ValueError(f"{self._folder / WEIGHTS} has no array {name}.")
 
@@ -375,7 +374,6 @@ class OpenAIGPTLoader(PresetLoader):
             )
 
     def _pad_token_id(self, tokenizer: GPT1Tokenizer) -> int | None:
-        """Returns the checkpoint's padding id, or None if no token has it."""
         id = self._config.pad_token_id
         return id if id is not None and 0 <= id < tokenizer.vocabulary_size() else None
 

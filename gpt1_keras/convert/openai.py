@@ -93,7 +93,6 @@ def load_openai(
 
 
 def _num_heads(hidden_dim: int, num_heads: int | None) -> int:
-    """Returns the number of heads. Raises ValueError if it does not divide the dimensions."""
     if num_heads is None and hidden_dim % _HEAD_DIM:
         raise ValueError(
             "The files do not say how many heads a block has, and the paper's heads have "

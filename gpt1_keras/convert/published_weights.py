@@ -9,7 +9,7 @@ import numpy as np
 
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.models.layers import INITIALIZER_STDDEV
-from gpt1_keras.models.stored_weights import check_finite
+from gpt1_keras.models.weights_check import check_finite
 
 # `<start>`, `<delimiter>` and `<extract>`, which follow the vocabulary's tokens.
 NUM_SPECIAL_TOKENS = 3

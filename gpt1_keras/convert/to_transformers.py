@@ -151,7 +151,6 @@ def _write_backbone(
 def _write_tokenizer(
     folder: pathlib.Path, tokenizer: GPT1Tokenizer, config: dict[str, Any] | None = None
 ) -> None:
-    """Writes the tokenizer's files, of a model with that config.json, or of any."""
     tokenizer.save_files(folder / VOCABULARY, folder / MERGES)
     config = {"vocab_size": tokenizer.vocabulary_size(), **(config or {})}
     fast = _fast_tokenizer(folder, tokenizer, config["vocab_size"])
@@ -163,7 +162,6 @@ def _write_tokenizer(
 
 
 def _config(backbone: GPT1Backbone) -> dict[str, Any]:
-    """Returns the content of config.json."""
     config = {
         "model_type": MODEL_TYPE,
         "architectures": ["OpenAIGPTLMHeadModel"],
@@ -197,7 +195,6 @@ def _head(model: GPT1TextClassifier) -> np.ndarray:
 
 
 def _head_config(model: GPT1TextClassifier) -> dict[str, Any]:
-    """Returns what the head adds to config.json."""
     names = {str(number): name for number, name in enumerate(model.class_names or ())}
     config: dict[str, Any] = {
         "architectures": [CLASSIFIER],
@@ -212,7 +209,6 @@ def _head_config(model: GPT1TextClassifier) -> dict[str, Any]:
 def _fast_tokenizer(
     folder: pathlib.Path, tokenizer: GPT1Tokenizer, vocabulary_size: int
 ) -> Tokenizer:
-    """Makes the same tokenizer for `tokenizers`, with the special tokens among its first ids."""
     fast = Tokenizer(
         models.BPE.from_file(
             str(folder / VOCABULARY),

@@ -8,6 +8,8 @@ from gpt1_keras.labelled_files.columns import (
     sheet_option,
 )
 from gpt1_keras.labelled_files.labels import (
+    as_number,
+    numbers_of_labels,
     tell_of_numbers_as_classes,
     use_decimal_points,
     use_one_spelling,
@@ -34,10 +36,12 @@ __all__ = [
     "Row",
     "Table",
     "as_label",
+    "as_number",
     "columns_of_run",
     "columns_option",
     "header_row_option",
     "is_blank",
+    "numbers_of_labels",
     "open_table",
     "parse_columns",
     "read_rows",

@@ -1,12 +1,14 @@
 """Labels as people write them: with commas, in several spellings, or not at all."""
 
 import collections
+import math
 import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from gpt1_keras.labelled_files.rows import LABEL, Row, as_label, shown_names
+from gpt1_keras.labelled_files.rows import LABEL, BadRows, Row, as_label, shown_names
 
 _MISSING = ("", "nan", "<na>", "nat")  # in lower case; all but the first as pandas writes them
 
@@ -124,6 +126,57 @@ def tell_of_numbers_as_classes(
             f"{path} has the labels {shown_names(found)}, which are taken as classes. Write scores "
             "as 4.5."
         )
+
+
+def numbers_of_labels(
+    rows: Sequence[Row],
+    path: str | os.PathLike[str],
+    class_names: Sequence[str] | None = None,
+    score_range: tuple[int, int] | None = None,
+    choices: str | None = None,
+) -> list[Any]:
+    """Returns the index of each row's class or right choice, or its score.
+
+    Args:
+        path: of the rows' file, for messages.
+        class_names: None without classes.
+        score_range: of scores; None for any.
+        choices: the field of the choices; None without choices.
+
+    Raises:
+        ValueError: a label is of another class, or is not the index of a choice or a score.
+    """
+    labels = [str(row.get(LABEL)) for row in rows]
+    if class_names is not None:
+        numbers = {as_label(name): number for number, name in enumerate(class_names)}
+        if unknown := sorted(set(labels) - numbers.keys()):
+            raise ValueError(
+                f"{path} has the labels {shown_names(unknown)}; expected "
+                f"{shown_names(class_names)}."
+            )
+        return [numbers[label] for label in labels]
+    found, bad = list(map(as_number, labels)), BadRows(path)
+    for row, label, number in zip(rows, labels, found):
+        if choices is not None:
+            is_valid = number in range(len(row[choices]))
+            expected = f"the index of one of the {len(row[choices])} choices, from 0"
+        else:
+            low, high = score_range or (-math.inf, math.inf)
+            is_valid = number is not None and low <= number <= high
+            expected = "a number" if score_range is None else f"a score from {low} to {high}"
+        if not is_valid:
+            bad.add(row.line, f"has the label {label!r}; expected {expected}")
+    bad.refuse()
+    return found
+
+
+def as_number(text: str) -> float | None:
+    """Returns the finite number that a text is, or None."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _looks_like_a_number(label: str) -> bool:

@@ -14,7 +14,7 @@ from keras import ops
 
 from gpt1_keras.files import read_json, reading_weights, write_json, writing_weights
 from gpt1_keras.models.functional_model import FunctionalModel
-from gpt1_keras.models.stored_weights import check_finite
+from gpt1_keras.models.weights_check import check_finite
 from gpt1_keras.preset_files import dtype_of_preset, loading_checked_files
 from gpt1_keras.recipe import FineTuningRecipe
 from gpt1_keras.types import Tensor
@@ -204,7 +204,6 @@ class CausalBackbone(FunctionalModel, keras_hub.models.Backbone):
 
 
 def _lora_bias(index: int) -> str:
-    """Returns the name of a layer's bias in a file of LoRA weights."""
     return f"lora/{index}/vars/bias"
 
 

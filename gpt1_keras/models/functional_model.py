@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpt1_keras.files import reading_weights, writing_weights
-from gpt1_keras.models.stored_weights import check_stored_weights
+from gpt1_keras.models.weights_check import check_stored_weights
 
 # Type checkers see what this is mixed into. As a real base, Keras would replace it by its
 # functional model, which would then come before KerasHub's classes.

@@ -194,7 +194,6 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         return keras.KerasTensor((*token_ids.shape, self.hidden_dim), self.compute_dtype)
 
     def _check_length(self, token_ids: Tensor) -> None:
-        """Raises ValueError if there are more tokens than the context has."""
         length = token_ids.shape[1]
         # An unknown length is None, or a symbol on the JAX backend.
         if isinstance(length, int) and length > self.max_sequence_length:

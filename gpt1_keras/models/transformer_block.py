@@ -119,7 +119,6 @@ class TransformerBlock(keras.layers.Layer):
         return normalize(self.feedforward_norm, x, training)
 
     def _add(self, x: Tensor, branch: Tensor, training: bool | None) -> Tensor:
-        """Returns x plus a residual branch, in the dtype of x."""
         # Not by `ops.add`, which mistakes [1, hidden_dim] and [0, hidden_dim] for a bias.
         return x + ops.cast(self.residual_dropout(branch, training=training), x.dtype)
 
@@ -142,19 +141,16 @@ def normalize(
 
 
 def _layer_norm(dtype: keras.DTypePolicy, name: str) -> keras.layers.LayerNormalization:
-    """Returns a layer normalisation with the paper's epsilon."""
     return keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=dtype, name=name)
 
 
 def _dense_of_gelu(layer: keras.layers.Dense, x: Tensor, training: bool | None) -> Tensor:
-    """Returns the dense layer of GELU(x)."""
     if training and not layer.quantization_mode:
         return gelu_dense(x, *_values(layer.compute_dtype, layer.kernel, layer.bias))
     return linear(layer, keras.activations.gelu(x, approximate=True))
 
 
 def _values(dtype: str, *variables: keras.Variable) -> list[Tensor]:
-    """Returns the variables' values in a dtype."""
     return [ops.cast(variable, dtype) for variable in variables]
 
 

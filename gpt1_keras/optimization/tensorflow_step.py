@@ -155,7 +155,6 @@ class TensorFlowStep:
         ]
 
     def _update_metrics(self, data: tuple[Any, Any, Any], outputs: Any) -> dict[str, Tensor]:
-        """Updates the metrics, and returns their results."""
         x, y, sample_weight = data
         # Leaves out the row that `_fill_if_empty` may have added.
         rows = tf.shape(tree.flatten(x)[0])[0]
@@ -168,7 +167,6 @@ class TensorFlowStep:
 
 
 def _sum_of_replicas(tensors: Any) -> Any:
-    """Returns the sums of the replicas' tensors."""
     context = tf.distribute.get_replica_context()
     with gradients_held_by_graph():  # the sum has one, which no tape asks for here
         return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)

@@ -75,7 +75,6 @@ def preset_in(folder: pathlib.Path) -> pathlib.Path:
 
 
 def _folder(name: str | os.PathLike[str]) -> pathlib.Path:
-    """Returns the folder of a preset that ships."""
     return pathlib.Path(__file__).parent / name
 
 

@@ -173,7 +173,6 @@ def _task(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _predicting(task_name: str, task: Mapping[str, Any]) -> list[str]:
-    """Returns the lines of Python that use the model."""
     if task_name == "GPT1CausalLM":
         return ['model.generate("The road was long, and")']
     preprocessor = (task.get("config", {}).get("preprocessor") or {}).get("config", {})
@@ -187,7 +186,6 @@ def _predicting(task_name: str, task: Mapping[str, Any]) -> list[str]:
 
 
 def _model_facts(folder: pathlib.Path, task: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the facts in the preset's own files."""
     backbone = read_json(folder / CONFIG_FILE)
     metadata = folder / METADATA_FILE
     facts = {"backbone": backbone["class_name"]}
@@ -229,7 +227,6 @@ def _number(name: str, value: Any) -> int | float | None:
 
 
 def _scores(facts: RunFacts) -> list[str]:
-    """Returns the table of the scores of epochs or checkpoints."""
     if not facts.scores:
         return [_NOT_RECORDED]
     first, *metrics = _names(facts.scores)
@@ -244,7 +241,6 @@ def _scores(facts: RunFacts) -> list[str]:
 
 
 def _baselines(facts: RunFacts) -> list[str]:
-    """Returns the table of what simple baselines score, if it is known."""
     if not facts.baselines:
         return []
     metric = [*_names(facts.scores)[1:], "score"][0]
@@ -255,7 +251,6 @@ def _baselines(facts: RunFacts) -> list[str]:
 
 
 def _names(scores: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Returns the names in all scores: that of the epoch or step, and those of metrics."""
     return list(dict.fromkeys(name for each in scores for name in each))
 
 
@@ -264,7 +259,6 @@ def _score(value: float | None) -> str:
 
 
 def _table(content: Mapping[str, Any]) -> list[str]:
-    """Returns a table of the facts that have a value."""
     known = {name: value for name, value in content.items() if markdown_text(value)}
     rows = [[name.replace("_", " "), value] for name, value in known.items()]
     return _rows(["", ""], rows) if rows else [_NOT_RECORDED]

@@ -226,7 +226,6 @@ def _mapped(batches: tf.data.Dataset, preprocess: Callable) -> tf.data.Dataset:
 
 
 def _holds_ids(x: Any) -> bool:
-    """Returns whether the data holds ids, which are not preprocessed."""
     if keras.backend.backend() == "tensorflow" and isinstance(x, tf.distribute.DistributedDataset):
         return True
     return isinstance(x, keras.utils.PyDataset)

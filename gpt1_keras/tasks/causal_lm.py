@@ -18,7 +18,7 @@ from gpt1_keras.models.left_padding import MoveBack, MoveToFront
 from gpt1_keras.optimization.objective import next_token_loss
 from gpt1_keras.optimization.optimizer import pretraining_optimizer
 from gpt1_keras.preset_files import FromHandle
-from gpt1_keras.tasks.generation import (
+from gpt1_keras.tasks.prompts_and_stops import (
     NOT_YET,
     certain,
     check_prompts,

@@ -63,7 +63,6 @@ def task_engine(task: Any, batch_size: int | None = None) -> Engine:
 
 
 def _outputs(task: Any, predict: Callable[[Examples], Any], examples: Examples) -> Outputs:
-    """Returns what a task predicts of examples, named, and which are blank."""
     examples = task.read_examples(examples.without_labels())
     named = named_outputs(task, examples.texts, predict(examples))
     return {**named, "blank": blank_examples(task.preprocessor, examples.texts)}

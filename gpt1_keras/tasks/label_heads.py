@@ -9,10 +9,8 @@ from keras import ops
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.optimization.objective import SoftLabelCrossEntropy
-from gpt1_keras.tasks.heads import (
-    UNCALIBRATED,
-    Calibration,
-    ExtractHead,
+from gpt1_keras.tasks.heads import UNCALIBRATED, Calibration, ExtractHead
+from gpt1_keras.tasks.labels import (
     check_names,
     index_of_name,
     index_of_number,

@@ -40,17 +40,9 @@ from gpt1_keras.tasks.batches import (
 )
 from gpt1_keras.tasks.classify import classify
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
-from gpt1_keras.tasks.heads import (
-    Calibration,
-    ExtractHead,
-    Head,
-    as_labels,
-    beside,
-    check_comparable,
-    keras_name,
-    last_token_states,
-)
+from gpt1_keras.tasks.heads import Calibration, ExtractHead, Head, last_token_states
 from gpt1_keras.tasks.label_heads import task_with_classes
+from gpt1_keras.tasks.labels import as_labels, beside, check_comparable, keras_name
 from gpt1_keras.tasks.saving import (
     OF_TEXTS,
     CompileArguments,

@@ -186,7 +186,6 @@ class WordTable:
 
 
 def _merged_alone(vocabulary: Vocabulary, merge: Merger) -> list[str]:
-    """Returns the tokens that merging makes from their own characters."""
     ids, unknown = vocabulary.token_to_id, vocabulary.token_to_id[UNKNOWN]
     tokens = [token for token in ids if token.removesuffix(END_OF_WORD) and token != UNKNOWN]
     symbols: list[int] = []

@@ -61,7 +61,6 @@ def learn_merges(
 
 
 def _count_words(texts: Iterable[str], normalization: str) -> collections.Counter[str]:
-    """Returns how often each word of the texts occurs."""
     split = _word_splitter(normalization)
     counts: collections.Counter[bytes] = collections.Counter()
     texts = iter(texts)
@@ -90,7 +89,6 @@ def _repeat(words: collections.Counter[str]) -> Iterator[str]:
 
 
 def _alphabet(words: collections.Counter[str]) -> list[str]:
-    """Returns the most frequent characters of counted words, sorted."""
     counts: collections.Counter[str] = collections.Counter()
     for word, count in words.items():
         for character in word:

@@ -322,7 +322,6 @@ class GPT1Tokenizer(FromHandle, keras_hub.tokenizers.Tokenizer):
         return tokenizer
 
     def _fingerprint_with(self, normalization: str) -> str:
-        """Returns the fingerprint that the tokenizer would have with a normalization."""
         content = [self.get_vocabulary(), self.vocabulary.merges_text(), normalization]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 

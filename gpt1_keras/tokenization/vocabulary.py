@@ -125,7 +125,6 @@ def _naming(*sources: Any) -> Iterator[None]:
 
 
 def _read_tokens(tokens: str | os.PathLike[str] | Mapping[str, int]) -> dict[str, int]:
-    """Reads a vocabulary's tokens and ids."""
     if not isinstance(tokens, (str, os.PathLike, Mapping)):
         raise ValueError(
             "A vocabulary is a path, or a mapping from token to id. Received: a "
@@ -138,7 +137,6 @@ def _read_tokens(tokens: str | os.PathLike[str] | Mapping[str, int]) -> dict[str
 
 
 def _read_merges(merges: str | os.PathLike[str] | Iterable[str]) -> list[tuple[str, str]]:
-    """Reads merges, `(left, right)`."""
     if isinstance(merges, (str, os.PathLike)):
         _check_file(merges, "merges")
         # Not splitlines, which also splits at other characters, and merges may hold these.
@@ -158,6 +156,5 @@ def _read_merges(merges: str | os.PathLike[str] | Iterable[str]) -> list[tuple[s
 
 
 def _check_file(path: str | os.PathLike[str], content: str) -> None:
-    """Raises FileNotFoundError, which says what the file should hold, if it is missing."""
     if not os.path.isfile(path):
         raise FileNotFoundError(f"The {content} file {os.fspath(path)!r} does not exist.")

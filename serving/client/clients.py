@@ -93,7 +93,6 @@ class RestClient:
         return outputs if len(self._outputs) > 1 else {self._outputs[0]: outputs}
 
     def _ask(self, path: str, document: Mapping[str, Any] | None = None) -> Any:
-        """Returns the JSON of the server's reply to a document, or to a GET without one."""
         body = None if document is None else json.dumps(document).encode()
         try:
             with urllib.request.urlopen(self._url + path, body, TIMEOUT_SECONDS) as response:
@@ -110,7 +109,6 @@ class RestClient:
 
 
 def _rank(info: Mapping[str, Any]) -> int | None:
-    """Returns the number of dimensions of a tensor, if known."""
     shape = info["tensor_shape"]
     return None if shape["unknown_rank"] else len(shape["dim"])
 

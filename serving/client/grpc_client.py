@@ -71,7 +71,6 @@ class _GrpcClient:
 
 
 def _answer(call: Any, request: Any) -> Any:
-    """Returns the server's reply."""
     try:
         return call(request, timeout=TIMEOUT_SECONDS)
     except grpc.RpcError as error:

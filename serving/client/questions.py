@@ -181,7 +181,6 @@ def _left_out(names: Collection[str]) -> str:
 
 
 def _value(name: str, text: str, described: Input) -> Any:
-    """Returns the value of a named argument."""
     if described.dtype == "DT_STRING" and (described.rank or 1) == 1:
         return os.fsencode(text)  # an argument that is not valid UTF-8 arrives as it was typed
     try:
@@ -204,10 +203,8 @@ def _of_type(value: str | list[str], described: Input) -> Any:
 
 
 def _shape(row: Question) -> list[tuple[str, list[int]]]:
-    """Returns the shape of each value of a row, by name."""
     return [(name, _lengths(row[name])) for name in sorted(row)]
 
 
 def _lengths(value: Any) -> list[int]:
-    """Returns the shape of nested lists."""
     return [len(value), *_lengths(value[0])] if isinstance(value, list) and value else []

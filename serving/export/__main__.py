@@ -108,7 +108,6 @@ def main(options: _ExportOptions, batching: Batching) -> None:
 
 
 def _check_used(options: _ExportOptions, batching: Batching) -> None:
-    """Refuses options that would have no effect."""
     if not options.batching and batching != Batching():
         raise UsageError("expected --batching beside the options of batching inside the graph")
     for name, method in (

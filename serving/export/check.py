@@ -83,7 +83,6 @@ def foreign_paths(graph: MetaGraphDef) -> Iterator[str]:
 
 
 def _nodes(graph: MetaGraphDef) -> Iterator[NodeDef]:
-    """Yields all nodes, including those of functions."""
     yield from graph.graph_def.node
     for function in graph.graph_def.library.function:
         yield from function.node_def
@@ -138,7 +137,6 @@ def requests_for(graph: MetaGraphDef, warmup: Sequence[Message]) -> list[Request
 
 
 def _inputs(request: Any) -> Iterator[tuple[str, Mapping[str, bytes]]]:
-    """Yields the signatures that a request is for, with serialized tensors by input name."""
     if isinstance(request, PredictRequest):
         inputs = {alias: proto.SerializeToString() for alias, proto in request.inputs.items()}
     else:
@@ -151,7 +149,6 @@ def _inputs(request: Any) -> Iterator[tuple[str, Mapping[str, bytes]]]:
 def _made_up(
     signature: SignatureDef, signatures: Mapping[str, SignatureDef]
 ) -> Mapping[str, bytes]:
-    """Returns one row of made-up values for each input, by name."""
     if set(signature.inputs) == {EXAMPLES_INPUT} and DEFAULT_SIGNATURE in signatures:
         texts = signatures[DEFAULT_SIGNATURE].inputs
         return {EXAMPLES_INPUT: _serialized([_example(texts).SerializeToString()])}
@@ -159,7 +156,6 @@ def _made_up(
 
 
 def _example(texts: Mapping[str, TensorInfo]) -> tf.train.Example:
-    """Returns a tf.Example with one row of made-up values for each feature."""
     example = tf.train.Example()
     for name, info in texts.items():
         values = np.ravel(_row(info)).tolist()
@@ -169,14 +165,12 @@ def _example(texts: Mapping[str, TensorInfo]) -> tf.train.Example:
 
 
 def _row(info: TensorInfo) -> np.ndarray:
-    """Returns an array that fits a signature's input, with 1 for each open dimension."""
     shape = [max(dim.size, 1) for dim in info.tensor_shape.dim]
     dtype = tf.as_dtype(info.dtype).as_numpy_dtype
     return np.full(shape, b"a text" if info.dtype == tf.string else 1, dtype)
 
 
 def _serialized(values: Any) -> bytes:
-    """Returns values as a serialized TensorProto."""
     return tf.make_tensor_proto(values).SerializeToString()
 
 
@@ -294,7 +288,6 @@ def products_of(log: Sequence[str]) -> list[list[str]]:
 
 
 def _link(source: str, target: str) -> None:
-    """Links a file where the file system can, and otherwise copies it."""
     try:
         os.link(source, target)
     except OSError:
@@ -302,7 +295,6 @@ def _link(source: str, target: str) -> None:
 
 
 def _not_finite(request: Request, reply: Mapping[str, Any]) -> list[str]:
-    """Returns the names of the outputs that hold NaN or infinite numbers."""
     values = [np.array(value) for value in reply["values"]]
     return [
         name
@@ -312,7 +304,6 @@ def _not_finite(request: Request, reply: Mapping[str, Any]) -> list[str]:
 
 
 def _same(reply: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Returns whether two replies are the same, up to the last digits of floats."""
     pairs = [(np.array(a), np.array(b)) for a, b in zip(reply["values"], other.get("values", []))]
     return all(
         np.allclose(a, b, rtol=0, atol=_TOLERANCE, equal_nan=True)

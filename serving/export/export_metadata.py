@@ -111,7 +111,6 @@ def readme(name: str, metadata: Mapping[str, Any], signatures: Signatures) -> st
 
 
 def _curl(model: str, name: str, signature: Signature) -> str:
-    """Returns a command that asks a signature over REST, with a value for each input."""
     example = signature.inputs_of_example(min(signature.lengths))
     row: dict[str, Any] = {}
     for field, spec in signature.specs.items():

@@ -1,24 +1,13 @@
-"""Writes versions of a SavedModel that takes raw text, with warm-up requests for TF Serving."""
+"""Writes versions of a SavedModel that takes raw text."""
 
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
-from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
-from tensorflow_serving.apis.input_pb2 import Input
-from tensorflow_serving.apis.model_pb2 import ModelSpec
-from tensorflow_serving.apis.predict_pb2 import PredictRequest
-from tensorflow_serving.apis.prediction_log_pb2 import (
-    ClassifyLog,
-    PredictionLog,
-    PredictLog,
-    RegressLog,
-)
-from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
 from gpt1_keras.cli import note
 from gpt1_keras.files import move_to_next_number, temporary_path, write_json
@@ -36,17 +25,15 @@ from serving.export.export_metadata import fields_of, metadata_of, readme
 from serving.export.export_options import Batching, Embedding, Explanation
 from serving.export.exported_tasks import metric_of, signatures_of
 from serving.export.int8_calibration import calibrated_blocks, check_int8
-from serving.export.signature import ExportSpec, Signature, Signatures
+from serving.export.signature import ExportSpec, Signatures
 from serving.export.stored_weights import StoredWeights
 from serving.export.validation import Validation
+from serving.export.warmup import write_warmup
 from serving.export_names import (
-    CLASSIFY,
     DEFAULT_SIGNATURE,
-    EXAMPLES_INPUT,
     EXTRA_FOLDER,
     METADATA_FILE,
     README_FILE,
-    REGRESS,
     WARMUP_FILE,
 )
 
@@ -166,9 +153,7 @@ def export(
         (folder / EXTRA_FOLDER).mkdir()
         write_json(folder / METADATA_FILE, metadata)
         (folder / README_FILE).write_text(readme(name, metadata, signatures), encoding="utf-8")
-        with tf.io.TFRecordWriter(str(folder / WARMUP_FILE)) as writer:
-            for request in warmup_requests(signatures, name):
-                writer.write(request.SerializeToString())
+        write_warmup(folder / WARMUP_FILE, signatures, name)
         return move_to_next_number(temporary, output)
 
 
@@ -179,7 +164,6 @@ def _rows(
     fields: Sequence[str],
     class_names: Sequence[str] | None = None,
 ) -> Sequence[Mapping[str, Any]] | None:
-    """Returns examples, which a file may hold."""
     if isinstance(examples, (str, os.PathLike)):
         rows = with_texts(read_rows(examples, columns, [wanted], note), fields, examples, note)
         if LABEL in wanted:
@@ -191,7 +175,6 @@ def _rows(
 
 
 def _check_finite(signatures: Signatures) -> None:
-    """Raises ValueError if the answer to an example is NaN or infinite."""
     signature = signatures.by_name[DEFAULT_SIGNATURE]
     outputs = signature.compiled(**signature.inputs_of_example(min(signature.lengths)))
     for name, tensor in outputs.items():
@@ -203,7 +186,6 @@ def _check_finite(signatures: Signatures) -> None:
 
 
 def _copy(model: Task, dtype: str | None) -> Task:
-    """Returns the task with the same weights in another dtype."""
     backbone = model.backbone
     config = model.get_config() | {
         "backbone": type(backbone).from_config(
@@ -214,56 +196,3 @@ def _copy(model: Task, dtype: str | None) -> Task:
     copy = type(model)(**config)
     copy.set_weights(model.get_weights())
     return copy
-
-
-def warmup_requests(signatures: Signatures, model_name: str) -> list[PredictionLog]:
-    """Returns requests for each signature, so that no client's is the first of its shape.
-
-    They have one example each, and then two, for which the graph has other functions.
-    """
-    by_name = signatures.by_name.items()
-    lengths = sorted({length for _, each in by_name for length in each.lengths})
-    inputs = [
-        (name, each.inputs_of_example(length))
-        for length in lengths
-        for name, each in by_name
-        if length in each.lengths
-    ]
-    inputs += [(name, two) for name, each in by_name for two in _two_examples(each)]
-    return [
-        _request(ModelSpec(name=model_name, signature_name=name), tensors)
-        for name, tensors in inputs
-    ]
-
-
-def _two_examples(signature: Signature) -> Iterator[dict[str, tf.Tensor]]:
-    """Yields the inputs of the shortest two examples, unless their shapes differ as ids' do.
-
-    Batching computes equal examples once, so these have different lengths.
-    """
-    examples = [signature.inputs_of_example(length) for length in signature.lengths[:2]]
-    pairs = {name: [each[name] for each in examples] for name in signature.specs}
-    if len(examples) == 2 and all(a.shape == b.shape for a, b in pairs.values()):
-        yield {name: tf.concat(pair, axis=0) for name, pair in pairs.items()}
-
-
-def _request(spec: ModelSpec, tensors: Mapping[str, tf.Tensor]) -> PredictionLog:
-    # TF Serving has separate calls for the signatures of these names.
-    if spec.signature_name == CLASSIFY:
-        request = ClassificationRequest(model_spec=spec)
-        _add_examples(request.input, tensors)
-        return PredictionLog(classify_log=ClassifyLog(request=request))
-    if spec.signature_name == REGRESS:
-        request = RegressionRequest(model_spec=spec)
-        _add_examples(request.input, tensors)
-        return PredictionLog(regress_log=RegressLog(request=request))
-    request = PredictRequest(model_spec=spec)
-    for name, tensor in tensors.items():
-        request.inputs[name].CopyFrom(tf.make_tensor_proto(tensor))
-    return PredictionLog(predict_log=PredictLog(request=request))
-
-
-def _add_examples(to: Input, tensors: Mapping[str, tf.Tensor]) -> None:
-    """Adds the serialized tf.Examples of a signature's one input."""
-    for serialized in tensors[EXAMPLES_INPUT].numpy():
-        to.example_list.examples.add().ParseFromString(serialized)

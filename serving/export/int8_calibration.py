@@ -74,7 +74,6 @@ def calibrated_blocks(
 
 
 def _made_up_requests(model: Task, default: Signature) -> Iterator[dict[str, tf.Tensor]]:
-    """Yields the signature's examples of each length, with random words."""
     tokenizer = model.preprocessor.tokenizer
     special = set(tokenizer.special_token_ids)
     ids = np.array([id for id in range(tokenizer.vocabulary_size()) if id not in special])

@@ -148,7 +148,6 @@ class LanguageModelGraph:
         }
 
     def _defaults(self) -> Mapping[str, tf.Tensor]:
-        """Returns the values of the options that a request to `generate` leaves out."""
         options = GenerationOptions()
         length = min(options.length, self.sequence_length - 1)
         values = {**vars(options), "length": length, "stop": [""]}
@@ -197,7 +196,6 @@ class LanguageModelGraph:
         return {**padded, "truncated": ids.row_lengths() > self.sequence_length}
 
     def _score(self, score_texts: Callable[..., Tensors], text: tf.Tensor) -> Tensors:
-        """Computes the signature `score` by a function like `_score_texts`."""
         outputs = score_texts(text=text)
         longest = tf.reduce_max(outputs["num_tokens"], keepdims=True)
         length = tf.gather(self._buckets, tf.searchsorted(self._buckets, longest)[0])
@@ -206,7 +204,6 @@ class LanguageModelGraph:
         return outputs
 
     def _score_texts(self, text: tf.Tensor) -> Tensors:
-        """Returns the outputs of `score`, with a column for each position of the context."""
         ids = self._tokenizer.tokenize(text)
         token_ids = ids.to_tensor(self._tokenizer.pad_token_id, shape=[None, self.sequence_length])
         num_tokens = tf.minimum(tf.cast(ids.row_lengths(), tf.int32), self.sequence_length)
@@ -230,7 +227,6 @@ class LanguageModelGraph:
         stop: tf.Tensor,
         **options: tf.Tensor,
     ) -> Tensors:
-        """Computes the signature `generate` by a function like `continuations`."""
         stops, has_tokens = self.normalized_stops(stop)
         conditions = [
             (fits, f"{name} must be {expected}.", options[name])
@@ -294,7 +290,6 @@ def _with_rows(tensor: tf.Tensor, made_up: tf.Tensor, rows: tf.Tensor) -> tf.Ten
 
 
 def _slices(values: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.RaggedTensor:
-    """Returns a ragged tensor of slices of a flat tensor."""
     indices = tf.ragged.range(starts, ends)
     return indices.with_values(tf.gather(values, indices.values))
 

@@ -133,8 +133,6 @@ class _TaskGraph:
         return self._inputs.finish(texts, self._answer(**texts))
 
     def _of_examples(self, answer: Callable[[Tensors, Tensors], Tensors]) -> Callable[..., Tensors]:
-        """Makes a function of serialized tf.Examples, its argument `inputs`."""
-
         def answer_examples(**inputs: tf.Tensor) -> Tensors:
             texts = self._inputs.prepare(self._inputs.parse(inputs[EXAMPLES_INPUT]))
             return answer(texts, self._answer_prepared(texts))
@@ -150,8 +148,6 @@ class _TaskGraph:
         return self._answer_tokens(**asserted(inputs, *self._inputs.conditions(inputs)))
 
     def _answering(self, from_tokens: Callable[..., Tensors]) -> Callable[..., Tensors]:
-        """Makes a function of prepared texts from one of the model's inputs."""
-
         def answer(**texts: Any) -> Tensors:
             inputs = self._tokenize(**texts)
             told = {name: inputs.pop(name) for name in ("truncated", "blank") if name in inputs}
@@ -160,8 +156,6 @@ class _TaskGraph:
         return answer
 
     def _by_bucket(self, from_tokens: ConcreteFunction) -> Callable[..., Tensors]:
-        """Makes `from_tokens` compute one bucket at a time."""
-
         def answer(**inputs: tf.Tensor) -> Tensors:
             num_tokens = self._count_tokens(inputs)
             return by_bucket(from_tokens, inputs, num_tokens, self._inputs.bucket_lengths())
@@ -174,7 +168,6 @@ class _TaskGraph:
 
 
 def _serialized_example(texts: Tensors) -> tf.Tensor:
-    """Returns one serialized tf.Example with these features, string `[1]`."""
     example = tf.train.Example()
     for name, tensor in texts.items():
         values = tf.reshape(tensor, [-1]).numpy().tolist()

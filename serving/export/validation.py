@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from gpt1_keras.labelled_files import LABEL, as_label
+from gpt1_keras.labelled_files import Row, numbers_of_labels
 from gpt1_keras.tasks.task import Task
 from serving.export.export_metadata import fields_of
 from serving.export.text_inputs import as_tensors
@@ -17,6 +17,7 @@ from serving.export_names import DEFAULT_SIGNATURE
 from serving.server.models.servable import Servable
 
 _BATCH_SIZE = 32
+_WHAT = "The validation data"  # for messages
 Outputs: TypeAlias = Sequence[Mapping[str, np.ndarray]]  # of each request, by name
 
 
@@ -31,32 +32,28 @@ class Metric:
     """
 
     name: str
-    read_labels: Callable[[Sequence[Mapping[str, Any]]], list[Any]]
+    read_labels: Callable[[Sequence[Row]], list[Any]]
     measure: Callable[[Outputs, list[Any]], float]
 
 
 def class_or_score_metric(model: Task) -> Metric:
     """Returns accuracy; for a task that answers with a number, the correlation."""
-    class_names = model.class_names
-    if class_names is None:
-        return Metric("Pearson correlation", _scores, _correlation)
+    names = model.class_names
+    if names is None:
+        return Metric("Pearson correlation", lambda rows: _scores(rows, model), _correlation)
 
-    def read_class_names(rows: Sequence[Mapping[str, Any]]) -> list[bytes]:
-        labels = [str(row.get(LABEL)) for row in rows]
-        names = {as_label(name): name.encode() for name in class_names}
-        unknown = sorted(set(labels) - names.keys())
-        if unknown:
-            raise ValueError(f"Expected labels of {class_names}. Received: {unknown}.")
-        return [names[label] for label in labels]
+    def read_class_names(rows: Sequence[Row]) -> list[bytes]:
+        return [names[number].encode() for number in numbers_of_labels(rows, _WHAT, names)]
 
     return Metric("accuracy", read_class_names, lambda *args: _accuracy("label", *args))
 
 
 def choice_metric(model: Task) -> Metric:
     """Returns accuracy; labels are the indices of the right choices."""
+    choices = fields_of(model)[-1]
     return Metric(
         "accuracy",
-        lambda rows: _numbers(rows, int),
+        lambda rows: numbers_of_labels(rows, _WHAT, choices=choices),
         lambda *args: _accuracy("choice", *args),
     )
 
@@ -66,19 +63,9 @@ def language_model_metric(model: Task) -> Metric:
     return Metric("log-probability of a token", lambda rows: [], _log_probability)
 
 
-def _numbers(rows: Sequence[Mapping[str, Any]], kind: type) -> list[Any]:
-    try:
-        return [kind(row[LABEL]) for row in rows]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"Expected a number as the {LABEL} of every example. Received: "
-            f"{[row.get(LABEL) for row in rows][:5]}."
-        ) from error
-
-
-def _scores(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    scores = _numbers(rows, float)
-    if not np.ptp(scores) > 0:  # also true if one is NaN
+def _scores(rows: Sequence[Row], model: Task) -> list[float]:
+    scores = numbers_of_labels(rows, _WHAT, score_range=model.score_range)
+    if not np.ptp(scores) > 0:
         raise ValueError(
             f"A correlation needs examples of different scores. Received: {scores[:5]}."
         )
@@ -116,8 +103,7 @@ class Validation:
             have no label.
 
     Raises:
-        ValueError: examples lack an input of the model, or have unknown
-            labels.
+        ValueError: examples lack an input of the model, or have unknown labels.
     """
 
     def __init__(
@@ -129,12 +115,15 @@ class Validation:
     ) -> None:
         fields = fields_of(model)
         self._metric = metric
-        self._labels = self._metric.read_labels(examples)
-        self._size = len(examples)
         self._requests = [
             as_tensors(examples[start : start + batch_size], fields)
             for start in range(0, len(examples), batch_size)
         ]
+        rows = [
+            each if isinstance(each, Row) else Row(dict(each), number)
+            for number, each in enumerate(examples, 1)
+        ]
+        self._size, self._labels = len(rows), metric.read_labels(rows)
 
     def compare(
         self, function: Callable[..., Mapping[str, tf.Tensor]], path: str | os.PathLike[str]

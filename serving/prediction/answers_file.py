@@ -241,7 +241,6 @@ def kind_of(cell: Any) -> type | None:
 
 
 def _type_of(kinds: Collection[type]) -> "pyarrow.DataType":
-    """Returns the type of a column whose values are of these classes; text for a mixture."""
     import pyarrow
 
     for known, type_ in (
@@ -255,7 +254,6 @@ def _type_of(kinds: Collection[type]) -> "pyarrow.DataType":
 
 
 def _answer_type(name: str) -> "pyarrow.DataType":
-    """Returns the type of a value of answers."""
     import pyarrow
 
     types = {
@@ -273,7 +271,6 @@ def _answer_type(name: str) -> "pyarrow.DataType":
 
 
 def _as_text(value: Any) -> str:
-    """Returns a value as a cell of text."""
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, float) and math.isnan(value):

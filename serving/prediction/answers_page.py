@@ -130,7 +130,6 @@ class AnswersPage:
         )
 
     def _summary(self) -> str:
-        """Returns how many rows have which answer."""
         counts = collections.Counter(label for row in self._rows for label in row.labels or ())
         told = [f"{len(self._rows):,} texts"]
         told += [f"{html.escape(name)} {count:,}" for name, count in counts.most_common(10)]
@@ -190,7 +189,6 @@ def answers_page(path: pathlib.Path, has_files: bool = False) -> Iterator[Answer
 
 
 def _passage(passage: Passage, is_named: bool, choice: int | None) -> str:
-    """Returns a text with its words in colour."""
     parts = []
     for text, share, word in passage.pieces:
         # The square root: otherwise, beside one large share the other words would have no colour.
@@ -210,7 +208,6 @@ def _passage(passage: Passage, is_named: bool, choice: int | None) -> str:
 
 
 def _others(scores: Mapping[str, float], label: str) -> str:
-    """Returns the most probable of the classes that are not the answer."""
     others = sorted(scores.keys() - {label}, key=lambda name: -scores[name])
     named = [
         f"{html.escape(name)}&nbsp;{_percent(scores[name])}"
@@ -265,7 +262,6 @@ def _headings(has_labels: bool, has_confidence: bool) -> str:
 
 
 def _select(name: str, title: str, rows: int, options: Sequence[tuple[str, str, int]]) -> str:
-    """Returns a field to choose from values, which have a title and a number of rows."""
     items = "".join(
         f'<option value="{html.escape(value)}">{html.escape(shown)} ({count:,})</option>'
         for value, shown, count in options

@@ -148,7 +148,6 @@ def write_answers(
 def _writer(
     path: pathlib.Path, layout: Layout, has_files: bool
 ) -> Iterator[Callable[[Window, list[Answer]], object]]:
-    """Yields a function that writes the answers of a window, into a table or a page."""
     if is_page(path):
         with answers_page(path, has_files) as page:
             yield lambda window, answers: page.add(window.examples, answers)
@@ -196,7 +195,6 @@ def answered(engine: Engine, found: Iterable[Window]) -> Iterator[tuple[Window, 
 
 
 def _submit(engine: Engine, examples: Examples, pool: ThreadPoolExecutor) -> _Batches:
-    """Lets threads answer the examples of a window."""
     lengths = [_length(row, engine.fields) for row in examples.rows()]
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     batches = []
@@ -208,7 +206,6 @@ def _submit(engine: Engine, examples: Examples, pool: ThreadPoolExecutor) -> _Ba
 
 
 def _in_order(batches: _Batches) -> list[Answer]:
-    """Waits for the answers of batches, and returns them in the order of their window."""
     answers: dict[int, Answer] = {}
     for numbers, batch in batches:
         answers.update(zip(numbers, batch.result(), strict=True))
@@ -216,7 +213,6 @@ def _in_order(batches: _Batches) -> list[Answer]:
 
 
 def _length(texts: Mapping[str, Any], fields: Sequence[str]) -> int:
-    """Returns the number of characters of an example's texts."""
     values = (texts[field] for field in fields)
     return sum(sum(map(len, each)) if isinstance(each, list) else len(each) for each in values)
 

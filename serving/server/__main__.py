@@ -42,7 +42,6 @@ def main(options: Options, process: ProcessFlags, ignored: IgnoredFlags) -> None
 
 
 def _serve(options: Options, xla: bool) -> None:
-    """Serves until SIGINT or SIGTERM."""
     from serving.server.errors import ServingError
     from serving.server.server import Server
 

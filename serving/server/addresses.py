@@ -42,7 +42,6 @@ def check_free(protocol: str, flag: str, host: str, port: int) -> None:
 
 
 def _has_ipv6_loopback() -> bool:
-    """Returns whether this machine has the address ::1."""
     try:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))

@@ -92,7 +92,6 @@ class GrpcServer:
             self._receiving.end_late()
 
     def _open(self, address: str) -> int:
-        """Opens a port, and returns its number."""
         try:
             if self._credentials:
                 return self._server.add_secure_port(address, self._credentials)

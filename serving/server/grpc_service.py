@@ -105,7 +105,6 @@ def _reply(
     messages: Iterator[bytes],
     context: grpc.ServicerContext,
 ) -> Any:
-    """Returns the answer to a call's message, or ends the call with the error's status."""
     body = receiving.message(messages, context)
     try:
         if body is None:
@@ -122,7 +121,6 @@ def _answer(
     body: bytes,
     context: grpc.ServicerContext,
 ) -> Message:
-    """Returns the reply to a request."""
     budget = Budget(resources.limits, context.time_remaining())
     if not context.add_callback(budget.cancel):  # the call has ended
         budget.cancel()
@@ -183,7 +181,6 @@ def _model_name(body: bytes) -> str:
 
 
 def _model_spec(request: Any) -> ModelSpec:
-    """Returns the request's model_spec."""
     if isinstance(request, MultiInferenceRequest):
         return request.tasks[0].model_spec if request.tasks else ModelSpec()
     if not request.HasField("model_spec"):
@@ -192,14 +189,12 @@ def _model_spec(request: Any) -> ModelSpec:
 
 
 def _on_servable(call: Callable[[Servable, Any, Budget], Message]) -> _Call:
-    """Returns a call that first finds the request's servable."""
     return lambda models, request, budget: call(models.find(_model_spec(request)), request, budget)
 
 
 def _get_model_metadata(
     models: ModelManager, request: GetModelMetadataRequest, budget: Budget
 ) -> GetModelMetadataResponse:
-    """Describes a servable, if the request asks for its signatures and nothing else."""
     spec = _model_spec(request)
     if not request.metadata_field:
         raise invalid_argument("GetModelMetadataRequest must specify at least one metadata_field")
@@ -212,7 +207,6 @@ def _get_model_metadata(
 def _reload(
     models: ModelManager, request: ReloadConfigRequest, budget: Budget
 ) -> ReloadConfigResponse:
-    """Serves the models that the request lists, and only those."""
     models.configure(request.config)
     return ReloadConfigResponse(status=StatusProto())
 

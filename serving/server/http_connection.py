@@ -161,7 +161,6 @@ class HttpConnection:
                 pass
 
     def _next_event(self) -> object:
-        """Returns what the client sends next, an event of h11."""
         try:
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 self._http.receive_data(self._receive())

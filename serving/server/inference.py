@@ -203,7 +203,6 @@ def serialized_examples(examples: Input) -> Sequence[bytes]:
 
 
 def _example_signature(servable: Servable, spec: ModelSpec) -> str:
-    """Returns the name of the signature that `spec` asks for."""
     name = spec.signature_name or DEFAULT_SIGNATURE
     if name not in servable.signature_defs:
         raise invalid_argument(f"No signature was found with the name: {name}")
@@ -240,7 +239,6 @@ def _run_examples(
 
 
 def _described(outputs: dict[str, np.ndarray]) -> dict[str, str]:
-    """Returns the dtypes and shapes of outputs, for a message."""
     return {alias: f"{array.dtype} {list(array.shape)}" for alias, array in outputs.items()}
 
 

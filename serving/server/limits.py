@@ -79,7 +79,6 @@ def has_too_many_fields(body: bytes, message: Descriptor) -> bool:
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """Returns the number that begins at an index, and the index after it."""
     number = 0
     for place in range(_MOST_VARINT_BYTES):
         byte = body[at + place]
@@ -91,7 +90,6 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
 
 @functools.cache
 def _messages(message: Descriptor) -> Mapping[int, Descriptor]:
-    """Returns the types of a message's fields that hold messages, by their numbers."""
     return {each.number: each.message_type for each in message.fields if each.message_type}
 
 
@@ -340,7 +338,6 @@ class Admission:
                     self._running -= 1
 
     def _enter(self, budget: Budget) -> None:
-        """Waits for a turn."""
         with self._lock:
             if self._running < self._max_running:
                 self._running += 1

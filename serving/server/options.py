@@ -90,7 +90,6 @@ def _text(text: str) -> str:
 
 
 def _number(kind: type, least: int, most: int, text: str) -> Any:
-    """Parses a number within bounds."""
     try:
         number = kind(text) if text.isascii() else None
     except ValueError:

@@ -150,7 +150,6 @@ class RestServer(ThreadingTCPServer):
             self._close_refused(len(self._refused) - 1)
 
     def _close_refused(self, kept: int) -> None:
-        """Closes the oldest of the connections that were refused, if they are more than `kept`."""
         while len(self._refused) > kept:
             self.close_request(self._refused.popleft()[1])
 
@@ -192,7 +191,6 @@ class RestServer(ThreadingTCPServer):
             return connection.reply(reply, last=self._stopping)
 
     def _answer(self, head: Head, body: bytes) -> Reply:
-        """Returns the reply to a request."""
         if self._is_loopback and not _is_local(head.host):
             return _refusal(
                 HTTPStatus.FORBIDDEN,
@@ -211,7 +209,6 @@ class RestServer(ThreadingTCPServer):
         return reply
 
     def _answer_call(self, head: Head, body: bytes) -> Reply:
-        """Returns the reply of TensorFlow Serving's interface."""
         if head.method == "OPTIONS" and self._allows_all_origins:  # a browser asks whether it may
             if head.origin.startswith(("http://", "https://")):
                 return Reply(HTTPStatus.OK, b"", "application/json")
@@ -250,12 +247,10 @@ def _is_local(host: str) -> bool:
 
 
 def _error(error: ServingError) -> Reply:
-    """Returns the reply to a request that a model cannot answer, or that there is no room for."""
     status = _HTTP_STATUS.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
     return _refusal(status, error.message)
 
 
 def _refusal(status: int, message: str) -> Reply:
-    """Returns the reply to a request that cannot be answered."""
     body = rest_service.encoded(json.dumps({"error": message}, ensure_ascii=False))
     return Reply(status, body, "application/json")

@@ -135,7 +135,6 @@ _VERBS = {"predict": _predict, "classify": _classify, "regress": _regress}
 
 
 def _metadata(servable: Servable) -> Mapping[str, Any]:
-    """Returns the description of a servable's signatures."""
     response = inference.get_model_metadata(servable)
     signatures = SignatureDefMap()
     response.metadata[inference.SIGNATURE_DEF].Unpack(signatures)
@@ -248,7 +247,6 @@ def read_examples(document: Mapping[str, Any], budget: Budget = UNLIMITED) -> In
 
 
 def _example(features: Any) -> tf.train.Example:
-    """Returns a tf.Example of an object of features, each a value or a list of one type."""
     if not isinstance(features, dict):
         raise invalid_argument(f"Expected an example to be an object; received {_shown(features)}")
     example = tf.train.Example()
@@ -262,7 +260,6 @@ def _example(features: Any) -> tf.train.Example:
 
 
 def _columns_of_rows(rows: Any, names: list[str], needed: list[str]) -> dict[str, list[Any]]:
-    """Returns each input's values in all rows; a row is an object, or the only input's value."""
     if not isinstance(rows, list) or not rows:
         raise invalid_argument(
             f"Expected 'instances' to be a list of at least one value; received {_shown(rows)}"
@@ -282,7 +279,6 @@ def _columns_of_rows(rows: Any, names: list[str], needed: list[str]) -> dict[str
 
 
 def _columns(inputs: Any, names: list[str], needed: list[str]) -> dict[str, Any]:
-    """Returns each input's value; `inputs` is an object, or the only input's value."""
     if len(names) == 1 and not _is_object(inputs):
         return {names[0]: inputs}
     if not _is_object(inputs) or not set(needed) <= set(inputs):
@@ -299,7 +295,6 @@ def _is_object(value: Any) -> bool:
 
 
 def _tensor(name: str, value: Any, dtype: int) -> TensorProto:
-    """Returns nested lists, or a single value, as a tensor."""
     shape, values = _flattened(value)
     dims = [TensorShapeProto.Dim(size=size) for size in shape]
     tensor = TensorProto(dtype=dtype, tensor_shape=TensorShapeProto(dim=dims))
@@ -330,7 +325,6 @@ def _flattened(value: Any) -> tuple[list[int], list[Any]]:
 
 
 def _typed(name: str, value: Any, dtype: tf.DType) -> Any:
-    """Returns a JSON value as a value of a tensor of `dtype`."""
     try:
         if dtype == tf.string and isinstance(value, str):
             return value.encode()
@@ -407,7 +401,6 @@ def encoded(reply: str) -> bytes:
 
 
 def _value(name: str, array: np.ndarray, budget: Budget) -> str:
-    """Returns an output in JSON."""
     return (
         _list(_rows(name, array, budget))
         if array.ndim
@@ -440,7 +433,6 @@ def _list(items: Iterable[str]) -> str:
 
 
 def _plain(name: str, array: np.ndarray) -> Any:
-    """Returns an output's values as nested lists that JSON can hold."""
     if array.dtype == object:
         encode = _base64_object if name.endswith(_BASE64_OUTPUT_SUFFIX) else _text
         return np.vectorize(encode, otypes=[object])(array).tolist()
@@ -453,7 +445,6 @@ def _short(number: float) -> float:
 
 
 def _base64_object(value: bytes) -> dict[str, str]:
-    """Returns bytes as TensorFlow Serving writes them in JSON."""
     return {_BASE64_KEY: base64.b64encode(value).decode()}
 
 

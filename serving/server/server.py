@@ -169,7 +169,6 @@ class Server:
                 logging.exception("Cannot look for changes")
 
     def _poll_config(self) -> None:
-        """Reads the configuration file again, and applies changes."""
         file = self._options.model_config_file
         try:
             config = config_files.read_models(file)
@@ -181,7 +180,6 @@ class Server:
 
 
 def _single_model(name: str, base_path: str) -> ModelServerConfig:
-    """Returns the configuration of one model."""
     config = ModelServerConfig()
     path = str(Path(base_path).absolute())
     config.model_config_list.config.add(name=name, base_path=path, model_platform="tensorflow")

@@ -114,7 +114,6 @@ class TextModel:
         return {"label": self.metadata["class_names"][best], **named}
 
     def _run_one(self, texts: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Runs the file's signature on the texts of one example."""
         sizes, most = self.metadata["max_bytes"], self.metadata["num_choices"]
         *fields, last = sizes
         inputs = {field: _to_input(text, sizes[field]) for field, text in zip(fields, texts)}
@@ -137,7 +136,6 @@ class TextModel:
         return choices
 
     def _next_tokens(self, outputs: dict[str, np.ndarray]) -> Answer:
-        """Returns the answer of a language model."""
         if not outputs["num_tokens"][0]:
             raise ValueError("A text goes on from at least one token. Received: none.")
         probabilities = scipy.special.softmax(outputs["logits"])

@@ -20,8 +20,8 @@ from gpt1_keras.optimization.optimizer import GPT1Adam, finetuning_optimizer
 from training.corpus.batches import training_batches, validation_batches
 from training.corpus.corpus_format import Split
 from training.corpus.windows import SequentialWindows, Windows
-from training.runs import execution
-from training.runs.execution import find_strategy
+from training.runs import strategy_and_xla
+from training.runs.strategy_and_xla import find_strategy
 
 STEPS = 20
 BATCH, LENGTH, VOCABULARY = 8, 16, 50
@@ -108,8 +108,8 @@ def train(strategy, optimizer, callbacks=(), **options):
 
 def train_measured(strategy):
     """Measures in ten updates whether XLA is faster; the other updates use the faster."""
-    execution._SECONDS_THAT_PAY = 0.0
-    return train(strategy, adam, [execution.CompilationTrial(STEPS)], jit_compile=False)
+    strategy_and_xla._SECONDS_THAT_PAY = 0.0
+    return train(strategy, adam, [strategy_and_xla.CompilationTrial(STEPS)], jit_compile=False)
 
 
 def train_on_an_odd_batch(strategy):

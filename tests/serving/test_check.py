@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from serving import check
-from serving.export import tuning
+from serving.export import server_settings
 from serving.export.check import Request, products_of, unfused
 from serving.runtime_process import REQUEST
 
@@ -169,7 +169,7 @@ def test_missing_libraries(run, model_base_path, tmp_path):
 
 @pytest.mark.slow
 def test_the_fastest_settings_are_measured(run, model_base_path, monkeypatch):
-    monkeypatch.setattr(tuning, "_SECONDS", 0.05)
+    monkeypatch.setattr(server_settings, "_SECONDS", 0.05)
     status, out, _ = run(model_base_path, "--tune")
     assert status == 0
     for cores in {1, os.cpu_count()}:

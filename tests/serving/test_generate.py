@@ -13,8 +13,8 @@ from gpt1_keras import presets
 from serving import generate
 from serving.export.exported_tasks import signatures_of
 from serving.export.generation_options import GenerationOptions
+from serving.export.generation_stream import TextStream, find_end
 from serving.export.signature import ExportSpec
-from serving.export.text_stream import TextStream, find_end
 from tests.helpers.eager import eagerly
 
 PROMPTS = ["a good film, and", "the"]

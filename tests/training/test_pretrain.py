@@ -177,20 +177,6 @@ def test_weights_are_the_paper_s(corpus):
             assert set(np.unique(value)) <= {0.0, 1.0}
 
 
-def test_positions_that_begin_as_zeros_are_the_only_difference():
-    options = PretrainOptions("gpt1_micro", steps=1)
-    paper, other = (
-        build_model(each, 300).backbone
-        for each in (options, dataclasses.replace(options, initial_positions="zeros"))
-    )
-    for before, after in zip(paper.trainable_variables, other.trainable_variables):
-        is_positions = "positions" in after.path
-        expected = np.zeros(before.shape) if is_positions else np.array(before)
-        np.testing.assert_array_equal(np.array(after), expected)
-        assert not is_positions or np.any(before)
-    assert any("positions" in each.path for each in other.trainable_variables)
-
-
 @pytest.mark.slow
 def test_a_run_goes_on_from_a_preset(whole_run, corpus, tmp_path):
     """At a rate too small to change a weight, it ends as what it began with."""
@@ -328,15 +314,6 @@ def test_sigterm_before_there_is_anything_to_save(corpus, tmp_path, monkeypatch,
         ({"sequence-length": 129}, "sequence_length must be at most 128, the context of gpt1_mi"),
         ({"sequence-length": 0}, "sequence_length must be at least 1. Received: 0."),
         ({"dtype": "int8"}, "dtype must be one of ['float32', 'mixed_bfloat16'"),
-        ({"initial-positions": "none"}, "initial_positions must be one of ['random'"),
-        (
-            {"config": "lstm_micro", "initial-positions": "zeros"},
-            "lstm_micro has no position embeddings to begin as zeros.",
-        ),
-        (
-            {"initial-weights": "gpt1_tiny_books", "initial-positions": "zeros"},
-            "initial_weights=gpt1_tiny_books holds positions that are trained, which cannot begin",
-        ),
         ({"repeat-share": 1.5}, "repeat_share must be from 0 to 1. Received: 1.5."),
         ({"dropout": 1.5}, "dropout must be at least 0 and below 1. Received: 1.5."),
         ({"learning-rate": 0}, "learning_rate must be above 0. Received: 0.0."),

@@ -16,7 +16,7 @@ from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS
 from training.datasets.user_files import find_user_files
-from training.evaluation.predictions import METRICS, check_scorable
+from training.evaluation.metrics import METRICS, check_scorable
 from training.runs import finetuning
 
 GOOD = "text,label\ngood,yes\nbad,no\n"

@@ -21,7 +21,7 @@ from training.corpus import text_files, tfds_texts
 from training.corpus.corpus_format import FORMAT, INDEX_FILE, TOKENIZER_FOLDER, Corpus
 from training.corpus.corpus_options import CorpusOptions
 from training.corpus.shards import Unit, shard_dtype, write_shard
-from training.corpus.workers import run_in_beam, run_in_processes
+from training.corpus.workers import run_in_pipeline, run_in_processes
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 
 TFDS_PREFIX = "tfds:"
@@ -78,7 +78,7 @@ def make_corpus(
         if runner is None:
             shards = run_in_processes(write, units, processes)
         else:
-            shards = run_in_beam(write, units, folder, runner, processes, beam_flags)
+            shards = run_in_pipeline(write, units, folder, runner, processes, beam_flags)
         _write_index(shards, folder, header)
         seconds = time.monotonic() - started
         index = Corpus(folder).index
@@ -133,7 +133,6 @@ def _check_output(output_path: str | os.PathLike[str], source_path: str) -> None
 
 
 def _make_tokenizer(options: CorpusOptions, units: list[Unit]) -> gpt1_keras.GPT1Tokenizer:
-    """Loads a tokenizer, or learns one from the training documents."""
     if options.tokenizer is not None:
         return load_tokenizer(options.tokenizer, options.normalization)
     training = [unit for unit in units if unit.split == "train"]
@@ -156,7 +155,6 @@ def _lines(units: list[Unit]) -> Iterator[str]:
 
 
 def _write_index(shards: list[dict[str, Any]], folder: str, header: dict[str, Any]) -> None:
-    """Writes the index from what `write_shard` returned for each shard."""
     splits: dict[str, list[dict[str, Any]]] = {}
     for shard in sorted(shards, key=lambda shard: shard["file"]):
         shard = dict(shard)

@@ -178,7 +178,6 @@ def _split_folders(source: pathlib.Path) -> list[str]:
 def _by_folder(
     files: list[pathlib.Path], source: pathlib.Path, folders: list[str]
 ) -> dict[str, list[pathlib.Path]]:
-    """Returns the files of each split, by the folders that are splits."""
     splits: dict[str, list[pathlib.Path]] = {}
     for name in folders:
         split = _SPLITS[name.lower()]

@@ -3,25 +3,22 @@
 import concurrent.futures
 import multiprocessing
 import os
-import pathlib
 import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from gpt1_keras.beam import run_in_beam
 from gpt1_keras.cli import progress
 from gpt1_keras.exit_status import signals_handled
 from gpt1_keras.quiet import silent_imports
 
 with silent_imports():  # in the processes that a run starts, which nobody else keeps silent
     import tensorflow as tf
-
-    from gpt1_keras.files import read_json, remove_leftovers, write_json
 from training.corpus.shards import ShardError, Unit
 
 _POLL_SECONDS = 0.2  # between two checks for signals
-_RESULT = ".result"  # what the name of a unit's result ends with, in `run_in_beam`
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _Write = Callable[[Unit], dict[str, Any]]
@@ -94,7 +91,7 @@ def _exit_with_parent() -> None:
     os._exit(1)
 
 
-def run_in_beam(
+def run_in_pipeline(
     function: _Write,
     units: list[Unit],
     folder: str,
@@ -102,49 +99,20 @@ def run_in_beam(
     processes: int,
     flags: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Calls a function for each unit in an Apache Beam pipeline, and returns all results.
-
-    A runner may call it more than once for a unit, as after a worker's death.
+    """Calls a function for each unit in an Apache Beam pipeline; see `gpt1_keras.beam`.
 
     Args:
-        function: picklable; returns a dict with `tokens`, `documents` and `empty_documents`, which
-            become counters of the pipeline.
-        folder: path that all workers reach. Results are there meanwhile.
-        runner: name of Beam's runner. `FnApiRunner` runs on this machine. (`DirectRunner`
-            would first try to download another runner.)
         processes: how many, for runners of this machine.
 
     Raises:
-        ShardError: a shard could not be written, or the runner has left out one.
+        ShardError: a shard could not be written.
     """
-    try:
-        import apache_beam as beam
-        from apache_beam.options.pipeline_options import PipelineOptions
-    except ImportError:
-        raise ValueError('A runner needs Apache Beam: pip install "gpt1-keras[beam]".') from None
-    options = PipelineOptions(
-        [
-            f"--runner={runner}",
-            f"--direct_num_workers={processes}",
-            f"--direct_running_mode={'in_memory' if processes == 1 else 'multi_processing'}",
-            *flags,
-        ]
+    here = (
+        f"--direct_num_workers={processes}",
+        f"--direct_running_mode={'in_memory' if processes == 1 else 'multi_processing'}",
     )
-
-    def keep(number: int, unit: Unit) -> None:
-        result = function(unit)
-        for name in ("tokens", "documents", "empty_documents"):
-            beam.metrics.Metrics.counter("corpus", name).inc(result[name])
-        write_json(os.path.join(folder, f"{number}{_RESULT}"), result)
-
     try:
-        with beam.Pipeline(options=options) as pipeline:
-            _ = (
-                pipeline
-                | beam.Create(list(enumerate(units)))
-                | beam.Reshuffle()
-                | "Write shards" >> beam.MapTuple(keep)
-            )
+        return run_in_beam(function, units, folder, runner, [*here, *flags])
     except Exception as error:
         # Runners add to the message, or wrap it in the text of tracebacks.
         text = f"{type(error).__name__}: {error}"
@@ -152,11 +120,3 @@ def run_in_beam(
         if line is None:
             raise
         raise ShardError(line[1]) from error
-    remove_leftovers(folder)  # of workers that were killed
-    paths = [pathlib.Path(folder, f"{number}{_RESULT}") for number in range(len(units))]
-    if missing := sum(not path.is_file() for path in paths):
-        raise ShardError(f"{runner} has left out {missing} of {len(units)} shards.")
-    results = [read_json(path) for path in paths]
-    for path in paths:
-        path.unlink()
-    return results

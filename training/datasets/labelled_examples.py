@@ -31,7 +31,6 @@ def load_examples(dataset: Dataset, role: str, data: DataOptions = DEFAULT_DATA)
 
 
 def _read_part(dataset: TfdsDataset, name: str, role: str, data: DataOptions) -> Examples:
-    """Reads the examples of one of a data set's `tfds_names`."""
     builder, split = _find_split(dataset, name, role, data)
     columns = read_split(builder, split)
     missing = set(dataset.fields.values()) - columns.keys()
@@ -48,7 +47,6 @@ def _read_part(dataset: TfdsDataset, name: str, role: str, data: DataOptions) ->
 def _find_split(
     dataset: TfdsDataset, name: str, role: str, data: DataOptions
 ) -> tuple[tfds.core.DatasetBuilder, str]:
-    """Returns a data set that is ready to be read, and the name of its split."""
     try:
         return prepared_builder(name, data), dataset.split(role)
     except FileNotFoundError:

@@ -18,7 +18,7 @@ class TfdsDataset:
         tfds_names: names in TensorFlow Datasets; several are concatenated.
         kind: kind of model that it is for: `CLASSIFICATION`, `SIMILARITY` or `MULTIPLE_CHOICE`.
         fields: dict from the model's text fields to the data set's features.
-        metrics: keys of `training.evaluation.predictions.METRICS`; the first is what the paper
+        metrics: keys of `training.evaluation.metrics.METRICS`; the first is what the paper
             reports, and selects the best epoch.
         held_out: name in TensorFlow Datasets of a configuration that holds only the validation and
             the test split, under these names; read where `tfds_names` are not on disk.

@@ -23,6 +23,8 @@ from gpt1_keras.labelled_files import (
     BadRows,
     Row,
     as_label,
+    as_number,
+    numbers_of_labels,
     open_table,
     read_rows,
     shortened,
@@ -269,29 +271,8 @@ class UserFiles:
         return found
 
     def _labels(self, path: str, rows: list[Row]) -> np.ndarray:
-        labels = [str(row[LABEL]) for row in rows]
-        if self.class_names is not None:
-            numbers_of = {as_label(name): number for number, name in enumerate(self.class_names)}
-            unknown = sorted(set(labels) - numbers_of.keys())
-            if unknown:
-                raise ValueError(
-                    f"{path} has the labels {shown_names(unknown)}; expected "
-                    f"{shown_names(self.class_names)}."
-                )
-            return np.array([numbers_of[label] for label in labels], np.int32)
-        numbers = [_number(label) for label in labels]
-        bad = BadRows(path)
-        for row, number in zip(rows, numbers):
-            if self.score_range is not None:
-                low, high = self.score_range
-                is_valid = number is not None and low <= number <= high
-                expected = f"a score from {low} to {high}"
-            else:
-                is_valid = number in range(len(row[CHOICES]))
-                expected = f"the index of one of the {len(row[CHOICES])} choices, from 0"
-            if not is_valid:
-                bad.add(row.line, f"has the label {row[LABEL]!r}; expected {expected}")
-        bad.refuse()
+        choices = CHOICES if self.kind == MULTIPLE_CHOICE else None
+        numbers = numbers_of_labels(rows, path, self.class_names, self.score_range, choices)
         return np.array(numbers, np.int32 if self.score_range is None else np.float32)
 
 
@@ -335,12 +316,12 @@ def find_user_files(
     use_one_spelling(rows, shown)
     kind = _KINDS[fields]
     labels = [str(row[LABEL]) for row in rows]
-    numbers = [number for number in map(_number, labels) if number is not None]
+    numbers = [number for number in map(as_number, labels) if number is not None]
     is_score = any(number % 1 for number in numbers) and score_range is None
     if is_score and len(numbers) < len(labels) and kind != MULTIPLE_CHOICE:
         bad = BadRows(shown)
         for row in rows:
-            if _number(str(row[LABEL])) is None:
+            if as_number(str(row[LABEL])) is None:
                 bad.add(
                     row.line,
                     f"has the label {row[LABEL]!r}, which is no number; others have a fraction, as "
@@ -425,11 +406,3 @@ def _keep_quiet(notice: str) -> None:
 def _encoded(text: str | list[str]) -> bytes | np.ndarray:
     """Returns a text as bytes, or texts as an array of bytes."""
     return text.encode() if isinstance(text, str) else as_column([each.encode() for each in text])
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None

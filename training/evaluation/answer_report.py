@@ -81,7 +81,6 @@ def plot_scores(labels: np.ndarray, answers: np.ndarray, path: str | os.PathLike
 
 
 def _shortened(name: str) -> str:
-    """Returns the beginning of a name."""
     return shown(name if len(name) <= _MOST_CHARACTERS else f"{name[: _MOST_CHARACTERS - 1]}…")
 
 
@@ -164,7 +163,6 @@ def read_report(folder: str | os.PathLike[str]) -> str:
 def _measure_classes(
     labels: np.ndarray, answers: np.ndarray, names: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:
-    """Returns scikit-learn's report as text, and as a dict, in which "classes" has them by name."""
     numbers = [str(number) for number in range(len(names))]
     text, content = (
         sklearn.metrics.classification_report(
@@ -216,13 +214,11 @@ def write_rows(
 
 
 def _strings(column: np.ndarray) -> Iterator[str]:
-    """Yields texts; choices are joined."""
     for text in column:
         yield _cell(text) if isinstance(text, bytes) else " | ".join(map(_cell, text))
 
 
 def _named(examples: Examples, position: int) -> str:
-    """Returns a label as people read it: a name, the text of a choice, or a score."""
     label = examples.labels[position]
     if examples.class_names is not None:
         return safe_cell(examples.class_names[label])

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from gpt1_keras.examples import Examples
 from training.datasets.paper_datasets import MULTIPLE_CHOICE
 from training.datasets.user_files import Dataset
-from training.evaluation.predictions import score
+from training.evaluation.metrics import score
 
 MAJORITY, TFIDF, OVERLAP = "majority", "tf-idf + logistic regression", "word overlap"
 _MOST_ITERATIONS = 1000  # of logistic regression

@@ -408,7 +408,6 @@ def calibrate_preset(
 
 
 def _store_calibration(preset: pathlib.Path, calibration: Calibration) -> None:
-    """Writes a calibration into a preset's description, in place of the preset's own."""
     path = preset / _TASK
     task = read_json(path)
     kept = {name: value for name, value in task["config"].items() if name not in FRESH_ARGUMENTS}

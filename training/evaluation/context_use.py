@@ -221,7 +221,6 @@ def plot_series(entries: Sequence[dict[str, Any]], title: str) -> Figure:
 
 
 def _plot_positions(axes: Axes, use: dict[str, Any], **style: Any) -> None:
-    """Plots the loss by position, with an error bar of one standard error."""
     bins = use["loss_by_position"]
     centers = [(each["from"] + each["to"]) / 2 for each in bins]
     errors = [each["standard_error"] or 0.0 for each in bins]

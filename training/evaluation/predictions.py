@@ -1,15 +1,12 @@
-"""A model's predictions on a data set, their metrics, and a file of them to score again."""
+"""A model's predictions on a data set, and a file of them to score again."""
 
 import json
 import os
 import pathlib
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.stats
-import sklearn.metrics
 
 from gpt1_keras.examples import Examples
 from gpt1_keras.files import write_text
@@ -18,31 +15,6 @@ from training.datasets.length_batches import batch_order, count_tokens
 
 FILE = "predictions.jsonl"  # in the folder of a run
 _BATCH_SIZE = 64
-
-
-Metric = Callable[[np.ndarray, np.ndarray], float]
-
-
-def _correlation(correlate: Callable[..., Any]) -> Metric:
-    """Returns a metric: a correlation, or 0 (as Matthews' is) if all predictions are equal."""
-
-    def metric(true: np.ndarray, predicted: np.ndarray) -> float:
-        if np.ptp(predicted) == 0:
-            return 0.0
-        return correlate(true, predicted).statistic
-
-    return metric
-
-
-# Functions of true and predicted class indices, or of true and predicted scores.
-METRICS: dict[str, Metric] = {
-    "accuracy": sklearn.metrics.accuracy_score,
-    "f1": sklearn.metrics.f1_score,
-    "matthews": sklearn.metrics.matthews_corrcoef,
-    "pearson": _correlation(scipy.stats.pearsonr),
-    "spearman": _correlation(scipy.stats.spearmanr),
-}
-_CORRELATIONS = ("pearson", "spearman")  # undefined where all labels are the same
 
 
 class DivergedError(ValueError):
@@ -90,36 +62,6 @@ def predict_outputs(
             "a lower learning rate."
         )
     return outputs
-
-
-def check_scorable(examples: Examples, metrics: tuple[str, ...], what: str) -> None:
-    """Raises ValueError where a metric would not be a number, before any work is done.
-
-    Args:
-        examples: all of them labelled.
-        what: what the examples are, for the message.
-    """
-    if not len(examples):
-        raise ValueError(f"{what} has no example with a label.")
-    undefined = [name for name in metrics if name in _CORRELATIONS]
-    if undefined and np.ptp(examples.labels) == 0:
-        raise ValueError(
-            f"{what} has the same label, {examples.labels[0]:g}, for all of its {len(examples)} "
-            f"examples: {' and '.join(undefined)} are undefined. Expected different scores."
-        )
-
-
-def score(
-    examples: Examples, predictions: np.ndarray, metrics: tuple[str, ...]
-) -> dict[str, float]:
-    """Computes metrics by name.
-
-    Args:
-        examples: all of them labelled.
-        predictions: array `[examples]`, from `predictions_of`.
-        metrics: keys of `METRICS`.
-    """
-    return {name: float(METRICS[name](examples.labels, predictions)) for name in metrics}
 
 
 def write_predictions(

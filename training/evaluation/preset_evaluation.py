@@ -17,13 +17,8 @@ from training.evaluation.answer_report import plot_report, write_report
 from training.evaluation.baselines import score_baselines
 from training.evaluation.comparison import compare
 from training.evaluation.fine_tuned_models import load_for_model, load_model
-from training.evaluation.predictions import (
-    check_scorable,
-    predict_outputs,
-    predictions_of,
-    score,
-    write_predictions,
-)
+from training.evaluation.metrics import check_scorable, score
+from training.evaluation.predictions import predict_outputs, predictions_of, write_predictions
 
 # GLUE expects the classes' names in these files, and their indices in the others.
 _NAMED = ("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv")

@@ -13,7 +13,8 @@ from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import find_dataset
 from training.evaluation.baselines import baselines_of
-from training.evaluation.predictions import check_scorable, score, write_predictions
+from training.evaluation.metrics import check_scorable, score
+from training.evaluation.predictions import write_predictions
 from training.paper.grid_options import GridOptions
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.finetuning import finetune, memory_freed

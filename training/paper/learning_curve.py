@@ -52,7 +52,6 @@ def learning_curve(
 
 
 def _report(folder: pathlib.Path) -> None:
-    """Writes the tables, the plot and the evidence of all runs in a folder."""
     results = by_size(gather([folder / "baselines", folder / "runs"]))
     found = {dataset for each in results.values() for _, dataset in each.runs}
     datasets = [dataset for dataset in DATASETS if dataset in found]
@@ -101,7 +100,6 @@ def make_curve(
 
 
 def _sizes(dataset: str, labels: Sequence[str], data: DataOptions) -> dict[int | None, int]:
-    """Returns numbers of labels by `limit_examples`, without those that the data set lacks."""
     examples = load_examples(find_dataset(dataset), "train", data).labelled()
     sizes: dict[int | None, int] = {
         int(count): int(count)

@@ -76,7 +76,6 @@ def make_figure(history: list[dict[str, Any]], baselines: dict[str, float], titl
 
 
 def _read_run(folder: pathlib.Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Returns the history and the options of a run."""
     path = folder / "history.json"
     if not path.is_file():
         raise FileNotFoundError(
@@ -95,7 +94,6 @@ def _scored_tokens(history: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def _read_ngrams(path: str | os.PathLike[str], expected: dict[str, Any]) -> dict[str, float]:
-    """Returns the perplexities to plot as lines, by the models' names."""
     scores = read_json(path)
     names = {"unigram_perplexity": "unigram", "trigram_perplexity": "trigram, Kneser-Ney"}
     if not {*expected, *names} <= scores.keys():

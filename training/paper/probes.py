@@ -13,7 +13,7 @@ class Probe:
         reader: key of `training.paper.zero_shot.READERS`.
         chance: the score of guessing.
         previous_best: the score of the best single model before the paper.
-        metric: key of `training.evaluation.predictions.METRICS`.
+        metric: key of `training.evaluation.metrics.METRICS`.
         threshold_split: where the threshold for examples of one choice is selected.
     """
 
@@ -35,7 +35,6 @@ PROBES = {
     "race_middle": Probe("race/middle", "dev", "race", 0.25, 0.602),
     "race_high": Probe("race/high", "dev", "race", 0.25, 0.503),
     "dprd": Probe("definite_pronoun_resolution", "test", "dprd", 0.5, 0.7641),
-    "wsc273": Probe("wsc273", "test", "wsc273", 0.5, 0.7641),
 }
 
 

@@ -55,7 +55,7 @@ class Column:
     Attributes:
         name: the paper's name of the data set.
         datasets: keys of `training.datasets.paper_datasets.DATASETS`; the column is their mean.
-        metric: key of `training.evaluation.predictions.METRICS`.
+        metric: key of `training.evaluation.metrics.METRICS`.
         published: dict from row to score in percent.
     """
 

@@ -119,7 +119,6 @@ def _row(
     results: Results,
     is_compared: bool = True,
 ) -> Row:
-    """Returns a row of ours."""
     return Row(
         name,
         color,
@@ -131,7 +130,6 @@ def _row(
 
 
 def _with_average(row: Row, columns: Sequence[int]) -> Row:
-    """Returns the row with its average over some columns in front, if it has all of them."""
     scores = [score for i in columns if (score := row.scores[i]) is not None]
     average = statistics.mean(scores) if len(scores) == len(columns) else None
     seeds = row.seeds and [min(row.seeds[i] for i in columns), *row.seeds]
@@ -211,7 +209,6 @@ def plot_table(
 
 
 def _plot_column(axes: Axes, column: int, rows: Sequence[Row]) -> None:
-    """Plots the scores of a column as horizontal bars, the first row on top."""
     for index, row in enumerate(rows):
         score = row.scores[column]
         extremes = None if row.extremes is None else row.extremes[column]
@@ -242,7 +239,6 @@ def write_evidence(several: Sequence[Results], folder: str | os.PathLike[str]) -
 
 
 def _write_scores(several: Sequence[Results], folder: str | os.PathLike[str]) -> None:
-    """Writes scores.csv: a line for each run and metric."""
     rows = [
         [dataset, variant, result["train_examples"], seed, metric, value, result.get("seconds", "")]
         for results in several

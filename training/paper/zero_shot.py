@@ -17,8 +17,8 @@ from gpt1_keras.presets import find_preset, load_task
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.tfds import prepared_builder, read_race, read_split, resolve_pronoun
 from training.evaluation.likelihood import Scorer
+from training.evaluation.metrics import METRICS, Metric
 from training.evaluation.plots import COLORS, new_figure, save
-from training.evaluation.predictions import METRICS, Metric
 from training.paper.probes import Probe, find_probe
 from training.runs.run_folder import shared_steps
 
@@ -86,25 +86,12 @@ def read_dprd(columns: Columns) -> ProbeExamples:
     return ProbeExamples(choices, columns["label"])
 
 
-def read_wsc273(columns: Columns) -> ProbeExamples:
-    """Asks what `read_dprd` asks; this data set says where the pronoun is, in code points."""
-    names = [columns["option1_normalized"], columns["option2_normalized"]]
-    rows = zip(columns["text"], columns["pronoun_start"], columns["pronoun_end"], *names)
-    choices = []
-    for text_bytes, start, end, *options in rows:
-        text = text_bytes.decode("utf-8")
-        before, after = text[:start].encode(), text[end:].encode()
-        choices.append([(before + name, after) for name in options])
-    return ProbeExamples(choices, columns["label"])
-
-
 # By the names that `Probe.reader` may have.
 READERS: dict[str, Callable[[Columns], ProbeExamples]] = {
     "cola": read_cola,
     "sst2": read_sst2,
     "race": read_race_choices,
     "dprd": read_dprd,
-    "wsc273": read_wsc273,
 }
 
 
@@ -261,14 +248,12 @@ def _load(probe: Probe, split: str, data: DataOptions) -> ProbeExamples:
 
 
 def _score_choices(scorer: _Score, examples: ProbeExamples) -> list[np.ndarray]:
-    """Returns the scores of each example's choices."""
     counts = [len(choices) for choices in examples.choices]
     scores = scorer([pair for choices in examples.choices for pair in choices])
     return np.split(scores, np.cumsum(counts)[:-1])
 
 
 def _find_snapshots(runs: Sequence[pathlib.Path]) -> dict[int, pathlib.Path]:
-    """Returns a pre-training's files of weights by step, the final ones last."""
     *earlier_runs, last_run = runs
     last = _read_number(last_run, "steps")
     found: dict[int, pathlib.Path] = {}
@@ -288,13 +273,11 @@ def _snapshots(run: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
 
 
 def _passes_per_update(run: pathlib.Path) -> float:
-    """Returns the share of its corpus that a finished pre-training reads in an update."""
     window, windows = _read_number(run, "sequence_length"), _read_number(run, "batch_size")
     return window * windows / _read_number(run, "train_tokens")
 
 
 def _read_number(run: pathlib.Path, name: str) -> int:
-    """Reads a number from the result of a finished pre-training."""
     path = run / "result.json"
     if not path.is_file():
         raise FileNotFoundError(f"{run} is not a finished pre-training: it has no result.json.")
@@ -315,7 +298,6 @@ def _find_probes(names: Sequence[str], data: DataOptions) -> dict[str, Probe]:
 def _read_result(
     path: pathlib.Path, asked: dict[str, Any], fresh: dict[str, Any]
 ) -> dict[str, Any]:
-    """Reads a result that has begun, or makes a new one."""
     if not path.is_file():
         return {**asked, "gpt1_keras": gpt1_keras.__version__, **fresh}
     result = read_json(path)

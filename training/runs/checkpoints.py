@@ -19,7 +19,7 @@ import numpy as np
 
 from gpt1_keras.exit_status import signals_handled
 from gpt1_keras.files import atomic_path
-from gpt1_keras.models.stored_weights import check_finite
+from gpt1_keras.models.weights_check import check_finite
 
 _NAME = re.compile(r"step-(\d{8})\.npz")
 

@@ -9,7 +9,7 @@ from gpt1_keras.cli import warn
 from gpt1_keras.files import digest_of, read_json
 from gpt1_keras.labelled_files import as_label, columns_of_run, open_table, shown_names
 from gpt1_keras.presets import find_preset
-from gpt1_keras.tasks.heads import number_of
+from gpt1_keras.tasks.labels import number_of
 from training.datasets.user_files import EarlierFiles, UserFiles
 from training.evaluation.calibration import CALIBRATION
 from training.evaluation.fine_tuned_models import MODELS

@@ -38,12 +38,11 @@ from training.evaluation.answer_report import plot_report, write_report
 from training.evaluation.baselines import score_baselines
 from training.evaluation.calibration import CALIBRATION, DIAGRAM, plot_reliability
 from training.evaluation.fine_tuned_models import MODELS
+from training.evaluation.metrics import check_scorable, score
 from training.evaluation.predictions import (
-    check_scorable,
     predict_outputs,
     prediction_order,
     predictions_of,
-    score,
     write_predictions,
 )
 from training.runs.checkpoints import CheckpointSaver

@@ -7,7 +7,6 @@ from gpt1_keras.cli import check_at_least_one, check_options, option
 from gpt1_keras.presets import CONFIGURATIONS, configuration
 
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
-INITIAL_POSITIONS = ("random", "zeros")
 PAPER_WARMUP = 2000  # updates
 MULTI_WORKER = "multi_worker"
 STRATEGIES = ("none", "mirrored", MULTI_WORKER)
@@ -45,11 +44,6 @@ class PretrainOptions:
         "(default: random weights)",
         None,
         metavar="PRESET",
-    )
-    initial_positions: str = option(
-        "position embeddings before the first update: random, as all other weights, or zeros "
-        "(docs/evidence/versions_1_to_3)",
-        "random",
     )
     repeat_share: float = option(
         "share of the windows in which a passage is repeated further on, from which a model that "
@@ -94,22 +88,12 @@ class PretrainOptions:
                 self.dropout is None or 0 <= self.dropout < 1,
                 "at least 0 and below 1",
             ),
-            *(
-                (name, getattr(self, name) in known, f"one of {list(known)}")
-                for name, known in (("dtype", DTYPES), ("initial_positions", INITIAL_POSITIONS))
-            ),
+            ("dtype", self.dtype in DTYPES, f"one of {list(DTYPES)}"),
         )
         if length > context:
             raise ValueError(
                 f"sequence_length must be at most {context}, the context of {self.config}. "
                 f"Received: {length}."
-            )
-        if self.initial_positions != "random" and "units" in arguments:
-            raise ValueError(f"{self.config} has no position embeddings to begin as zeros.")
-        if self.initial_positions != "random" and self.initial_weights is not None:
-            raise ValueError(
-                f"initial_weights={self.initial_weights} holds positions that are trained, which "
-                f"cannot begin as {self.initial_positions}."
             )
 
     @property

@@ -32,7 +32,6 @@ from training.evaluation.likelihood import load_for_corpus
 from training.evaluation.plots import save
 from training.evaluation.throughput import flops_per_token, measure_peak
 from training.runs.checkpoints import LOSS_STATE, CheckpointSaver
-from training.runs.execution import CompilationTrial, can_try, find_strategy
 from training.runs.pretrain_options import (
     MEASURED,
     PAPER_WARMUP,
@@ -48,6 +47,7 @@ from training.runs.run_folder import (
     preset_folders,
     recorded_options,
 )
+from training.runs.strategy_and_xla import CompilationTrial, can_try, find_strategy
 
 _FREE_ARGUMENTS = (
     "name",
@@ -86,9 +86,6 @@ def build_model(
     for variable in backbone.trainable_variables:
         if len(variable.shape) > 1:
             variable.assign(random.normal(0.0, INITIALIZER_STDDEV, variable.shape))
-    if options.initial_positions == "zeros":
-        positions = backbone.get_layer("embedding").positions.embeddings
-        positions.assign(np.zeros(positions.shape))
     if initial is not None:
         _check_alike(initial, backbone, options.initial_weights)
         backbone.set_weights(initial.get_weights())
@@ -291,7 +288,6 @@ def pretrain(
     every, snapshot_every = checkpoint_schedule.checkpoint_every, checkpoint_schedule.snapshot_every
 
     def finish(entry: dict[str, Any]) -> None:
-        """Validates after the last update of a checkpoint, and adds an entry to the history."""
         scores = validation.scores(checkpoint_schedule.validation_batches)
         if is_chief:
             scores |= validation.context_use()
@@ -389,7 +385,6 @@ def _check_finite(scores: dict[str, Any], step: int) -> None:
 
 
 def _line(entry: dict[str, Any]) -> str:
-    """Formats an entry of the history for people."""
     parts = [
         f"step {entry['step']}: loss {entry['loss']:.4f}",
         f"perplexity {np.exp(entry['loss']):.2f}",

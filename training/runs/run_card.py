@@ -105,7 +105,6 @@ def write_pretraining_card(
 
 
 def _base(preset: str | None) -> str | None:
-    """Returns what others know the preset by: its name, its handle, or its folder's name."""
     if preset is None or is_handle(preset) or preset in PRETRAINED:
         return preset
     return pathlib.Path(preset).absolute().name

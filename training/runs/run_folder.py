@@ -165,7 +165,6 @@ def facts_of(options: FinetuneOptions | PretrainOptions) -> dict[str, Any]:
 
 
 def _fingerprint(preset: str) -> str:
-    """Returns a short hash of the files of a preset's weights."""
     total = hashlib.sha256()
     for path in sorted(find_preset(preset).iterdir()):
         if path.suffix in _WEIGHTS:

@@ -183,11 +183,9 @@ class _Space:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The attributes of `FinetuneOptions` that are searched."""
         return tuple(self._distributions)
 
     def suggest(self, number: int, history: list[dict[str, Any]]) -> dict[str, Any]:
-        """Returns what to try in a trial, after those in the history."""
         if not number:
             return self._given
         # A sampler has a state, so each trial gets its own.
@@ -205,7 +203,6 @@ class _Space:
 
 
 def _has_blocks(options: FinetuneOptions) -> bool:
-    """Returns whether the backbone has blocks, whose rates can differ."""
     if options.preset is None:
         assert options.config is not None  # see `FinetuneOptions`
         return backbone_class(options.config) is GPT1Backbone
@@ -214,7 +211,6 @@ def _has_blocks(options: FinetuneOptions) -> bool:
 
 
 def _finish(run: Run, options: FinetuneOptions, seeds: int) -> dict[str, Any]:
-    """Keeps the best trial's preset, and writes the result."""
     best = _best(run)
     if best is None:
         raise ValueError(

@@ -110,7 +110,6 @@ def _lower(texts: tf.Tensor) -> tf.Tensor:
 
 
 def _lower_unicode(texts: tf.Tensor) -> tf.Tensor:
-    """Lower-cases texts that are not all ASCII."""
     # First the letters that Turkish, Azerbaijani or Lithuanian lower-case differently.
     for upper, lower in (("İ", "i̇"), ("Į", "į"), ("Ì", "ì"), ("Í", "í"), ("Ĩ", "ĩ")):
         texts = tf.strings.regex_replace(texts, upper, lower)
@@ -149,7 +148,6 @@ class Splitter:
         return tf.strings.regex_full_match(chunks, self._patterns["whole"])
 
     def _split(self, chunks: tf.Tensor) -> tf.Tensor:
-        """Splits chunks that are neither exceptions nor whole."""
         empty = tf.fill(tf.shape(chunks), "")
         _, before, core, after = tf.while_loop(
             lambda active, *_: tf.size(active) > 0,
@@ -201,11 +199,9 @@ class Splitter:
         return tf.maximum(tf.maximum(anywhere, with_digit - 1), tf.cast(is_dot, tf.int32))
 
     def _remove(self, texts: tf.Tensor, name: str) -> tf.Tensor:
-        """Removes what a pattern matches from texts."""
         return tf.strings.regex_replace(texts, self._patterns[name], "")
 
     def _cut_at_infixes(self, texts: tf.Tensor) -> tf.Tensor:
-        """Puts spaces around infixes."""
         texts = tf.strings.regex_replace(texts, self._patterns["infix"], r" \0 ")
         for _ in range(2):  # the second time for infixes one character apart, as in a:b:c
             texts = tf.strings.regex_replace(

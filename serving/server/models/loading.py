@@ -63,7 +63,6 @@ class Loader:
             raise ServingError(StatusCode.INTERNAL, str(error)) from error
 
     def _load_saved_model(self, path: Path) -> _Loaded:
-        """Loads a SavedModel."""
         # Read first, so that the error says if the file is missing or broken.
         saved_model = SavedModel.FromString((path / SAVED_MODEL_FILE).read_bytes())
         tags = set(self._tags)
@@ -81,7 +80,6 @@ class Loader:
         return session, dict(graphs[0].signature_def)
 
     def _load_tflite(self, path: Path) -> _Loaded:
-        """Loads a .tflite file."""
         # Imported here, as few servers need it, and it imports the whole converter.
         from serving.server.models.tflite_session import TfLiteSession
 
@@ -106,7 +104,6 @@ def _check_files(path: Path) -> None:
 
 
 def _ops(graph: GraphDef) -> Iterator[str]:
-    """Yields the ops of a graph and of its functions, some more than once."""
     for node in graph.node:
         yield node.op
     for function in graph.library.function:
@@ -124,7 +121,6 @@ def _restores_variables(graph: MetaGraphDef, ops: set[str]) -> bool:
 
 @functools.cache
 def _known_ops() -> set[str]:
-    """Returns the ops of TensorFlow itself."""
     return {op.name for op in OpList.FromString(runtime().op_list()).op}
 
 

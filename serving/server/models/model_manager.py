@@ -157,7 +157,6 @@ class ModelManager:
             servable.cancel()
 
     def _version(self, spec: ModelSpec) -> int | None:
-        """Returns the version that `spec` names by number or label, or None."""
         choice = spec.WhichOneof("version_choice")
         if choice == "version":
             return spec.version.value
@@ -200,7 +199,6 @@ class ModelManager:
         return wanted, errors
 
     def _load_versions(self, config: ModelConfig, wanted: Mapping[int, Path]) -> None:
-        """Loads versions of a model."""
         name, failure = config.name, None
         for version, path in sorted(wanted.items()):
             files = _files_of(path)
@@ -232,7 +230,6 @@ class ModelManager:
             )
 
     def _serves(self, name: str, versions: Mapping[int, Path]) -> bool:
-        """Returns whether one of the versions in these folders is served."""
         served = self._servables.get(name, {})
         return any(served[each].path == path for each, path in versions.items() if each in served)
 
@@ -246,7 +243,6 @@ class ModelManager:
                 self._unload(name, versions.keys())
 
     def _unload(self, name: str, wanted: Collection[int]) -> None:
-        """Unloads all versions of a model except the `wanted` ones."""
         served = self._servables.get(name, {})
         for version in served.keys() - set(wanted):
             self._set_state(name, version, ModelVersionStatus.END)
@@ -257,7 +253,6 @@ class ModelManager:
     def _set_state(
         self, name: str, version: int, state: Any, error: ServingError | None = None
     ) -> None:
-        """Records the state of a version."""
         status = ModelVersionStatus(version=version, state=state)
         status.status.error_code = error.code.value[0] if error else 0
         status.status.error_message = error.message if error else ""
@@ -266,7 +261,6 @@ class ModelManager:
 
 
 def _check_config(config: ModelServerConfig) -> None:
-    """Refuses a configuration unless it is a list of different models with absolute paths."""
     if config.WhichOneof("config") != "model_config_list":
         raise invalid_argument(
             "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
@@ -299,7 +293,6 @@ def _check_config(config: ModelServerConfig) -> None:
 
 
 def _versions_on_disk(config: ModelConfig) -> dict[int, Path]:
-    """Returns the versions that a model's policy chooses from those under its base path."""
     base = Path(config.base_path)
     try:
         found = {int(child.name): child for child in base.iterdir() if is_version(child)}

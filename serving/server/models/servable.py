@@ -175,7 +175,6 @@ def _check_inputs(signature: SignatureDef, inputs: Mapping[str, TensorProto]) ->
 
 
 def _check_output_filter(signature: SignatureDef, output_filter: Sequence[str]) -> None:
-    """Refuses an output_filter that names an unknown output, or one twice."""
     for index, alias in enumerate(output_filter):
         if alias not in signature.outputs:
             raise invalid_argument(

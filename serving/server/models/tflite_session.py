@@ -92,7 +92,6 @@ class TfLiteSession:
         self._cancelled = True
 
     def _interpreter(self) -> Any:
-        """Returns a new interpreter."""
         try:
             from ai_edge_litert.interpreter import Interpreter
         except ImportError as error:
@@ -109,7 +108,6 @@ class TfLiteSession:
         return made
 
     def _set_inputs(self, interpreter: Any, inputs: Mapping[str, np.ndarray]) -> None:
-        """Sets an interpreter's inputs, and allocates memory for their shapes."""
         for name, array in inputs.items():
             interpreter.resize_tensor_input(self._inputs[name]["index"], array.shape)
         interpreter.allocate_tensors()
@@ -117,7 +115,6 @@ class TfLiteSession:
             interpreter.set_tensor(self._inputs[name]["index"], array)
 
     def _read_signatures(self) -> dict[str, SignatureDef]:
-        """Returns the signatures in the file's metadata."""
         buffer = read_buffer(self._content, _SIGNATURES)
         if buffer is None:
             return {}
@@ -137,7 +134,6 @@ class TfLiteSession:
         return signatures
 
     def _signature(self) -> SignatureDef:
-        """Returns the signature for a file without signatures in its metadata."""
         signature = SignatureDef(method_name="tensorflow/serving/predict")
         for tensors, described in (
             (self._inputs, signature.inputs),
@@ -163,7 +159,6 @@ def _fix_names(described: Mapping[str, TensorInfo], tensors: Mapping[str, Any]) 
 
 
 def _describe(tensor: Mapping[str, Any]) -> TensorInfo:
-    """Describes a tensor, whose first dimension may have any length."""
     info = TensorInfo(name=tensor["name"], dtype=tf.as_dtype(tensor["dtype"]).as_datatype_enum)
     lengths = tensor["shape_signature"] if len(tensor["shape_signature"]) else tensor["shape"]
     for axis, length in enumerate(lengths):
@@ -172,5 +167,4 @@ def _describe(tensor: Mapping[str, Any]) -> TensorInfo:
 
 
 def _array(tensor: np.ndarray) -> np.ndarray:
-    """Returns a tensor with its strings as `bytes` objects."""
     return tensor.astype(object) if tensor.dtype.kind == "S" else tensor

@@ -7,7 +7,9 @@ import pytest
 
 from gpt1_keras.labelled_files import (
     LABEL,
+    Row,
     is_blank,
+    numbers_of_labels,
     read_rows,
     summary,
     use_one_spelling,
@@ -100,3 +102,26 @@ def test_blank_texts_are_those_without_a_token(tiny_tokenizer):
     assert dropped - blank == {"\u1734"}  # a mark that Unicode has reclassified since
     assert {unicodedata.category(each) for each in blank - dropped} <= {"Mn", "Cf"}
     assert is_blank("") and is_blank("\ue000 \u0301") and not is_blank("\u0301e")
+
+
+@pytest.mark.parametrize(
+    ("labels", "known", "expected"),
+    [
+        (["b", "A", "b"], {"class_names": ["A", "b"]}, [1, 0, 1]),
+        (["1", "1.0"], {"choices": "text"}, [1, 1]),
+        (["0", "4.5"], {"score_range": (0, 5)}, [0, 4.5]),
+        (["-7", "1e3"], {}, [-7, 1000]),
+        (["a"], {"class_names": ["A", "b"]}, "a.csv has the labels ['a']; expected ['A', 'b']"),
+        (["1", "2", "-1", "0.5"], {"choices": "text"}, "a.csv, line 2: .*'2'.*0; line 3: .*line 4"),
+        (["5.1", "5"], {"score_range": (0, 5)}, "line 1: .*'5.1'; expected a score from 0 to 5"),
+        (["nan", "inf", "x"], {}, "line 1: .*line 2: .*line 3: .*a number"),
+    ],
+)
+def test_labels_as_numbers(labels, known, expected):
+    """Texts stand for choices: of two characters, there are two."""
+    rows = [Row({"text": "ab", LABEL: label}, line) for line, label in enumerate(labels, 1)]
+    if isinstance(expected, list):
+        assert numbers_of_labels(rows, "a.csv", **known) == expected
+        return
+    with pytest.raises(ValueError, match=expected.replace("[", r"\[").replace("]", r"\]")):
+        numbers_of_labels(rows, "a.csv", **known)

@@ -258,6 +258,18 @@ def test_deep_groups(stored):
         backbone.load_weights(path)
 
 
+def test_groups_of_layers_that_the_model_lacks(stored):
+    """One without weights, such as Keras writes of an activation, changes nothing."""
+    backbone, path, _ = stored
+    with h5py.File(path, "a") as file:
+        file.create_group("layers/activation/vars")
+    backbone.load_weights(path)
+    with h5py.File(path, "a") as file:
+        file["layers/activation/vars/0"] = np.zeros(8, "float32")
+    with pytest.raises(ValueError, match="layers/activation"):
+        backbone.load_weights(path)
+
+
 def test_a_mismatch_that_is_asked_for_is_a_warning(stored):
     _, path, _ = stored
     smaller = gpt1_keras.GPT1Backbone(9, **(SIZES | {"num_layers": 2}))

@@ -6,7 +6,7 @@ import pytest
 import sklearn.metrics
 
 import gpt1_keras
-from gpt1_keras.tasks.heads import check_comparable
+from gpt1_keras.tasks.labels import check_comparable
 
 TEXTS = ["a good film", "a bad film", "the staff were kind", "a dull one"]
 

@@ -14,8 +14,8 @@ import gpt1_keras
 from gpt1_keras.tokenization.padding import bucket_lengths
 from serving import check
 from serving.export.exported_tasks import signatures_of
-from serving.export.exporter import warmup_requests
 from serving.export.signature import ExportSpec
+from serving.export.warmup import warmup_requests
 from serving.server.inference import read_warmup
 from serving.server.models.servable import Servable, ServingError
 from tests.helpers.tf_examples import serialized_example, serialized_examples

@@ -310,7 +310,8 @@ def test_metrics_of_scores_and_choices(scorer, chooser, monkeypatch, tmp_path):
     ("labels", "noun"),
     [
         (["3", "3"], "different"),
-        (["nan", "3"], "different"),
+        (["nan", "3"], "line 1: .*'nan'"),
+        (["3", "7"], "line 2: .*from 0 to 5"),
         (["3"], "different"),
         ([None], "label"),
     ],

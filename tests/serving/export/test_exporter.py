@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 import gpt1_keras
-from serving.export import export, exporter
+from serving.export import export, exporter, warmup
 from serving.export.export_metadata import readme
 from serving.export.signature import Signatures
 from serving.server.models.servable import Servable
@@ -90,7 +90,7 @@ def test_two_exports_at_once(tmp_path, model, quick_save, monkeypatch):
 def test_warmup_calls_the_model_by_a_given_name(tmp_path, model, quick_save, monkeypatch):
     names = []
     monkeypatch.setattr(
-        exporter,
+        warmup,
         "warmup_requests",
         lambda signatures, name: names.append(name) or [],
     )
@@ -109,7 +109,7 @@ def test_a_failed_export_leaves_nothing(tmp_path, model, quick_save, monkeypatch
     if step == "save":
         monkeypatch.setattr(tf.saved_model, "save", fail)
     else:
-        monkeypatch.setattr(exporter, "warmup_requests", fail)
+        monkeypatch.setattr(warmup, "warmup_requests", fail)
     with pytest.raises(OSError, match="No space left"):
         export(model, tmp_path)
     assert [child.name for child in tmp_path.iterdir()] == ["1"]

@@ -11,7 +11,7 @@ from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS, TfdsDataset, find_dataset
 from training.evaluation.fine_tuned_models import MODELS
-from training.evaluation.predictions import METRICS
+from training.evaluation.metrics import METRICS
 
 
 @pytest.mark.slow

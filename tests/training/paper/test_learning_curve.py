@@ -11,7 +11,8 @@ from tests.helpers.recomputing import recompute
 from training.datasets.data_options import DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import DATASETS
-from training.evaluation.predictions import score, write_predictions
+from training.evaluation.metrics import score
+from training.evaluation.predictions import write_predictions
 from training.paper.commands import learning_curve as main
 from training.paper.grid_options import GridOptions
 from training.paper.learning_curve import by_size, make_curve

@@ -10,7 +10,8 @@ import pytest
 from gpt1_keras.examples import Examples
 from tests.helpers.recomputing import recompute
 from training.datasets.paper_datasets import DATASETS
-from training.evaluation.predictions import score, write_predictions
+from training.evaluation.metrics import score
+from training.evaluation.predictions import write_predictions
 from training.paper.commands import report as main
 from training.paper.gathered_results import Results, variant_of
 from training.paper.published_results import TABLES

@@ -151,38 +151,6 @@ def test_dprd(lm, tfds_dir):
     assert found["relative"] == pytest.approx((found["score"] - 0.5) / (0.7641 - 0.5))
 
 
-def test_wsc273(lm, made_up_tfds):
-    text = "The tr\u00f6phy does not fit the case because it is big."
-    start = text.index("it is")
-    row = {
-        "text": text,
-        "option1": "The tr\u00f6phy",
-        "option1_normalized": "the tr\u00f6phy",
-        "option2": "the case",
-        "option2_normalized": "the case",
-        "pronoun_start": start,
-        "pronoun_end": start + 2,
-        "pronoun_text": "it",
-        "label": 0,
-        "idx": 0,
-    }
-    asked = []
-
-    def scorer(pairs):
-        asked.extend(pairs)
-        return np.arange(len(pairs), dtype=float)
-
-    found = run_probe(
-        scorer, PROBES["wsc273"], DataOptions(made_up_tfds("wsc273", {"test": [row]}))
-    )
-    before = text[:start].encode()
-    assert asked == [
-        (before + b"the tr\xc3\xb6phy", b" is big."),
-        (before + b"the case", b" is big."),
-    ]
-    assert found["score"] == 0.0
-
-
 def test_the_threshold_is_the_best_percentile():
     scores, labels = np.arange(100.0), np.arange(100) >= 30
     threshold = best_threshold(scores, labels, sklearn.metrics.accuracy_score)
@@ -294,9 +262,9 @@ def test_a_missing_data_set_is_found_before_any_probe(tfds_dir, tmp_path, monkey
     monkeypatch.setattr(
         "training.paper.zero_shot.Scorer", lambda _: pytest.fail("a probe has begun")
     )
-    arguments = ["--preset", "gpt1_tiny_books", "--probes", "dprd,wsc273", "--data-dir", tfds_dir]
-    assert main([*arguments, "--output", str(tmp_path)]) == 1
-    assert "wsc273 is not in" in capsys.readouterr().err
+    arguments = ["--preset", "gpt1_tiny_books", "--probes", "dprd,race_high"]
+    assert main([*arguments, "--data-dir", tfds_dir, "--output", str(tmp_path)]) == 1
+    assert "race/high is not in" in capsys.readouterr().err
 
 
 def test_finished_probes_are_kept(tfds_dir, tmp_path, monkeypatch, capsys):

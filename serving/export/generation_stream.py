@@ -87,7 +87,6 @@ class TextStream:
                 return
 
     def _tokens(self, ids: Sequence[int]) -> Iterator[int]:
-        """Yields the ids of a continuation."""
         length = self._options.length
         uniform = uniform_numbers(tf.constant([self._options.seed]), self._graph.sequence_length)
         states, cache = self._read(tf.constant([ids]), tf.constant([len(ids)]))
@@ -137,7 +136,6 @@ class TextStream:
         return _written(joined(complete.rstrip(" "))), start
 
     def _normalized_stop(self, stop: str) -> str:
-        """Returns a stop text as texts have it."""
         normalized, has_tokens = self._graph.normalized_stops(tf.constant([stop]))
         if not stop or not has_tokens[0]:
             raise ValueError(f"A stop text needs at least one token. Received: {stop!r}.")

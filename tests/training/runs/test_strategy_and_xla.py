@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import gpt1_keras
 from gpt1_keras.optimization.optimizer import GPT1Adam
-from training.runs import execution
-from training.runs.execution import CompilationTrial, naming_lost_workers
+from training.runs import strategy_and_xla
+from training.runs.strategy_and_xla import CompilationTrial, naming_lost_workers
 
 STEPS = 15
 ROWS = np.random.default_rng(0).integers(2, 50, (4 * STEPS, 9)).astype("int32")
@@ -68,7 +68,7 @@ def clock(monkeypatch):
     def make(graph, xla):
         clock = Clock(graph, xla)
         monkeypatch.setattr(
-            execution, "time", types.SimpleNamespace(perf_counter=clock.perf_counter)
+            strategy_and_xla, "time", types.SimpleNamespace(perf_counter=clock.perf_counter)
         )
         return clock
 
@@ -116,10 +116,10 @@ def test_a_few_steps_are_not_measured(train, clock, capsys):
 
 
 def test_where_nothing_is_measured(monkeypatch):
-    assert execution.can_try("none") and execution.can_try("mirrored")
-    assert not execution.can_try("multi_worker")
+    assert strategy_and_xla.can_try("none") and strategy_and_xla.can_try("mirrored")
+    assert not strategy_and_xla.can_try("multi_worker")
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    assert not execution.can_try("none")
+    assert not strategy_and_xla.can_try("none")
 
 
 MESSAGE = """Collective ops is aborted by: recvmsg:Connection reset by peer
