@@ -311,11 +311,13 @@ def _below(
     for layout in layouts:
         if header.is_asked or layout.separator in _first_line(sample):
             rows = header.candidates(_top(layout, sample))
-            below = [line for line, cells in rows if line > first.header and header.fits(cells)]
-            if below and header.is_asked:
-                fitting.append(_fitted(layout, sample, is_whole, below[0]))
-            elif rows and rows[0][0] > first.header and len(rows[0][1]) > 1:
-                others.append(_fitted(layout, sample, is_whole, rows[0][0]))
+            rows = rows if header.is_asked else rows[:1]
+            below = [(line, cells) for line, cells in rows if line > first.header]
+            right = [line for line, cells in below if header.is_asked and header.fits(cells)]
+            if right:
+                fitting.append(_fitted(layout, sample, is_whole, right[0]))
+            elif below and len(below[0][1]) > 1:
+                others.append(_fitted(layout, sample, is_whole, below[0][0]))
     return fitting or [fit for fit in others if not fit.bad and first.bad]
 
 
