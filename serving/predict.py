@@ -24,8 +24,8 @@ from gpt1_keras.labelled_files import (
     columns_option,
     header_row_option,
     open_table,
-    parse_columns,
     sheet_option,
+    table_options,
 )
 from gpt1_keras.presets import PRESET_HELP, PRESET_NAMES
 
@@ -68,9 +68,8 @@ def _check(options: _PredictOptions) -> None:
     from serving.prediction.input_files import find_files
 
     check_output(pathlib.Path(options.output), is_folder=options.runner is not None)
-    columns = parse_columns(options.columns)
     for path in find_files(options.input):
-        open_table(path, columns, sheet=options.sheet, header_row=options.header_row)
+        open_table(path, **table_options(options))
 
 
 @program(
@@ -101,10 +100,7 @@ def main(options: _PredictOptions, more: list[str]) -> None:
 
     engine = open_engine(options.model, options.explain)
     survey = InputFiles(
-        *(paths, parse_columns(options.columns), engine.fields),
-        sheet=options.sheet,
-        header_row=options.header_row,
-        usual=columns_of_run(options.model),
+        paths, {**table_options(options), "usual": columns_of_run(options.model)}, engine.fields
     ).survey()
     for notice in survey.notices:
         print(notice)

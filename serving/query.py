@@ -21,7 +21,6 @@ import dataclasses
 import importlib
 import json
 import os
-import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -31,9 +30,10 @@ from gpt1_keras.cli import UsageError, note, option, program
 from gpt1_keras.labelled_files import (
     columns_option,
     header_row_option,
+    is_table,
     open_table,
-    parse_columns,
     sheet_option,
+    table_options,
 )
 from gpt1_keras.quiet import silent_imports
 from serving.client.clients import Client, Input, Model, QueryError, RestClient
@@ -50,7 +50,6 @@ from serving.client.questions import (
 from serving.export_names import DEFAULT_SIGNATURE, EXPLAIN
 
 _Asked: TypeAlias = tuple[Question, dict[str, Any]]  # with the outputs by name
-_TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +93,15 @@ class _QueryOptions:
     )
 
 
-@program("serving.query", foreseen=(QueryError,), needs_keras=False)
+def _check(options: _QueryOptions) -> None:
+    """Opens a table, so that one that cannot be read is refused at once."""
+    if options.file and is_table(options.file):
+        open_table(options.file, **table_options(options))
+    elif options.columns or options.sheet or options.header_row:
+        raise UsageError("--columns, --sheet and --header-row are for a --file that is a table")
+
+
+@program("serving.query", check=_check, foreseen=(QueryError,), needs_keras=False)
 def main(options: _QueryOptions) -> None:
     """Ask a running server about texts and print the label and score of each."""
     if options.texts and options.file:
@@ -103,10 +110,6 @@ def main(options: _QueryOptions) -> None:
         raise UsageError("expected either --explain or --signature")
     if options.version is not None and options.label is not None:
         raise UsageError("expected either --version or --label")
-    if (options.columns or options.sheet or options.header_row) and not (
-        options.file and _is_table(options.file)
-    ):
-        raise UsageError("--columns, --sheet and --header-row are for a --file that is a table")
     if not _is_rest(options.target):
         with silent_imports():
             importlib.import_module("serving.client.grpc_client")
@@ -205,20 +208,11 @@ def _rows(
     missing = missing_inputs(inputs, shared)
     if options.texts:
         return rows_of_texts(map(os.fsencode, options.texts), missing)
-    if options.file and _is_table(options.file):
-        table = open_table(
-            *(options.file, parse_columns(options.columns), [missing]),
-            sheet=options.sheet,
-            header_row=options.header_row,
-        )
+    if options.file and is_table(options.file):
+        table = open_table(options.file, wanted=[missing], **table_options(options))
         return rows_of_table(table, inputs, shared, note)
     file = stack.enter_context(open(options.file, "rb")) if options.file else sys.stdin.buffer
     return rows_of_lines(file, inputs, shared, note)
-
-
-def _is_table(path: str) -> bool:
-    """Returns whether a file is read as a table, by its name, or a folder as a data set."""
-    return path.lower().removesuffix(".gz").endswith(_TABLES) or pathlib.Path(path).is_dir()
 
 
 def _noted(

@@ -23,7 +23,7 @@ import dataclasses
 import sys
 
 from gpt1_keras.cli import check_at_least_one, option, program
-from gpt1_keras.labelled_files import parse_columns
+from gpt1_keras.labelled_files import table_options
 from training.datasets.data_options import DataOptions
 from training.runs import newest_saved
 from training.runs.finetune_options import FinetuneOptions
@@ -56,13 +56,8 @@ def _check(
     if options.train is not None:
         from training.datasets.user_files import find_user_files
 
-        columns = parse_columns(options.columns)
-        find_user_files(
-            *(options.train, options.validation, columns),
-            score_range=options.scores,
-            sheet=options.sheet,
-            header_row=options.header_row,
-        )
+        table = table_options(options)
+        find_user_files(options.train, options.validation, table, score_range=options.scores)
 
 
 @program("training.finetune", resumable=newest_saved, check=_check)

@@ -1,11 +1,13 @@
 """The reader of users' own tables of texts: CSV, TSV, JSON Lines, Parquet, Arrow and Excel."""
 
 from gpt1_keras.labelled_files.columns import (
+    TableOptions,
     columns_of_run,
     columns_option,
     header_row_option,
     parse_columns,
     sheet_option,
+    table_options,
 )
 from gpt1_keras.labelled_files.labels import (
     as_number,
@@ -27,7 +29,7 @@ from gpt1_keras.labelled_files.rows import (
     with_texts,
 )
 from gpt1_keras.labelled_files.summary import summary
-from gpt1_keras.labelled_files.table import Table, open_table, read_rows
+from gpt1_keras.labelled_files.table import Table, is_table, open_table, read_rows
 
 __all__ = [
     "CHOICES",
@@ -35,12 +37,14 @@ __all__ = [
     "BadRows",
     "Row",
     "Table",
+    "TableOptions",
     "as_label",
     "as_number",
     "columns_of_run",
     "columns_option",
     "header_row_option",
     "is_blank",
+    "is_table",
     "numbers_of_labels",
     "open_table",
     "parse_columns",
@@ -49,6 +53,7 @@ __all__ = [
     "shortened",
     "shown_names",
     "summary",
+    "table_options",
     "tell_of_numbers_as_classes",
     "use_decimal_points",
     "use_one_spelling",

@@ -5,7 +5,7 @@ import os
 import pathlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from gpt1_keras.cli import option
 from gpt1_keras.files import read_json
@@ -25,6 +25,28 @@ _OTHER_NAMES = {  # that people give to these columns, as `_plain` makes them
 }  # fmt: skip
 _CHOICE = re.compile(r"choice([0-9]+)")
 _MAPPING = re.compile(r",(?=\w+=)")  # between two; a column's name may have commas
+
+
+class TableOptions(TypedDict, total=False):
+    """Which table of a file is read, and which columns of it: arguments of `open_table`."""
+
+    columns: Mapping[str, str] | None
+    sheet: str | None
+    header_row: int | None
+    usual: Mapping[str, str] | None
+
+
+def table_options(options: Any) -> TableOptions:
+    """Returns what a program's options --columns, --sheet and --header-row say.
+
+    Raises:
+        ValueError: see `parse_columns`.
+    """
+    return {
+        "columns": parse_columns(options.columns),
+        "sheet": options.sheet,
+        "header_row": options.header_row,
+    }
 
 
 def columns_option() -> Any:
@@ -49,7 +71,8 @@ def sheet_option() -> Any:
 def header_row_option() -> Any:
     """Returns the option `--header-row` of a dataclass of options."""
     return option(
-        "the row of a workbook that names the columns, from 1 (default: the first that does)",
+        "the row of a workbook, or the line of a .csv or .tsv, that names the columns, from 1 "
+        "(default: the first that does)",
         None,
         metavar="N",
     )
@@ -115,6 +138,19 @@ def is_known(name: str) -> bool:
         or plain in ("premise", "hypothesis", "text1", "text2", "question", *_OTHER_NAMES)
         or any(plain in others for others in _OTHER_NAMES.values())
     )
+
+
+def named_columns(
+    given: Mapping[str, str], wanted: Sequence[Collection[str]], usual: Mapping[str, str]
+) -> set[str]:
+    """Returns the columns that are named: those that are given, else the usual ones of any kind.
+
+    The arguments are those of `find_columns`.
+    """
+    fields = {field for kind in wanted for field in kind}
+    return {*given.values()} or {
+        column for name, column in usual.items() if (CHOICES if is_choice(name) else name) in fields
+    }
 
 
 def find_columns(

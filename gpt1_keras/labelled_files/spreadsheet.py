@@ -6,20 +6,19 @@ import itertools
 import json
 import pathlib
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpt1_keras.labelled_files import spreadsheet_reader
+from gpt1_keras.labelled_files.header import MOST_ROWS_ABOVE, HeaderSearch, as_name
 from gpt1_keras.labelled_files.rows import BadRow, shortened, shown_names
 from gpt1_keras.labelled_files.text_files import most_bytes, too_large
 
 _SPARE_MEMORY = 2**30  # that any workbook may take, besides a hundredfold of its size
 _SECONDS, _BYTES_A_SECOND = 60, 2**17  # of a processor
-_MOST_ROWS_ABOVE = 30  # rows with a value among which the columns' names are looked for
 _MOST_SHEETS = 5  # whose columns a message names
 _OLD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # what a .xls file begins with, or an encrypted one
 _OPEN_DOCUMENT = b"application/vnd.oasis.opendocument"
@@ -35,19 +34,9 @@ class _Sheet:
     width: int  # columns up to the last one with a value
     top: list[tuple[int, list[Any]]]
 
-    def title_rows(self) -> int:
-        """Returns how many rows of `top` are titles above the columns' names.
-
-        A title begins where the table does, and has at most half as many cells as a usual row.
-        """
-        used = [[n for n, cell in enumerate(cells) if not _is_blank(cell)] for _, cells in self.top]
-        first, usual = min(map(min, used)), statistics.median(map(len, used))
-        is_title = (cells[0] == first and len(cells) <= usual / 2 for cells in used)
-        return sum(1 for _ in itertools.takewhile(bool, is_title))
-
     def names(self, cells: Sequence[Any]) -> list[str]:
         """Returns a row as names of all columns."""
-        return [_name(cell) for cell in cells] + [""] * (self.width - len(cells))
+        return [as_name(cell) for cell in cells] + [""] * (self.width - len(cells))
 
 
 class SpreadsheetRecords:
@@ -60,23 +49,15 @@ class SpreadsheetRecords:
     bound on its memory, and on Windows neither.
 
     Args:
-        fit: raises ValueError unless columns of these names are what the caller looks for. The
-            first sheet that has them is read.
+        header: how the row that names the columns is found. The first sheet that has it is read.
         sheet: name of the only sheet to look at, which may be hidden; by default, all others.
-        header_row: the number of the row that names the columns, from 1; by default, it is found.
 
     Raises:
         ValueError: it is damaged, protected by a password, or too large; or no sheet fits.
         OSError: the temporary file, or the workbook, cannot be read or written.
     """
 
-    def __init__(
-        self,
-        path: pathlib.Path,
-        fit: Callable[[Sequence[str]], object],
-        sheet: str | None = None,
-        header_row: int | None = None,
-    ) -> None:
+    def __init__(self, path: pathlib.Path, header: HeaderSearch, sheet: str | None = None) -> None:
         self._rows = tempfile.TemporaryFile()
         found = _read(path, sheet, self._rows)
         if not found["sheets"]:
@@ -86,7 +67,7 @@ class SpreadsheetRecords:
             )
         sheets = self._sheets(found["sheets"])
         self.notices: list[str] = []
-        self._sheet, self._header_row, self.columns = self._choose(path, sheets, fit, header_row)
+        self._sheet, self._header_row, self.columns = self._choose(path, sheets, header)
         for count, what in (
             (found["errors"], "errors, such as #N/A"),
             (found["formulas"], "formulas whose values are not stored"),
@@ -113,40 +94,36 @@ class SpreadsheetRecords:
         sheets, start = [], 0
         for each in found:
             rows = ((line, cells) for line, cells in self._cells(start, each["end"]) if cells)
-            top = list(itertools.islice(rows, _MOST_ROWS_ABOVE))
+            top = list(itertools.islice(rows, MOST_ROWS_ABOVE))
             sheets.append(_Sheet(each["name"], start, each["end"], each["width"], top))
             start = each["end"]
         return sheets
 
     def _choose(
-        self,
-        path: pathlib.Path,
-        sheets: Sequence[_Sheet],
-        fit: Callable[[Sequence[str]], object],
-        header_row: int | None,
+        self, path: pathlib.Path, sheets: Sequence[_Sheet], header: HeaderSearch
     ) -> tuple[_Sheet, int, list[str]]:
         """Returns the sheet that is read, the number of the row that names its columns, and these.
 
-        The first row that is no title comes before others, and a sheet with a table before one
+        The likeliest row of each sheet comes before others, and a sheet with a table before one
         with notes.
         """
         likely: list[tuple[_Sheet, int, list[str]]] = []
         others: list[tuple[_Sheet, int, list[str]]] = []
         for sheet in sheets:
-            if header_row is None:
-                rows, titles = sheet.top, sheet.title_rows() if sheet.top else 0
+            if header.row is None:
+                rows = header.candidates(sheet.top)
             else:
                 all_rows = self._cells(sheet.start, sheet.end)
-                rows, titles = [each for each in all_rows if each[0] == header_row], 0
+                rows = [each for each in all_rows if each[0] == header.row]
             named = [(sheet, line, sheet.names(cells)) for line, cells in rows]
-            likely += named[titles : titles + 1]
-            others += named[:titles] + named[titles + 1 :]
+            likely += named[:1]
+            others += named[1:]
         likely.sort(key=lambda each: each[0].top[-1][0] == each[1] or each[0].width == 1)
         if not likely:
-            return sheets[0], header_row or 1, []
+            return sheets[0], header.row or 1, []
         for chosen in likely + others:
             try:
-                fit(chosen[2])
+                header.check(chosen[2])
             except ValueError as error:
                 if chosen is likely[0]:
                     refusal = error
@@ -177,14 +154,6 @@ class SpreadsheetRecords:
             f"is read from the sheet {sheet.name!r}{others}, whose row {row} names the "
             f"columns{left_out}. --sheet and --header-row can say otherwise"
         )
-
-
-def _is_blank(cell: Any) -> bool:
-    return cell is None or isinstance(cell, str) and not cell.strip()
-
-
-def _name(cell: Any) -> str:
-    return "" if cell is None else str(cell).strip()
 
 
 def _date(text: str) -> datetime.date:

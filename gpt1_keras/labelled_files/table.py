@@ -12,7 +12,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpt1_keras.labelled_files.arrow_files import DatasetRecords, ParquetRecords
-from gpt1_keras.labelled_files.columns import choice_order, find_columns, is_choice, is_known
+from gpt1_keras.labelled_files.columns import (
+    choice_order,
+    find_columns,
+    is_choice,
+    is_known,
+    named_columns,
+)
+from gpt1_keras.labelled_files.header import HeaderSearch
 from gpt1_keras.labelled_files.rows import CHOICES, BadRow, BadRows, Records, Row, shortened
 from gpt1_keras.labelled_files.spreadsheet import SpreadsheetRecords
 from gpt1_keras.labelled_files.text_files import (
@@ -174,10 +181,11 @@ def open_table(
         path: a `.csv` or `.tsv` file with columns separated by `,`, `;`, tabs or `|`; a `.jsonl`
             file; such a file compressed, as `.csv.gz`; a `.parquet` or `.xlsx` file; or a folder
             that Hugging Face's `Dataset.save_to_disk` wrote. Text is in UTF-8, in UTF-16 with its
-            mark, or in Windows-1252. The first row that is not blank names the columns; in a
-            workbook, the sheet and this row are found by the columns that are given or wanted, or
-            else are those of the first table. The columns `choice1`, `choice2`, ..., in any order,
-            become `choices`, and an example may leave the last of them empty.
+            mark, or in Windows-1252. In a workbook, the sheet and the row that names the columns
+            are found by the columns that are given or wanted, or else are those of the first table.
+            In `.csv` and `.tsv`, it is the first row that is not blank, or one below titles and
+            notes that has the columns that are given or wanted. The columns `choice1`, `choice2`,
+            ..., in any order, become `choices`, and an example may leave the last of them empty.
         columns: dict from names to the file's columns, such as `{"text": "Comment"}`; a column of
             its own with such a name is then called `"text (unread)"`.
         wanted: for each kind of data that will do, the names of its columns; if they are not there,
@@ -187,7 +195,8 @@ def open_table(
         nulls_are_blank: whether null is an empty text where a text must be; otherwise it is a fault
             of its row. In a workbook, it always is.
         sheet: name of the sheet of a workbook.
-        header_row: the number of the workbook's row that names the columns, from 1.
+        header_row: the number of the row of a workbook that names the columns, from 1; or the
+            line of a `.csv` or `.tsv` file.
         usual: dict from names to the columns that similar files have, which are taken for wanted
             names where the file has them.
 
@@ -204,8 +213,8 @@ def open_table(
     suffix = path.suffix.lower()
     if suffix in _OTHER_WORKBOOKS:
         raise ValueError(f"Open {path} in a spreadsheet and save it as .xlsx, which can be read.")
-    if suffix != _WORKBOOK and (sheet is not None or header_row is not None):
-        raise ValueError(f"sheet and header_row are for a .xlsx file. Received: {path}.")
+    if suffix != _WORKBOOK and sheet is not None:
+        raise ValueError(f"sheet is for a .xlsx file. Received: {path}.")
     if path.is_dir():
         return Table(path, DatasetRecords(path), *settings)
     if not path.is_file():
@@ -213,16 +222,19 @@ def open_table(
         raise FileNotFoundError(f"The file {path} {what}.")
     if suffix == COMPRESSED:
         suffix = path.with_suffix("").suffix.lower()
+    if header_row is not None and suffix not in (_WORKBOOK, *_SEPARATORS):
+        raise ValueError(f"header_row is for a .xlsx, .csv or .tsv file. Received: {path}.")
+
+    def check(names: Sequence[str]) -> None:
+        find_columns(path, _file_columns(path, names), dict(given), wanted, usual or {})
+
+    names = named_columns(given, wanted, usual or {})
+    header = HeaderSearch(check, names, bool(given or wanted), header_row)
     records: Records
     if path.suffix.lower() == _PARQUET:
         records = ParquetRecords(path)
     elif path.suffix.lower() == _WORKBOOK:
-
-        def fit(names: Sequence[str]) -> None:
-            find_columns(path, _file_columns(path, names), dict(given), wanted, usual or {})
-
-        records = SpreadsheetRecords(path, fit, sheet, header_row)
-        return Table(path, records, given, wanted, True, usual)
+        return Table(path, SpreadsheetRecords(path, header, sheet), given, wanted, True, usual)
     elif suffix == _JSON_LINES:
         records = JsonRecords(find_text(path))
     elif suffix in _SEPARATORS:
@@ -231,6 +243,7 @@ def open_table(
             find_text(path),
             _SEPARATORS[suffix],
             lambda name: name.strip() in meant or is_known(name),
+            header,
         )
     else:
         raise ValueError(
@@ -256,6 +269,14 @@ def read_rows(
     for notice in table.notices:
         tell(notice)
     return rows
+
+
+def is_table(path: str | os.PathLike[str]) -> bool:
+    """Returns whether a path is one of a table, or of a file that `open_table` refuses as one."""
+    path = pathlib.Path(path)
+    suffix = path.with_suffix("").suffix if path.suffix.lower() == COMPRESSED else path.suffix
+    known = (*_SEPARATORS, _JSON_LINES, _PARQUET, _WORKBOOK, *_OTHER_WORKBOOKS)
+    return suffix.lower() in known or path.is_dir()
 
 
 def _no_examples(path: pathlib.Path) -> ValueError:

@@ -25,6 +25,7 @@ SUFFIXES = (*_SEPARATORS, _JSON_LINES, _PARQUET, _WORKBOOK, _PAGE)
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL = 2**20, 2**14, 32_767
 _MOST_NUMBER = 10**15  # beyond which Excel shows other digits
 _FIRST_DAY = datetime.date(1900, 3, 1)
+_MOST_WIDTH = 40  # of a column, in characters
 
 Rows: TypeAlias = Sequence[Sequence[Any]]
 
@@ -148,7 +149,9 @@ def answers_file(path: pathlib.Path, layout: Layout) -> Iterator[Callable[[Rows]
         from xlsxwriter.exceptions import XlsxWriterException
 
         book = xlsxwriter.Workbook(path, {"constant_memory": True, "tmpdir": path.parent})
-        yield _Sheet(path, layout, book).write
+        sheet = _Sheet(path, layout, book)
+        yield sheet.write
+        sheet.set_widths()
         try:
             book.close()
         except XlsxWriterException as error:
@@ -179,6 +182,7 @@ class _Sheet:
         self._day = book.add_format({"num_format": "yyyy-mm-dd"})
         self._time = book.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"})
         self._rows = 0
+        self._widths = [0] * len(layout.names)
         self.write([layout.names])
 
     def write(self, rows: Rows) -> None:
@@ -189,8 +193,16 @@ class _Sheet:
                 self._write_cell(column, cell)
             self._rows += 1
 
+    def set_widths(self) -> None:
+        """Makes columns as wide as their values, so that no date is shown as ########."""
+        for column, width in enumerate(self._widths):
+            self._sheet.set_column(column, column, width + 2)
+
     def _write_cell(self, column: int, cell: Any) -> None:
         row, sheet = self._rows, self._sheet
+        if cell is not None and self._widths[column] < _MOST_WIDTH:
+            shown = f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+            self._widths[column] = min(max(self._widths[column], len(shown)), _MOST_WIDTH)
         if isinstance(cell, bool):
             sheet.write_boolean(row, column, cell)
         elif isinstance(cell, (int, float)) and abs(cell) < _MOST_NUMBER:  # NaN is not

@@ -5,11 +5,11 @@ import functools
 import glob
 import itertools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpt1_keras.files import digest_of
-from gpt1_keras.labelled_files import Row, Table, open_table
+from gpt1_keras.labelled_files import Row, Table, TableOptions, open_table
 from serving.prediction.answers_file import kind_of
 
 # Of a shard. A worker passes over its file's rows before its own, so that shards are not too many.
@@ -53,19 +53,15 @@ class InputFiles:
     """Files of rows to answer.
 
     Args:
-        columns: from names to the files' columns; see `open_table`.
+        table: which table of the files is read.
         digests, counts: of the files' contents and of their rows, as `Survey.files` has them.
-        sheet, header_row, usual: see `open_table`.
     """
 
     paths: Sequence[pathlib.Path]
-    columns: Mapping[str, str]
+    table: TableOptions
     fields: Sequence[str]
     digests: Sequence[str] = ()
     counts: Sequence[int] = ()
-    sheet: str | None = None
-    header_row: int | None = None
-    usual: Mapping[str, str] | None = None
 
     def shards(self) -> list[Shard]:
         """Returns all rows of surveyed files as shards."""
@@ -131,12 +127,7 @@ class InputFiles:
         return Survey(files, names, found, sum(counts), notices, longest, where)
 
     def _open(self, path: pathlib.Path) -> Table:
-        return open_table(
-            *(path, self.columns, [self.fields], True),
-            sheet=self.sheet,
-            header_row=self.header_row,
-            usual=self.usual,
-        )
+        return open_table(path, wanted=[self.fields], nulls_are_blank=True, **self.table)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import openpyxl
 import pytest
 import tensorflow as tf
 
@@ -233,6 +234,33 @@ def test_tables_of_pairs_and_choices(ask, tmp_path):
     file.write_text("choice1\tchoice2\tchoice3\na\tabc\t\nabcd\tab\tc\n")
     status, out, _ = ask("odd", "--signature=longest", "--input=context=c", f"--file={file}")
     assert (status, [line.split()[0] for line in out.splitlines()]) == (0, ["label", "abc", "abcd"])
+
+
+def test_a_workbook_as_people_have_it(ask, tmp_path):
+    """With a cover sheet and a title, as `gpt1 predict` reads it."""
+    book = openpyxl.Workbook()
+    book.active.append(["Created by K."])
+    sheet = book.create_sheet("Data")
+    for row in (["March"], ["No", "Message"], [1, "ab"], [2, "abcdefg"]):
+        sheet.append(row)
+    book.save(tmp_path / "a.xlsx")
+    status, out, err = ask("tiny", f"--file={tmp_path / 'a.xlsx'}", "--columns=text=Message")
+    assert (status, out) == (0, TABLE) and "sheet 'Data'" in err and "row 2" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.xls", b"", "save it as .xlsx"),
+        ("a.ods", b"", "save it as .xlsx"),
+        ("a.xlsx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "password"),
+    ],
+)
+def test_files_that_are_refused_before_a_server_is_asked(tmp_path, capsys, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    arguments = ["--target=127.0.0.1:1", "--model=x", f"--file={tmp_path / name}"]
+    assert query.main(arguments) == 1
+    assert message in capsys.readouterr().err
 
 
 def test_numbers_in_tables_and_options_that_may_be_left_out(ask, tmp_path):

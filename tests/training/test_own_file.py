@@ -44,7 +44,7 @@ def spreadsheet(request, tmp_path):
 
 
 def test_a_spreadsheet_is_read_with_one_option(spreadsheet):
-    dataset = find_user_files(spreadsheet, None, parse_columns(COLUMNS[1]))
+    dataset = find_user_files(spreadsheet, None, {"columns": parse_columns(COLUMNS[1])})
     found = [load_examples(dataset, role) for role in ("train", "validation")]
     assert [len(each) for each in found] == [17, 4]
     rows = {

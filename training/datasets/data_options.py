@@ -9,6 +9,7 @@ from gpt1_keras.labelled_files import (
     open_table,
     parse_columns,
     sheet_option,
+    table_options,
 )
 from training.datasets.paper_datasets import DATASETS
 
@@ -48,5 +49,4 @@ class ExampleOptions:
     def check_file(self) -> None:
         """Opens the file, so that one that cannot be read is refused at once."""
         if self.file is not None:
-            columns = parse_columns(self.columns)
-            open_table(self.file, columns, sheet=self.sheet, header_row=self.header_row)
+            open_table(self.file, **table_options(self))

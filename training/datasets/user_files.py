@@ -22,6 +22,7 @@ from gpt1_keras.labelled_files import (
     LABEL,
     BadRows,
     Row,
+    TableOptions,
     as_label,
     as_number,
     numbers_of_labels,
@@ -107,15 +108,15 @@ class EarlierFiles:
     Attributes:
         class_names: in the order of its outputs.
         train: paths of the files.
+        table: which table of these files is read.
         validation: path of the examples that it has not learned from, on which its best epoch was
-            chosen; None if there is none.
-        columns: the usual columns in these files, as for `gpt1_keras.labelled_files`.
+            chosen, and which table of it is read; None if there is none.
     """
 
     class_names: list[str]
     train: Sequence[str]
-    validation: str | None
-    columns: Mapping[str, str]
+    table: TableOptions
+    validation: tuple[str, TableOptions] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,19 +125,19 @@ class UserFiles:
 
     Attributes:
         paths: dict from `"train"`, `"validation"` or `"test"` to lists of paths.
-        columns: dict from names to the files' columns, as for `gpt1_keras.labelled_files`.
-        sheet, header_row, usual: as for `gpt1_keras.labelled_files`.
+        table: which table of the files is read.
         kind, fields, metrics, score_range, glue_file: as in
             `training.datasets.paper_datasets.TfdsDataset`.
         class_names: None without classes.
         share: what `training.datasets.user_files` holds back of each train file, if there is
             no validation file.
         seed: of that choice.
+        summary: of the train files, in lines.
         earlier: what the model has learned from before; it comes first in both splits.
     """
 
     paths: dict[str, list[str]]
-    columns: Mapping[str, str]
+    table: TableOptions
     kind: str
     fields: dict[str, str]
     metrics: tuple[str, ...]
@@ -144,9 +145,7 @@ class UserFiles:
     class_names: list[str] | None
     share: float = 0.0
     seed: int = 0
-    sheet: str | None = None
-    header_row: int | None = None
-    usual: Mapping[str, str] | None = None
+    summary: Sequence[str] = ()
     earlier: EarlierFiles | None = None
     glue_file: None = None
 
@@ -163,17 +162,25 @@ class UserFiles:
             earlier=earlier,
         )
 
-    def read(self, role: str) -> Examples:
+    def read(self, role: str, tell: Callable[[str], None] = note) -> Examples:
         """Reads a file's examples, byte strings, all labelled; texts and labels are checked."""
         if role != "train" and role in self.paths:
-            parts = [self._read(path, note) for path in self.paths[role]]
-        elif "validation" in self.paths:  # nothing is held back
-            parts = [
-                *self._earlier(note),
-                *(self._read(path, note) for path in self.paths["train"]),
-            ]
-        else:
-            parts = self._split(is_held_back=role == "validation")
+            return self._examples(role, [self._read(path, tell) for path in self.paths[role]])
+        return self._examples(role, self._sides(tell)[role == "validation"])
+
+    def read_splits(self, tell: Callable[[str], None] = note) -> tuple[Examples, Examples]:
+        """Reads what a model learns from and what is to validate it; no file is read twice.
+
+        `tell` is called with how the files are read, and then with their summary.
+        """
+        train, held_back = self._sides(tell)
+        for line in self.summary:
+            tell(line)
+        if "validation" in self.paths:
+            return self._examples("train", train), self.read("validation", tell)
+        return self._examples("train", train), self._examples("validation", held_back)
+
+    def _examples(self, role: str, parts: Sequence[_Part]) -> Examples:
         rows = [row for part, _ in parts for row in part]
         labels = np.concatenate([labels for _, labels in parts])
         return Examples(
@@ -184,48 +191,47 @@ class UserFiles:
             source=", ".join(self.paths.get(role) or self.paths["train"]),
         )
 
-    def _split(self, is_held_back: bool) -> list[_Part]:
-        """Returns the examples of the train files that are held back, or the others.
+    def _sides(self, tell: Callable[[str], None]) -> tuple[list[_Part], list[_Part]]:
+        """Returns the examples of the train files to learn from, and those that are held back.
 
         What was held back from an earlier run still is. A text that is in several files is held
         back from all of them or from none.
         """
-        tell = _keep_quiet if is_held_back else note  # of the files, when they were read to train
+        if "validation" in self.paths:  # nothing is held back
+            new = [self._read(path, tell) for path in self.paths["train"]]
+            return [*self._earlier(tell), *new], []
         sides: dict[tuple[str, ...], bool] = {}  # whether texts are held back
-        parts: list[_Part] = []
+        train: list[_Part] = []
+        held_back: list[_Part] = []
         if self.earlier is not None and self.earlier.validation is not None:
-            rows, labels = self._read(self.earlier.validation, _keep_quiet, self.earlier.columns)
+            path, table = self.earlier.validation
+            rows, labels = self._read(path, _keep_quiet, table)
             sides = dict.fromkeys(map(self._plain, rows), True)
-            parts += [(rows, labels)] if is_held_back else []
+            held_back.append((rows, labels))
         for rows, labels in self._earlier(tell):
             for row in rows:
                 sides.setdefault(self._plain(row), False)
-            parts += [] if is_held_back else [self._on_side(rows, labels, sides, False)]
+            train.append(self._on_side(rows, labels, sides, False))
         for path in self.paths["train"]:
             rows, labels = self._read(path, tell)
             held = self._choose(path, rows, labels, tell)
             for row, is_held in zip(rows, held):
                 sides.setdefault(self._plain(row), bool(is_held))
-            parts.append(self._on_side(rows, labels, sides, is_held_back))
-        return parts
+            train.append(self._on_side(rows, labels, sides, False))
+            held_back.append(self._on_side(rows, labels, sides, True))
+        return train, held_back
 
     def _earlier(self, tell: Callable[[str], None]) -> list[_Part]:
         if self.earlier is None:
             return []
-        columns = self.earlier.columns
-        return [self._read(path, tell, columns) for path in self.earlier.train]
+        return [self._read(path, tell, self.earlier.table) for path in self.earlier.train]
 
     def _read(
-        self, path: str, tell: Callable[[str], None], usual: Mapping[str, str] | None = None
+        self, path: str, tell: Callable[[str], None], table: TableOptions | None = None
     ) -> _Part:
-        """Reads a file's examples. `usual` are the columns of a file of an earlier run."""
-        is_earlier = usual is not None
-        rows = read_rows(
-            *(path, None if is_earlier else self.columns, [(*self.fields, LABEL)], tell),
-            sheet=None if is_earlier else self.sheet,
-            header_row=None if is_earlier else self.header_row,
-            usual=usual if is_earlier else self.usual,
-        )
+        """Reads a file's examples. `table` is that of a file of an earlier run."""
+        options = self.table if table is None else table
+        rows = read_rows(path, wanted=[(*self.fields, LABEL)], tell=tell, **options)
         rows = with_labels(with_texts(rows, self.fields, path, tell), path, tell)
         _check_rows(path, rows, self.fields)
         use_decimal_points(rows, path, self.class_names, tell)
@@ -282,34 +288,31 @@ Dataset = TfdsDataset | UserFiles  # what a model is fine-tuned on
 def find_user_files(
     train: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     validation: str | os.PathLike[str] | None,
-    columns: Mapping[str, str] | None = None,
+    table: TableOptions | None = None,
     share: float = 0.2,
     seed: int = 0,
     score_range: tuple[int, int] | None = None,
-    sheet: str | None = None,
-    header_row: int | None = None,
-    tell: Callable[[str], None] = lambda notice: None,
 ) -> UserFiles:
     """Finds out from the train files' columns and labels what kind of data set the files are.
 
     Args:
         train: one file, or several with the same fields.
+        table: which table of the files is read.
         score_range: the least and the greatest score, if labels are scores; by default, they are if
             all are numbers and some have a fraction.
         share, seed: as for `training.datasets.user_files.held_back`.
-        sheet, header_row: of workbooks, as for `gpt1_keras.labelled_files`.
-        tell: is called with each line of a summary of the train files.
     """
     files = [str(train)] if isinstance(train, (str, os.PathLike)) else [str(path) for path in train]
     shown = ", ".join(files)
     wanted = [(*names, LABEL) for names in _KINDS]
     rows: list[Row] = []
     fields: tuple[str, ...] = ()
+    options = table or TableOptions()
     for path in files:
-        table = open_table(path, columns, wanted, sheet=sheet, header_row=header_row)
-        fields = table.fields[:-1]
-        wanted = [table.fields]  # as the first file has them
-        found = with_labels(with_texts(list(table), fields, path), path)
+        opened = open_table(path, wanted=wanted, **options)
+        fields = opened.fields[:-1]
+        wanted = [opened.fields]  # as the first file has them
+        found = with_labels(with_texts(list(opened), fields, path), path)
         _check_rows(path, found, fields)
         use_decimal_points(found, path)
         rows += found
@@ -351,12 +354,9 @@ def find_user_files(
     if validation is not None:
         paths["validation"] = [str(validation)]
     names = {field: field for field in fields}
-    for line in summary(rows, fields, class_names):
-        tell(f"{shown}: {line}")
+    lines = [f"{shown}: {line}" for line in summary(rows, fields, class_names)]
     return UserFiles(
-        *(paths, columns or {}, kind, names, metrics, score_range, class_names, share, seed),
-        sheet=sheet,
-        header_row=header_row,
+        *(paths, options, kind, names, metrics, score_range, class_names, share, seed, lines)
     )
 
 
@@ -364,24 +364,18 @@ def user_files_for(
     model: "Task",
     kind: str,
     path: str | os.PathLike[str],
-    columns: Mapping[str, str],
-    sheet: str | None = None,
-    header_row: int | None = None,
-    usual: Mapping[str, str] | None = None,
+    table: TableOptions,
 ) -> UserFiles:
     """Returns a file to evaluate a fine-tuned model on, as a data set with the split `"test"`."""
     score_range = getattr(model, "score_range", None)
     return UserFiles(
         paths={"test": [str(path)]},
-        columns=columns,
+        table=table,
         kind=kind,
         fields={name: name for name in model.preprocessor.fields},
         metrics=_SCORE_METRICS if score_range else ("accuracy",),
         score_range=score_range,
         class_names=getattr(model, "class_names", None),
-        sheet=sheet,
-        header_row=header_row,
-        usual=usual,
     )
 
 

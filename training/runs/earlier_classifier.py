@@ -7,7 +7,13 @@ from typing import Any
 
 from gpt1_keras.cli import warn
 from gpt1_keras.files import digest_of, read_json
-from gpt1_keras.labelled_files import as_label, columns_of_run, open_table, shown_names
+from gpt1_keras.labelled_files import (
+    TableOptions,
+    as_label,
+    columns_of_run,
+    open_table,
+    shown_names,
+)
 from gpt1_keras.presets import find_preset
 from gpt1_keras.tasks.labels import number_of
 from training.datasets.user_files import EarlierFiles, UserFiles
@@ -72,9 +78,13 @@ def _files_of(
 ) -> EarlierFiles:
     run = find_preset(preset, weights=False).parent
     result = _read(run / "result.json")
-    columns = columns_of_run(run)
+    table: TableOptions = {
+        "usual": columns_of_run(run),
+        "sheet": result.get("sheet"),
+        "header_row": result.get("header_row"),
+    }
     recorded: Mapping[str, str] = result.get(FILES) or {}
-    changed = [path for path in recorded if not _is_as_recorded(path, recorded, dataset, columns)]
+    changed = [path for path in recorded if not _is_as_recorded(path, recorded, dataset, table)]
     train = [path for path in recorded if path not in changed]
     if train:
         tell(f"It learns again from {', '.join(train)}, beside the new examples.")
@@ -84,16 +94,17 @@ def _files_of(
             f"Not found as it was: {what}. What it has taught may be forgotten; give it again by "
             "--train, before the new file."
         )
+    held_back: TableOptions = table if result.get("validation") else {"usual": table["usual"]}
     validation = result.get("validation") or os.fspath(run / VALIDATION)
     is_there = recorded and pathlib.Path(validation).is_file()
-    return EarlierFiles(list(known), train, validation if is_there else None, columns)
+    return EarlierFiles(list(known), train, table, (validation, held_back) if is_there else None)
 
 
 def _is_as_recorded(
-    path: str, recorded: Mapping[str, str], dataset: UserFiles, columns: Mapping[str, str]
+    path: str, recorded: Mapping[str, str], dataset: UserFiles, table: TableOptions
 ) -> bool:
     try:
-        open_table(path, None, [(*dataset.fields, "label")], usual=columns)
+        open_table(path, wanted=[(*dataset.fields, "label")], **table)
         return digest_of(path) == recorded[path]
     except (OSError, ValueError):
         return False

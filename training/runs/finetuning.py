@@ -18,7 +18,7 @@ import gpt1_keras
 from gpt1_keras.cli import note, warn
 from gpt1_keras.examples import Examples
 from gpt1_keras.files import digest_of, read_json, write_json
-from gpt1_keras.labelled_files import parse_columns
+from gpt1_keras.labelled_files import table_options
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.optimization.optimizer import finetuning_optimizer
 from gpt1_keras.preset_files import is_handle
@@ -114,7 +114,7 @@ def find_dataset_of(
 ) -> Dataset:
     """Returns the data set that a run learns from: what `task` names, or the user's files.
 
-    `tell` is called with each line of a summary of these, and of what the preset has learned from.
+    `tell` is called with what the preset has learned from.
     """
     if options.task is not None:
         return find_dataset(options.task)
@@ -122,13 +122,10 @@ def find_dataset_of(
     dataset = find_user_files(
         options.train,
         options.validation,
-        parse_columns(options.columns),
+        table_options(options),
         VALIDATION_SHARE if options.validation_share is None else options.validation_share,
         options.seed,
         options.scores,
-        sheet=options.sheet,
-        header_row=options.header_row,
-        tell=tell,
     )
     if options.preset is None or options.transfer != "all" or options.fresh_head:
         return dataset
@@ -136,21 +133,24 @@ def find_dataset_of(
     return dataset if earlier is None else dataset.after(earlier)
 
 
-def load_training_examples(
-    options: FinetuneOptions, dataset: Dataset, data: DataOptions
-) -> Examples:
-    """Loads the labelled examples that a run learns from."""
-    train = load_examples(dataset, "train", data).labelled()
+def load_splits(
+    options: FinetuneOptions,
+    dataset: Dataset,
+    data: DataOptions,
+    tell: Callable[[str], None] = note,
+) -> tuple[Examples, Examples]:
+    """Loads the labelled examples that a run learns from, and that it chooses its best epoch on."""
+    if isinstance(dataset, UserFiles):
+        train, validation = dataset.read_splits(tell)
+    else:
+        train, validation = (
+            load_examples(dataset, role, data).labelled() for role in ("train", "validation")
+        )
     if options.limit_examples is not None:
         train = train.sample(options.limit_examples, options.seed)
     if not len(train):
         raise ValueError(f"The training data of {options.source} has no label.")
-    return train
-
-
-def load_validation_examples(dataset: Dataset, data: DataOptions) -> Examples:
-    """Loads the labelled examples that a run chooses its best epoch on."""
-    return load_examples(dataset, "validation", data).labelled()
+    return train, validation
 
 
 def fingerprints(train: Examples, validation: Examples) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def training_examples_of(preset: str | os.PathLike[str], data: DataOptions) -> E
         result = read_json(path)
         names = {field.name for field in dataclasses.fields(FinetuneOptions)} & result.keys()
         options = FinetuneOptions(**{name: result[name] for name in names})
-        train = load_training_examples(options, find_dataset_of(options), data)
+        train, _ = load_splits(options, find_dataset_of(options), data, lambda line: None)
         changed = changed_data(result.get(DATA, {}), {_TRAINING: train.fingerprint()})
         if changed:
             raise ValueError(f"{options.source} has changed: {changed}.")
@@ -262,8 +262,11 @@ def finetune(
     options: FinetuneOptions,
     output: str | os.PathLike[str],
     data: DataOptions = DEFAULT_DATA,
+    tell: Callable[[str], None] = note,
 ) -> dict[str, Any]:
     """Starts or resumes a fine-tuning, and returns the content of `result.json`.
+
+    `tell` is called with what the user should know of the examples.
 
     Raises:
         KeyboardInterrupt: SIGINT or SIGTERM; the state has been saved.
@@ -279,9 +282,8 @@ def finetune(
         run.prepare(*preset_folders(options.preset, options.tokenizer))
     elif options.task is not None:
         return run.result  # published data sets do not change, and are long to read
-    dataset = find_dataset_of(options, note)
-    train = load_training_examples(options, dataset, data)
-    validation = load_validation_examples(dataset, data)
+    dataset = find_dataset_of(options, tell)
+    train, validation = load_splits(options, dataset, data, tell)
     run.keep_data(fingerprints(train, validation))
     if run.result is not None:
         return run.result
@@ -297,7 +299,7 @@ def finetune(
 
     started = time.monotonic()
     lengths, is_cut = count_tokens(train, model.preprocessor)
-    tell_of_texts(options, train, model, int(is_cut.sum()))
+    tell_of_texts(options, train, model, int(is_cut.sum()), tell)
     validation_order = prediction_order(model, validation)  # before training, because it may fail
     steps = -(-len(train) // options.batch_size)
     model.compile(
@@ -394,12 +396,18 @@ def _check_examples(
         warn(f"All {len(train)} training examples have the label {label!r}: nothing to learn.")
 
 
-def tell_of_texts(options: FinetuneOptions, train: Examples, model: Task, cut: int) -> None:
+def tell_of_texts(
+    options: FinetuneOptions,
+    train: Examples,
+    model: Task,
+    cut: int,
+    tell: Callable[[str], None] = note,
+) -> None:
     """Says how many examples the model does not read to their end, and if they are no English."""
     preprocessor = model.preprocessor
     if cut:
         part = "middle" if preprocessor.tail else "end"
-        note(
+        tell(
             f"{options.source}: {cut:,} of {len(train):,} training examples are longer than the "
             f"{preprocessor.sequence_length} tokens that the model reads, and lose their {part}."
         )
@@ -408,7 +416,7 @@ def tell_of_texts(options: FinetuneOptions, train: Examples, model: Task, cut: i
     texts = list(train.sample(_TEXTS_LOOKED_AT, options.seed).all_texts())
     unlike = count_unlike_english(texts, preprocessor.tokenizer)
     if unlike > _LEAST_UNLIKE * len(texts):
-        note(
+        tell(
             f"{options.source}: about {unlike:,} of {len(texts):,} texts do not look like English, "
             f"which {options.preset} was pre-trained on: expect less."
         )

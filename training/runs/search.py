@@ -10,11 +10,12 @@ import pathlib
 import shutil
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib.ticker
 
+from gpt1_keras.cli import note
 from gpt1_keras.files import atomic_path, read_json, write_text
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
@@ -28,8 +29,7 @@ from training.runs.finetuning import (
     find_dataset_of,
     finetune,
     fingerprints,
-    load_training_examples,
-    load_validation_examples,
+    load_splits,
     memory_freed,
     with_recipe,
 )
@@ -111,12 +111,13 @@ def search(
     options = as_recorded(options, output)
     if options.train is not None or options.epochs is None or options.learning_rate is None:
         dataset = find_dataset_of(options)
-        train = load_training_examples(options, dataset, data)
+        train, validation = load_splits(options, dataset, data, _keep_quiet)
         options = with_recipe(options, len(train))
     run = Run(output, {**facts_of(options), "seeds": seeds})
     if options.train is not None:  # published data sets do not change
-        run.keep_data(fingerprints(train, load_validation_examples(dataset, data)))
+        run.keep_data(fingerprints(train, validation))
     run.prepare(*preset_folders(options.preset, options.tokenizer))
+    tell: Callable[[str], None] = note
     space = _Space(options)
     for number in range(len(run.history), trials):
         chosen = space.suggest(number, run.history)
@@ -128,10 +129,12 @@ def search(
             changed = dataclasses.replace(options, seed=seed, **chosen)
             try:
                 with memory_freed():
-                    results.append(finetune(changed, folder / f"seed_{seed}", data))
+                    results.append(finetune(changed, folder / f"seed_{seed}", data, tell))
             except DivergedError as error:
                 print(f"Seed {seed}: {error}", flush=True)
                 break
+            finally:
+                tell = _keep_quiet  # as all trials have the same examples
         scores = [result["score"] for result in results] if len(results) == seeds else None
         run.start()  # the options are known to be good
         run.add(
@@ -146,6 +149,10 @@ def search(
         _keep_best_presets(run)
         write_report(run, space.names)
     return _finish(run, options, seeds)
+
+
+def _keep_quiet(notice: str) -> None:
+    """Says nothing."""
 
 
 class _Space:

@@ -72,6 +72,15 @@ def test_names_and_content_say_where_the_table_is(save):
     assert [row["Comment"] for row in open_table(path)] == ["fine", "dull"]
 
 
+def test_an_example_does_not_name_the_columns(save):
+    path = save({"Daten": [["Nachricht", "Typ"], ["hallo", "Bild"], ["ja", "Text"]]})
+    with pytest.raises(ValueError, match=r"'Nachricht', 'Typ'\]; expected text"):
+        open_table(path, None, [("text",)])
+    path = save({"Daten": [[None, "Nachricht", "Typ"], [1, "ja", "Text"], [2, "nein", "Text"]]})
+    with pytest.raises(ValueError, match="'Nachricht', 'Typ'"):
+        open_table(path, None, [("text",)])
+
+
 def test_other_sheets_with_the_same_columns_are_told(save):
     path = save({"Januar": TABLE, "Februar": TITLE + TABLE[:2], "Info": NOTES})
     table = open_table(path, COLUMNS, WANTED)
@@ -104,9 +113,10 @@ def test_what_is_not_found(save, columns, options, message):
 
 def test_sheets_of_other_files(tmp_path):
     (tmp_path / "a.csv").write_text("text\na\n")
-    for options in ({"sheet": "a"}, {"header_row": 2}):
-        with pytest.raises(ValueError, match="sheet and header_row"):
-            open_table(tmp_path / "a.csv", **options)
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}')
+    for name, options in (("a.csv", {"sheet": "a"}), ("a.jsonl", {"header_row": 2})):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            open_table(tmp_path / name, **options)
 
 
 def test_cells_keep_their_types(save):

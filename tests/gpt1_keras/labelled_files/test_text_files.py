@@ -99,6 +99,68 @@ def test_names_decide_where_two_separators_fit(write):
     ]
 
 
+NAMES = {"text": "Nachricht", "label": "Kategorie"}
+WANTED = [("text", "label"), ("premise", "hypothesis", "label")]
+TABLE = "Nr;Nachricht;Kategorie\n1;wo, ist es?;Frage\n2;danke;Lob\n"
+TITLES = (
+    "Anfragen 2026\n",
+    "Anfragen 2026;;\n",
+    "Anfragen Jan, Feb, März\n",
+    "Anfragen Jan, Feb; Stand 31.3.\n",
+    "Stand;31.3.;\n",
+    "Anfragen 2026\nErstellt von K.\n\n",
+)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("title", [*TITLES, "a;b;c\nx;;y\n"])
+@pytest.mark.parametrize("asked", ["columns", "usual", "header_row"])
+def test_columns_that_are_named_below_titles(write, title, separator, asked):
+    """By what the user or an earlier run says."""
+    table = pd.read_csv(io.StringIO(TABLE), sep=";").to_csv(sep=separator, index=False)
+    path = write("a.csv", title.replace(";", separator) + table)
+    line = title.count("\n") + 1
+    options = {"header_row": {"columns": NAMES, "header_row": line}}.get(asked, {asked: NAMES})
+    read = open_table(path, wanted=WANTED, **options)
+    expected = pd.read_csv(path, sep=separator, skiprows=line - 1)
+    assert [row["text"] for row in read] == list(expected["Nachricht"]) == ["wo, ist es?", "danke"]
+    assert [row["label"] for row in read] == list(expected["Kategorie"])
+    assert [row.line for row in read] == [line + 1, line + 2]
+    told = f"columns that line {line} names; what stands above is not read" in " ".join(
+        read.notices
+    )
+    assert told == (asked != "header_row")
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_names_say_which_line_names_the_columns(write, title):
+    english = "id;Comment;Rating\n1;fine;good\n2;dull;bad\n"
+    path = write("a.csv", title + english)
+    line = title.count("\n") + 1
+    assert [row["text"] for row in open_table(path, None, WANTED)] == ["fine", "dull"]
+    path = write("a.csv", title + TABLE)  # whose names do not say what they hold
+    with pytest.raises(ValueError, match=f"'Nachricht'.*line {line}.*--header-row"):
+        open_table(path, None, WANTED)
+
+
+def test_a_title_with_empty_cells_is_seen_by_itself(write):
+    path = write("a.csv", "sep=;\nAnfragen;;\n" + TABLE)
+    assert [row["Nachricht"] for row in open_table(path)] == ["wo, ist es?", "danke"]
+    path = write("a.csv", "Kommentar\nja, gut\nnein, schlecht\n")  # one column, or a title?
+    with pytest.raises(ValueError, match="lines 2, 3"):
+        read_rows(path)
+
+
+def test_an_example_does_not_name_the_columns(write):
+    path = write("a.csv", "Nachricht;Typ\nhallo;Bild\nja;Text\nnein;Text\n")
+    with pytest.raises(ValueError, match=r"'Nachricht', 'Typ'\]; expected text"):
+        open_table(path, None, [("text",)])
+    # Nor does a line like the first, after damaged ones.
+    path = write("a.csv", "text,label\na,b\nc\nd,e,f\ntext,label\ng,h\n")
+    with pytest.raises(ValueError, match="lines 3, 4"):
+        read_rows(path, None, WANTED)
+
+
 def test_a_file_in_windows_1252(write):
     path = write("a.csv", b"text\nok\nna\xefve\n")
     table = open_table(path)

@@ -209,7 +209,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     outputs = ["label", "scores", "words", "word_shares", "word_starts", "word_ends"]
     engine = Engine(["text"], names, outputs, run)
     assert engine.columns == ["label", "score", "score_bad", "score_good", "words", "word_shares"]
-    files = InputFiles([source], {"text": "Comment"}, ["text"]).survey().files
+    files = InputFiles([source], {"columns": {"text": "Comment"}}, ["text"]).survey().files
 
     def answer_all():
         return predict(engine, files, Layout([], [], [], ""), output, 2)

@@ -69,6 +69,15 @@ def test_values_keep_their_types(write, tmp_path):
     )
 
 
+def test_columns_are_as_wide_as_their_values(write):
+    """Excel shows a date that does not fit as ########; and a long text should not fill it."""
+    day, time = datetime.date(2026, 1, 2), datetime.datetime(2026, 1, 2, 3, 4, 5)
+    sheet = openpyxl.load_workbook(write([[day, time, 1 / 3, "x" * 500, "ab"]])).active
+    widths = [sheet.column_dimensions[letter].width for letter in "ABCDE"]
+    assert widths[0] > 10 and widths[1] > 19 and 8 <= widths[2] < 15
+    assert 40 < widths[3] < 50 and widths[4] < 8
+
+
 @pytest.mark.parametrize(
     ("cell", "text"),
     [

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from training.datasets import user_files
 from training.datasets.labelled_examples import load_examples
 from training.datasets.paper_datasets import CLASSIFICATION, MULTIPLE_CHOICE, SIMILARITY
 from training.datasets.user_files import find_user_files
@@ -237,3 +238,20 @@ def test_a_range_of_scores(write):
         with pytest.raises(ValueError, match=f"score_range .* Received: {text}"):
             FinetuneOptions(train=path, config="gpt1_micro", score_range=text)
     assert FinetuneOptions(train=path, config="gpt1_micro", score_range="-1,5").scores == (-1, 5)
+
+
+def test_no_file_is_read_twice_for_both_splits(write, monkeypatch):
+    """And how it is read is told before what it holds."""
+    rows = [f"{n};Text {n};{'a' if n % 2 else 'A'}\n" for n in range(20)] + ["20;;a\n", "21;x;\n"]
+    path = write("a.csv", "Titel;;\nNr;Text;Label\n" + "".join(rows))
+    dataset = find_user_files(path, None)
+    read, told = [], []
+    whole = user_files.read_rows
+    monkeypatch.setattr(
+        user_files, "read_rows", lambda path, **given: read.append(path) or whole(path, **given)
+    )
+    train, validation = dataset.read_splits(told.append)
+    assert read == [str(path)] and (len(train), len(validation)) == (16, 4)
+    parts = ["line 2 names", "semicolons", "takes", "blank text", "without a label", "case alone"]
+    parts += ["4 of 20 examples", "20 examples of 1 class"]
+    assert all(part in line for part, line in zip(parts, told, strict=True)), told

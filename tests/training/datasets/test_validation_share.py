@@ -71,7 +71,7 @@ def test_a_file_without_a_validation_file(write, capsys):
     rows.append({"text": "alone", "label": "d"})
     path = write(rows)
     dataset = find_user_files(path, None, share=0.3, seed=1)
-    train, validation = (load_examples(dataset, role) for role in ("train", "validation"))
+    train, validation = dataset.read_splits()
     assert (len(train), len(validation)) == (22, 9)
     assert texts_of(train) | texts_of(validation) == {row["text"] for row in rows}
     assert np.bincount(validation.labels).tolist() == [3, 3, 3]
@@ -79,6 +79,7 @@ def test_a_file_without_a_validation_file(write, capsys):
         f"note: 9 of 31 examples of {path} are held back to choose the best epoch on, as there is "
         "no --validation.",
         "note: No example of ['d'] is held back, as there are too few.",
+        f"note: {path}: 31 examples of 4 classes: 'a' 10, 'b' 10, 'c' 10, 'd' 1",
     ]
     again = write([], "b.jsonl")
     validation.write(again)

@@ -21,7 +21,7 @@ OPTIONS = FinetuneOptions("rte", config="gpt1_micro", epochs=6, learning_rate=1e
 BEST_RATE = 4e-3
 
 
-def made_up(options, folder, data=None):
+def made_up(options, folder, data=None, tell=None):
     """A fine-tuning whose score is known: highest at one rate and one decay, and a little noise."""
     if options.learning_rate > 6e-3:
         raise DivergedError("not numbers")
@@ -85,7 +85,7 @@ def test_interrupted_or_prolonged_it_is_the_same(whole, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "write_report", lambda *_: None)
     ran = []
 
-    def interrupted(options, folder, data):
+    def interrupted(options, folder, data, tell):
         ran.append(options)
         if len(ran) == 8:  # the third trial's second seed
             raise KeyboardInterrupt
@@ -107,7 +107,7 @@ def test_interrupted_or_prolonged_it_is_the_same(whole, tmp_path, monkeypatch):
 
 
 def test_where_every_trial_diverges(tmp_path):
-    def diverge(options, folder, data):
+    def diverge(options, folder, data, tell):
         raise DivergedError("not numbers")
 
     with pytest.raises(ValueError, match="--learning-rate"):
@@ -133,7 +133,7 @@ def test_an_lstm_has_no_layer_wise_decay(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "write_report", lambda *_: None)
     options = FinetuneOptions("rte", config="lstm_micro", epochs=2, learning_rate=1e-3)
 
-    def finetune(options, folder, data):
+    def finetune(options, folder, data, tell):
         assert options.layer_decay is None
         (folder / "best").mkdir(parents=True)
         (folder / "best" / "file").touch()
@@ -155,8 +155,10 @@ def test_the_program(tmp_path, capsys):
     assert "seeds needs --search" in capsys.readouterr().err
     assert not run.exists()
     with eagerly():
-        assert main([*arguments, "--layer-decay", "0.9", "--search", "1"]) == 0
+        assert main([*arguments, "--layer-decay", "0.9", "--search", "2"]) == 0
     result = json.loads((run / "result.json").read_text())
-    assert f"Best: trial {result['best_trial']}, median" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert f"Best: trial {result['best_trial']}, median" in printed.out
+    assert printed.err.count("8 examples of 2 classes") == 1
     classifier = gpt1_keras.GPT1TextClassifier.from_preset(str(run / "best"))
     assert classifier.class_names == ["n", "y"]
