@@ -22,7 +22,9 @@ from benchmarks.harness.program import LEFT_OUT
 from gpt1_keras.files import atomic_path
 
 PAGES = pathlib.Path(__file__).parents[1] / "docs/benchmarks"
-PROGRAMS = ("short_texts", "training_step", "finetuning", "costs", "serving", "predicting")
+PROGRAMS = (
+    *("short_texts", "training_step", "finetuning", "long_texts", "costs", "serving", "predicting"),
+)
 _INTRODUCTION = (
     "What `python -m benchmarks` printed on this machine. A command's options are those of the "
     "commit beside it."

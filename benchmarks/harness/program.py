@@ -15,6 +15,7 @@ _FOLDERS = {
     "--tokenizer": ("gpt1_bpe", "folder of encoder_bpe_40000.json and vocab_40000.bpe"),
     "--data-dir": ("tfds", "folder of prepared TensorFlow Datasets"),
     "--books": ("books/valid", "folder of books, text files with a paragraph a line"),
+    "--novels": ("books/train", "folder of books of several authors, AUTHOR__TITLE.txt"),
 }
 
 
@@ -23,8 +24,8 @@ class Program:
 
     Args:
         description: the module's docstring, of which `--help` prints the first line.
-        *shared: options that several benchmarks have: --tokenizer, --data-dir, --books (by default
-            in `$GPT1_KERAS_SHARED/data`), --size, --exports.
+        *shared: options that several benchmarks have: --tokenizer, --data-dir, --books, --novels
+            (by default in `$GPT1_KERAS_SHARED/data`), --size, --exports.
     """
 
     def __init__(self, name, description, *shared):

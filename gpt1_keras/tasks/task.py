@@ -130,6 +130,11 @@ class Task(FunctionalModel, TaskHooks):
         return self.task_head.score_of(logits)
 
     @property
+    def windows(self) -> int:
+        """The most windows that a text is cut into; 1 for a task that has none."""
+        return getattr(self.preprocessor, "windows", 1)
+
+    @property
     def calibration(self) -> Calibration | None:
         """How logits become probabilities: a temperature, and the score that answers are sure from.
 
@@ -162,14 +167,18 @@ class Task(FunctionalModel, TaskHooks):
             ValueError: the task's predictions have no probabilities, such as scores; or the task is
                 compiled with a binary cross-entropy, and its outputs are logits of classes.
         """
+        self._refuse_binary(self.loss)
+        return self.task_head.probabilities(outputs)
+
+    def _refuse_binary(self, loss: Any) -> None:
+        """Raises ValueError for a loss that does not take the softmax of logits of classes."""
         are_logits = self.class_names is not None and getattr(self.task_head, "is_linear", False)
-        if are_logits and keras_name(self.loss).lower().startswith("binary"):
+        if are_logits and keras_name(loss).lower().startswith("binary"):
             raise ValueError(
                 "A binary cross-entropy takes each class by itself, and the softmax of logits does "
-                f"not. Received: loss={keras_name(self.loss)}. For several labels of a text, build "
+                f"not. Received: loss={keras_name(loss)}. For several labels of a text, build "
                 f"the {type(self).__name__} with activation='sigmoid'."
             )
-        return self.task_head.probabilities(outputs)
 
     def with_classes(self, names: Sequence[str]) -> Self:
         """Returns a classifier of this one's classes and of more, to be trained on.
@@ -232,15 +241,15 @@ class Task(FunctionalModel, TaskHooks):
         self.extract_dropout, self.head = head.dropout, head.linear
         self.dropout = head.dropout.rate
 
-    def last_states(self, token_ids: Tensor, padding_mask: Tensor) -> Tensor:
+    def last_states(self, token_ids: Tensor, padding_mask: Tensor, *masks: Tensor) -> Tensor:
         """Returns the hidden state of each sequence's last token, and adds L1 while training.
 
-        It takes inputs of the functional model, int `[batch, length]`, and returns float `[batch,
-        hidden_dim]`.
+        It takes inputs of the functional model, int `[batch, length]`, and further arguments of
+        `weigh`; and returns float `[batch, hidden_dim]`.
         """
         token_ids, padding_mask = move_to_front(token_ids, padding_mask)
         hidden_states = self.backbone({"token_ids": token_ids})
-        hidden_states = self.auxiliary(hidden_states, token_ids, padding_mask)
+        hidden_states = self.auxiliary(hidden_states, token_ids, padding_mask, *masks)
         return last_token_states(hidden_states, padding_mask)
 
     def predict_outputs(
@@ -257,7 +266,9 @@ class Task(FunctionalModel, TaskHooks):
     def check_inputs(self, inputs: Any) -> None:
         super().check_inputs(inputs)
         if self.auxiliary is not None and "padding_mask" in inputs:
-            check_sequences(inputs["padding_mask"])
+            mask = inputs["padding_mask"]
+            # Of a text's windows, only the first is always there.
+            check_sequences(mask[:, 0] if self.windows > 1 else mask)
 
     # === Training and prediction ===
 
@@ -307,6 +318,8 @@ class Task(FunctionalModel, TaskHooks):
                 "A sparse loss takes numbers of two classes or more, which the labels of a "
                 f"{type(self.task_head).__name__} are not. Received: loss={loss}."
             )
+        if self.windows > 1:  # whose mean is one of probabilities
+            self._refuse_binary(loss)
         self._takes_class_numbers = is_auto or is_sparse
         if metrics == "auto":
             metrics = self.task_head.default_metrics() if self._takes_class_numbers else []

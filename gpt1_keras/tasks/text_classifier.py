@@ -8,13 +8,18 @@ from typing import Any, ClassVar, Unpack
 import keras
 import keras_hub
 
+from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
+from gpt1_keras.optimization.objective import sequence_weights
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.heads import FRESH_ARGUMENTS, last_token_index, sequence_inputs
 from gpt1_keras.tasks.label_heads import LABEL_ARGUMENTS, LabelHead, make_label_head
 from gpt1_keras.tasks.task import Task
+from gpt1_keras.tasks.windows import MeanOfWindows, WindowsAsRows, window_weights
+from gpt1_keras.tokenization.backend import text_backend
 from gpt1_keras.tokenization.input_transformations import ROUND_ROBIN
+from gpt1_keras.tokenization.padding import PadTo
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from gpt1_keras.types import TaskArguments, Tensor
 
@@ -37,6 +42,10 @@ class GPT1TextClassifierPreprocessor(
             it, load with `"halves"`.
         tail: the share of its end in what is kept of a text that is too long: by default, 0.0, only
             its first tokens are kept; with 0.5, as many of its last ones.
+        windows: the most windows that a text is cut into, for one text alone. A text that is too
+            long for one sequence is read as up to this number of sequences, equal shares of it,
+            and the classifier answers with the mean of their probabilities. Beyond, each share is
+            truncated. Time and memory of a long text grow with the number of its windows.
 
     Call arguments:
         x: strings `[batch]`, a list, tuple, array, tensor or pandas column; or one string. For a
@@ -48,11 +57,12 @@ class GPT1TextClassifierPreprocessor(
 
     Returns:
         `{"token_ids": int32 [batch, length], "padding_mask": int32 [batch, length]}`, without
-        `batch` for one string; with `y`, a tuple for Keras's `fit`.
+        `batch` for one string; with `y`, a tuple for Keras's `fit`. With `windows` above 1, both
+        are `[batch, windows, length]`, as `pad_windows` in `padding` returns them.
 
     Raises:
         ValueError: the texts do not match the fields, or are not strings; an unknown `truncate`;
-            or a `tail` that is no share.
+            a `tail` that is no share; or `windows` below 1, or above 1 for a pair.
     """
 
     field_counts: ClassVar[tuple[int, ...]] = (1, 2)
@@ -65,11 +75,44 @@ class GPT1TextClassifierPreprocessor(
         fields: Sequence[str] = ("text",),
         truncate: str = ROUND_ROBIN,
         tail: float = 0.0,
+        windows: int = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(
             fields, truncate, tail, tokenizer=tokenizer, sequence_length=sequence_length, **kwargs
         )
+        if not isinstance(windows, int) or windows < 1:
+            raise ValueError(f"windows must be a whole number from 1. Received: {windows!r}.")
+        if windows > 1 and len(fields) > 1:
+            raise ValueError(
+                f"Only a single text is cut into windows. Received: windows={windows} for the "
+                f"fields {self.fields}."
+            )
+        self.windows = windows
+
+    def frame(self, segments: list[Any]) -> tuple[Any, Any]:
+        """See `FieldsPreprocessor.frame`; with windows, returns what `frame_windows` returns."""
+        if self.windows == 1:
+            return super().frame(segments)
+        return text_backend().frame_windows(
+            segments[0], self.tokenizer, self.sequence_length, self.tail, self.windows
+        )
+
+    def pad(self, framed: Any, pad_to: PadTo = "bucket") -> dict[str, Any]:
+        """See `FieldsPreprocessor.pad`; with windows, returns what `pad_windows` returns."""
+        if self.windows == 1:
+            return super().pad(framed, pad_to)
+        return text_backend().pad_windows(
+            framed, self.tokenizer, self.sequence_length, self.windows, pad_to
+        )
+
+    def count_tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Returns each example's number of tokens, int32 `[batch]`, in all of its windows."""
+        counts = super().count_tokens(inputs)
+        return counts if self.windows == 1 else tf.reduce_sum(counts, axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "windows": self.windows}
 
 
 @keras.saving.register_keras_serializable(package="gpt1_keras")
@@ -138,16 +181,39 @@ class GPT1TextClassifier(Task, keras_hub.models.TextClassifier):
             *(num_classes, class_names, score_range, activation, dropout),
             *(temperature, sure_threshold, backbone.dtype_policy),
         )
-        self.attach(backbone, preprocessor, head)
+        windows = getattr(preprocessor, "windows", 1)
+        weigh = window_weights if windows > 1 else sequence_weights
+        self.attach(backbone, preprocessor, head, weigh)
 
         # === Functional model ===
-        inputs = sequence_inputs(None)
-        outputs = head(self.last_states(**inputs))
+        if windows > 1:
+            inputs = sequence_inputs(None, None)
+            mask = inputs["padding_mask"]
+            states = self.last_states(*map(WindowsAsRows(), inputs.values()), mask)
+            outputs = _mean_of_windows(head)(head(states), mask)
+        else:
+            inputs = sequence_inputs(None)
+            outputs = head(self.last_states(**inputs))
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
 
     def predict_outputs(
         self, inputs: dict[str, Tensor], states_at: Callable[..., Tensor] | None = None
     ) -> Tensor:
-        last = last_token_index(inputs["padding_mask"])
-        states = (states_at or self.backbone.states_at)(inputs["token_ids"], last)
-        return self.task_head.outputs(states[:, 0])
+        token_ids, mask = inputs["token_ids"], inputs["padding_mask"]
+        has_windows = len(token_ids.shape) == 3
+        if has_windows:
+            token_ids, mask = map(WindowsAsRows(), (token_ids, mask))
+        states = (states_at or self.backbone.states_at)(token_ids, last_token_index(mask))
+        outputs = self.task_head.outputs(states[:, 0])
+        if has_windows:
+            outputs = _mean_of_windows(self.task_head)(outputs, inputs["padding_mask"])
+        return outputs
+
+
+def _mean_of_windows(head: LabelHead) -> MeanOfWindows:
+    if head.is_linear and head.linear.units == 1:
+        raise ValueError(
+            "Of windows, probabilities are averaged, and a single logit is none. Received: "
+            "num_classes=1, activation=None. Pass activation='sigmoid', or num_classes=2."
+        )
+    return MeanOfWindows(head.is_linear)

@@ -45,7 +45,7 @@ def frame(
     zero = tf.zeros_like(lengths[0])
     slices = [(start + zero, 1 + zero)]
     for segment in zip(starts, lengths, kept_of_each):
-        slices += [*_kept_slices(*segment, tail), (delimiter + zero, 1 + zero)]
+        slices += [*kept_slices(*segment, tail), (delimiter + zero, 1 + zero)]
     slices[-1] = extract + zero, 1 + zero
     slice_starts, kept = _columns(slices)
     ids = tf.RaggedTensor.from_row_lengths(
@@ -53,6 +53,33 @@ def frame(
     )
     truncated = tf.reduce_any(tf.stack(kept_of_each) < tf.stack(lengths), axis=0)
     return ids, truncated
+
+
+def frame_windows(
+    segment: tf.RaggedTensor,
+    tokenizer: SpecialIds,
+    sequence_length: int,
+    tail: float,
+    windows: int,
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Frames each text as one window or more, `[start] share [extract]`.
+
+    A text that is too long for one sequence is cut into as few shares as fit into one, of equal
+    lengths as far as possible, and at most into `windows`. Of shares that are still too long, as
+    much is kept as of a text; see `frame`.
+
+    Returns `(ids, truncated)`: int32 `[batch, None, None]`, the windows of each text; and bool
+    `[batch]`, whether any share was truncated.
+    """
+    [room] = kept_lengths([sequence_length], sequence_length)
+    lengths = segment.row_lengths()
+    counts = tf.clip_by_value(-(-lengths // room), 1, windows)
+    numbers = tf.ragged.range(counts)
+    length, count = (tf.gather(each, numbers.value_rowids()) for each in (lengths, counts))
+    start, end = ((numbers.values + each) * length // count for each in (0, 1))
+    shares = tf.RaggedTensor.from_row_lengths(segment.values, end - start, validate=False)
+    ids, _ = frame([shares], tokenizer, sequence_length, tail=tail)
+    return numbers.with_values(ids), lengths > windows * room
 
 
 def interleave(first: tf.RaggedTensor, second: tf.RaggedTensor) -> tf.RaggedTensor:
@@ -157,7 +184,7 @@ def frame_choices(
     start, delimiter, extract = special
     zero, branch_zero = tf.zeros_like(kept_context), tf.zeros_like(kept_choice)
     of_context, of_question, of_choices = (
-        _kept_slices(first, text.row_lengths(), kept, tail)
+        kept_slices(first, text.row_lengths(), kept, tail)
         for first, text, kept in zip(
             starts,
             (context, question, choice_texts),
@@ -226,7 +253,7 @@ def _pool(
     return tokens, starts, (length, length + 1, length + 2)
 
 
-def _kept_slices(
+def kept_slices(
     start: tf.Tensor, length: tf.Tensor, kept: tf.Tensor, tail: float
 ) -> list[tuple[tf.Tensor, tf.Tensor]]:
     """Returns the slices that a text keeps, in which a whole text has all of its tokens.

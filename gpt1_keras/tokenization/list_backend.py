@@ -18,7 +18,13 @@ from gpt1_keras.tokenization.input_transformations import (
     kept_lengths,
     second_limit,
 )
-from gpt1_keras.tokenization.padding import PadTo, SpecialIds, bucket_lengths, choice_lengths
+from gpt1_keras.tokenization.padding import (
+    PadTo,
+    SpecialIds,
+    bucket_lengths,
+    choice_lengths,
+    window_counts,
+)
 from gpt1_keras.tokenization.vocabulary import END_OF_WORD, UNKNOWN, Vocabulary
 
 Ids = list[int]
@@ -51,6 +57,22 @@ def _truncated(ids: Ids, kept: int, tail: float) -> Ids:
     """Returns the first tokens of a text, and the share `tail` of its last ones, `kept` in all."""
     end = kept_at_end(kept, tail)
     return ids[: kept - end] + ids[len(ids) - end :]
+
+
+def frame_windows(
+    segment: list[Ids], tokenizer: SpecialIds, sequence_length: int, tail: float, windows: int
+) -> tuple[list[list[Ids]], np.ndarray]:
+    """Like `input_transformations.frame_windows`."""
+    [room] = kept_lengths([sequence_length], sequence_length)
+    framed, truncated = [], []
+    for ids in segment:
+        count = min(max(-(-len(ids) // room), 1), windows)
+        ends = [number * len(ids) // count for number in range(count + 1)]
+        shares = [ids[start:end] for start, end in zip(ends, ends[1:])]
+        of_text, are_truncated = frame([shares], tokenizer, sequence_length, tail=tail)
+        framed.append(of_text)
+        truncated.append(are_truncated.any())
+    return framed, np.array(truncated, bool)
 
 
 def interleave(first: list[Ids], second: list[Ids]) -> list[Ids]:
@@ -107,6 +129,23 @@ def pad(
     }
 
 
+def pad_windows(
+    ids: list[list[Ids]],
+    tokenizer: SpecialIds,
+    sequence_length: int,
+    windows: int,
+    pad_to: PadTo = "bucket",
+) -> dict[str, np.ndarray]:
+    """Like `padding.pad_windows`."""
+    count = windows
+    if pad_to != "sequence_length":
+        count = _length(ids, window_counts(windows), pad_to)
+    # Without tokens, a window is all padding.
+    rows = [row for text in ids for row in [*text, *[[]] * (count - len(text))]]
+    padded = pad(rows, tokenizer, sequence_length, pad_to)
+    return {name: each.reshape(len(ids), count, -1) for name, each in padded.items()}
+
+
 def as_pairs(rows: np.ndarray) -> np.ndarray:
     """Like `padding.as_pairs`."""
     return rows.reshape(-1, 2, rows.shape[1])
@@ -129,7 +168,7 @@ def pad_choices(
     }
 
 
-def _length(rows: list[Ids], lengths: Sequence[int], pad_to: PadTo) -> int:
+def _length(rows: Sequence[list[Any]], lengths: Sequence[int], pad_to: PadTo) -> int:
     """Like `padding._length`."""
     longest = max([1, *map(len, rows)])
     if pad_to == "longest":

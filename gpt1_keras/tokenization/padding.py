@@ -72,6 +72,36 @@ def as_pairs(rows: tf.Tensor) -> tf.Tensor:
     return tf.reshape(rows, [-1, 2, rows.shape[1] or tf.shape(rows)[1]])
 
 
+def pad_windows(
+    ids: tf.RaggedTensor,
+    tokenizer: SpecialIds,
+    sequence_length: int,
+    windows: int,
+    pad_to: PadTo = "bucket",
+) -> dict[str, tf.Tensor]:
+    """Pads what `frame_windows` returns; all else is as for `pad`.
+
+    Returns a dict of int32 `[batch, windows, length]`, in which an absent window is all padding.
+    There are `windows` with `"sequence_length"`, and otherwise as many as the batch's longest text
+    has, with `"bucket"` the next of `window_counts`.
+    """
+    rows = pad(ids.values, tokenizer, sequence_length, pad_to)
+    if pad_to == "sequence_length":
+        shape = [None, windows, sequence_length]
+    else:
+        count = _length(ids, window_counts(windows), pad_to)
+        shape = tf.stack([-1, count, tf.shape(rows["token_ids"], count.dtype)[1]])
+    padding = {"token_ids": tokenizer.pad_token_id, "padding_mask": 0}
+    return {
+        name: ids.with_values(rows[name]).to_tensor(padding[name], shape=shape) for name in rows
+    }
+
+
+def window_counts(windows: int) -> list[int]:
+    """Returns the numbers of windows to pad to: 1, 2, 4, ... and `windows`, the most of a text."""
+    return [*(2**i for i in range((windows - 1).bit_length())), windows]
+
+
 def pad_choices(
     sequence: dict[str, tf.RaggedTensor],
     tokenizer: SpecialIds,

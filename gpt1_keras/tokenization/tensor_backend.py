@@ -12,8 +12,13 @@ import numpy as np
 
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.encoder import Encoder
-from gpt1_keras.tokenization.input_transformations import frame, frame_choices, interleave
-from gpt1_keras.tokenization.padding import as_pairs, pad, pad_choices
+from gpt1_keras.tokenization.input_transformations import (
+    frame,
+    frame_choices,
+    frame_windows,
+    interleave,
+)
+from gpt1_keras.tokenization.padding import as_pairs, pad, pad_choices, pad_windows
 from gpt1_keras.tokenization.vocabulary import Vocabulary
 
 

@@ -22,10 +22,12 @@ from serving.export.text_inputs import (
 )
 
 # An example that gradients explain has at most the tokens of this number of sequences: attention's
-# memory grows with the square of its length, and gradients keep that of all blocks.
+# memory grows with the square of its length, and gradients keep that of all blocks. Windows, which
+# are sequences by themselves, are all explained.
 _MAX_SEQUENCES = 2
 # A request takes at most the work of this number of full examples: as long as a sequence and, where
-# words are left out, with the most words. One example of two sequences is as much as four.
+# words are left out, with the most words. One example of two sequences is as much as four. One of
+# more windows than this is explained alone.
 _MAX_FULL_EXAMPLES = 4
 
 
@@ -195,6 +197,9 @@ class Explainer:
                 "`explained`."
             )
         self._explanation, self._preprocessor = explanation, preprocessor
+        self._windows = model.windows
+        self._max_sequences = max(_MAX_SEQUENCES, self._windows)
+        self._max_full_examples = max(_MAX_FULL_EXAMPLES, self._windows)
         self._pad, self._blank, self._predict_outputs = inputs.pad, inputs.blank, predict_outputs
         self._outputs, self._explained = answers.outputs, answers.explained
         self._finder = WordFinder(preprocessor.tokenizer)
@@ -227,9 +232,7 @@ class Explainer:
         rows = tf.gather(words.examples, read)
         num_words = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, tf.size(answer))
         num_tokens = self._preprocessor.count_tokens(inputs)
-        # An example may be several sequences, such as a pair in both orders.
-        orders = tf.reduce_prod(tf.shape(inputs["token_ids"])[1:-1])
-        costs = attention_cost(num_tokens, self._preprocessor.sequence_length)
+        lengths, costs = self._lengths_and_costs(num_tokens, inputs["token_ids"])
         batch = _Answered(
             inputs,
             segments,
@@ -237,8 +240,8 @@ class Explainer:
             numbers,
             read,
             num_words,
-            num_tokens * orders,
-            costs * tf.cast(orders, tf.int64),
+            lengths,
+            costs,
             answer,
             value,
         )
@@ -267,6 +270,17 @@ class Explainer:
             outputs["word_choices"] = dense(tf.gather(words.choices, read))
         return outputs
 
+    def _lengths_and_costs(
+        self, num_tokens: tf.Tensor, token_ids: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns examples' lengths and costs, as `_Answered` has them."""
+        if self._windows > 1:  # of which `num_tokens` counts all
+            return num_tokens, tf.cast(num_tokens, tf.int64)
+        # An example may be several sequences, such as a pair in both orders.
+        orders = tf.reduce_prod(tf.shape(token_ids)[1:-1])
+        costs = attention_cost(num_tokens, self._preprocessor.sequence_length)
+        return num_tokens * orders, costs * tf.cast(orders, tf.int64)
+
     def _by_gradients(self, batch: _Answered) -> tuple[tf.Tensor, Tensors]:
         """Returns the shares of the words read, and further outputs."""
         sequence_length = self._preprocessor.sequence_length
@@ -274,12 +288,12 @@ class Explainer:
             at_most(
                 "tokens of an example that is explained by gradients",
                 batch.lengths,
-                _MAX_SEQUENCES * sequence_length,
+                self._max_sequences * sequence_length,
             ),
             at_most(
                 "tokens of all examples of a request that is explained by gradients",
                 tf.reduce_sum(batch.costs),
-                _MAX_FULL_EXAMPLES * sequence_length,
+                self._max_full_examples * sequence_length,
             ),
         ]
         shares, at_baseline = self._gradients.shares(
@@ -304,7 +318,7 @@ class Explainer:
             at_most(
                 "as the sum, over the examples of a request, of tokens times words",
                 tf.reduce_sum(batch.costs * tf.cast(batch.num_words, tf.int64)),
-                _MAX_FULL_EXAMPLES * max_words * self._preprocessor.sequence_length,
+                self._max_full_examples * max_words * self._preprocessor.sequence_length,
             ),
         ]
         read = asserted({"read": batch.read}, *conditions)["read"]

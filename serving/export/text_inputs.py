@@ -85,6 +85,12 @@ def padded_tensors(texts: dict[str, Any]) -> dict[str, tf.Tensor]:
     }
 
 
+# All windows or choices of a request may cost as much as the tokens of this number of sequences:
+# the most rows that the server accepts.
+_MAX_REQUEST_SEQUENCES = 256
+_TOKEN_BYTES = 4  # about, in English
+
+
 class TextInputs:
     """The inputs of a task that reads one string for each field, such as a classifier.
 
@@ -97,6 +103,7 @@ class TextInputs:
         self._preprocessor = model.preprocessor
         self._vocabulary_size = model.backbone.vocabulary_size
         self.sequence_length: int = model.preprocessor.sequence_length
+        self._windows = model.windows
 
     def specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the specs of the texts by field."""
@@ -124,7 +131,14 @@ class TextInputs:
 
     def prepare(self, texts: Tensors) -> Tensors:
         """Returns the texts as `tokenize` takes them, checked."""
-        return texts
+        if self._windows == 1:
+            return texts
+        [text] = self._preprocessor.as_tensors(texts).values()
+        # Before requests are merged, only the bytes are known, of which a token has about four.
+        windows = tf.strings.length(text) // (_TOKEN_BYTES * self.sequence_length) + 1
+        total = tf.reduce_sum(tf.minimum(windows, self._windows))
+        what = f"windows in a request, of {self.sequence_length} tokens of {_TOKEN_BYTES} bytes"
+        return asserted(texts, at_most(what, total, _MAX_REQUEST_SEQUENCES))
 
     def finish(self, texts: Tensors, outputs: Tensors) -> Tensors:
         """Returns the outputs, with further ones that are made from the prepared texts."""
@@ -181,7 +195,12 @@ class TextInputs:
         ids, mask = inputs["token_ids"], inputs["padding_mask"]
         length, num_tokens = tf.shape(mask)[-1], tf.reduce_sum(mask, axis=-1)
         is_padded = tf.sequence_mask(num_tokens, length, tf.int32) == mask
+        of_windows = []
+        if self._windows > 1:
+            of_windows = [at_most("windows", tf.shape(mask)[1], self._windows)]
+            num_tokens = num_tokens[:, 0]  # the only one that is always there
         return [
+            *of_windows,
             in_range("token_ids", ids, self._vocabulary_size),
             at_most("columns of token_ids", length, self.sequence_length),
             (same_shapes(ids, mask), "Expected the shape of token_ids.", tf.shape(mask)),
@@ -252,9 +271,10 @@ def framed_offsets(
         `starts` and `ends`, int32 of the shape of `token_ids`; -1 for special tokens and padding.
     """
     ids = inputs["token_ids"]
-    is_token = tf.sequence_mask(preprocessor.count_tokens(inputs), tf.shape(ids)[-1])
-    if ids.shape.rank == 3:
-        is_token = is_token[:, tf.newaxis]
+    if ids.shape.rank == 3:  # both orders of a pair, or windows
+        is_token = inputs["padding_mask"] > 0
+    else:
+        is_token = tf.sequence_mask(preprocessor.count_tokens(inputs), tf.shape(ids)[-1])
     for special in preprocessor.tokenizer.special_token_ids:
         is_token &= ids != special
     framed = {
@@ -267,9 +287,6 @@ def framed_offsets(
 # An example with all its choices may have as many tokens as this number of sequences: attention's
 # memory grows with the square of its length.
 _MAX_SEQUENCES = 8
-# All choices of a request may cost as much as the tokens of this number of sequences: the most rows
-# that the server accepts.
-_MAX_REQUEST_SEQUENCES = 256
 _LENGTHS = "lengths"  # the name of the joined choices' lengths
 
 

@@ -111,7 +111,8 @@ def convert(
         max_bytes: the most bytes of UTF-8 in a text; or such a number for each of the task's
             fields.
         sequence_length: the most tokens of a framed text; at most the model's context. By default
-            128, or the context if that is shorter.
+            128, or the context if that is shorter; with windows, that of the preprocessor, and no
+            other, as windows of another length would get other answers.
         num_choices: the most choices of an example; only for `GPT1MultipleChoice`.
         quantize: the weights, `"none"` (float32), `"float16"`, `"int8"` or `"int4"`; see
             `quantize_weights`.
@@ -129,6 +130,8 @@ def convert(
     check_quantization(quantize)
     make_graph = find_part(model, DEVICE_TASKS, "device_graph", "run on a device")
     _check(model, sequence_length)
+    if model.windows > 1:
+        sequence_length = model.preprocessor.sequence_length
     if sequence_length is None:
         sequence_length = min(SEQUENCE_LENGTH, model.backbone.max_sequence_length)
     fields = fields_of(model)
@@ -174,17 +177,18 @@ def _check(model: Task, sequence_length: int | None) -> None:
             f"A device frames texts as a {expected.__name__} does. Received: a "
             f"{framed_by.__name__}, which frames them in its own way."
         )
-    if tail := getattr(model.preprocessor, "tail", 0.0):
-        raise ValueError(
-            "A device keeps only the first tokens of a text that is too long. Received: a "
-            f"preprocessor with tail={tail}."
-        )
     if any("int" in weight.dtype for weight in model.weights):
         raise ValueError(
             "The model's weights are quantized already. Convert the model as it was before "
             "`quantize`, and quantize its file."
         )
     model.check_tokenizer()
+    own = getattr(model.preprocessor, "sequence_length", None)
+    if model.windows > 1 and sequence_length not in (None, own):
+        raise ValueError(
+            f"With windows, sequence_length is the preprocessor's, {own}. Received: "
+            f"{sequence_length}."
+        )
     if sequence_length is not None and not 1 <= sequence_length <= backbone.max_sequence_length:
         raise ValueError(
             f"sequence_length must be from 1 to {backbone.max_sequence_length}, the model's "

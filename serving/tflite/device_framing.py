@@ -10,7 +10,11 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from gpt1_keras.tokenization.input_transformations import kept_lengths, second_limit
+from gpt1_keras.tokenization.input_transformations import (
+    kept_lengths,
+    kept_slices,
+    second_limit,
+)
 from gpt1_keras.tokenization.tokenizer import GPT1Tokenizer
 from serving.tflite.byte_tokenizer import TokenizedTexts
 
@@ -24,10 +28,13 @@ class Framer:
     Args:
         sequence_length: the most tokens of a sequence.
         truncate: how two texts that are too long together are truncated; see `kept_lengths`.
+        tail: the share of its end in what is kept of a text that is too long.
     """
 
-    def __init__(self, tokenizer: GPT1Tokenizer, sequence_length: int, truncate: str) -> None:
-        self._length, self._truncate = sequence_length, truncate
+    def __init__(
+        self, tokenizer: GPT1Tokenizer, sequence_length: int, truncate: str, tail: float
+    ) -> None:
+        self._length, self._truncate, self._tail = sequence_length, truncate, tail
         self._special_ids = [
             tokenizer.start_token_id,
             tokenizer.delimiter_token_id,
@@ -52,15 +59,44 @@ class Framer:
             ValueError: a sequence length that leaves no room for text.
         """
         ids, starts, lengths = tokens
-        lengths = [lengths[text] for text in order]
+        starts, lengths = ([each[text] for text in order] for each in (starts, lengths))
         kept = kept_lengths(lengths, self._length, self._truncate, tf.minimum, tf.maximum)
         start, delimiter, extract = self._special_pieces(ids)
         pieces = [start]
-        for text, kept_of_text in zip(order, kept):
-            pieces += [(starts[text], kept_of_text), delimiter]
+        for text in zip(starts, lengths, kept):
+            pieces += [*kept_slices(*text, self._tail), delimiter]
         pieces[-1] = extract
         token_ids, _, ends = self._join(ids, pieces, self._length)
         return token_ids, ends[-1], tf.reduce_any(tf.stack(kept) < tf.stack(lengths))
+
+    def frame_windows(
+        self, tokens: TokenizedTexts, windows: int
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Frames the only text as windows.
+
+        Returns:
+            `(token_ids, window_tokens, truncated)`: int32 `[windows, sequence_length]`; int32
+            `[windows]`, the number of tokens of each window, 0 for an absent one; and as `frame`.
+
+        Raises:
+            ValueError: a sequence length that leaves no room for text.
+        """
+        ids, starts, lengths = tokens
+        start, length = starts[0], lengths[0]
+        [room] = kept_lengths([self._length], self._length)
+        count = tf.clip_by_value((length + room - 1) // room, 1, windows)
+        start_piece, _, extract_piece = self._special_pieces(ids)
+        framed = []
+        for number in range(windows):
+            first, end = (each * length // count for each in (number, number + 1))
+            is_present = tf.cast(number < count, tf.int32)
+            share = (end - first) * is_present
+            kept = kept_slices(start + first, share, tf.minimum(share, room), self._tail)
+            pieces = [(start_piece[0], is_present), *kept, (extract_piece[0], is_present)]
+            token_ids, _, ends = self._join(ids, pieces, self._length)
+            framed.append((token_ids, ends[-1]))
+        token_ids, window_tokens = map(tf.stack, zip(*framed))
+        return token_ids, window_tokens, length > windows * room
 
     def frame_choices(
         self, tokens: TokenizedTexts, is_present: tf.Tensor
@@ -93,17 +129,24 @@ class Framer:
         kept = tf.concat([tf.stack(kept), kept_choices], axis=0)
 
         start, delimiter, extract = self._special_pieces(ids)
-        pieces = [start, *((starts[text], kept[text]) for text in range(first_choice))]
+        slices = [
+            kept_slices(starts[text], lengths[text], kept[text], self._tail)
+            for text in range(first_choice + choices)
+        ]
+        pieces = sum(slices[:first_choice], [start])
         branches = [0] * len(pieces)
+        last_of_branches = []  # the index of each one's last piece
         for choice, one in enumerate(tf.unstack(tf.cast(is_present, tf.int32))):
-            text = first_choice + choice
-            pieces += [(delimiter[0], one), (starts[text], kept[text]), (extract[0], one)]
-            branches += [choice + 1] * 3
+            branch = [(delimiter[0], one), *slices[first_choice + choice], (extract[0], one)]
+            branches += [choice + 1] * len(branch)
+            pieces += branch
+            last_of_branches.append(len(pieces) - 1)
         token_ids, piece, ends = self._join(ids, pieces, self.length_with_branches(choices))
-        ends_of_choices = ends[first_choice + 3 :: 3]
+        ends_of_choices = tf.gather(ends, last_of_branches)
+        end_of_prefix = ends[branches.index(1) - 1]
         branches = tf.gather(tf.constant([*branches, -1]), piece)
         # How far each branch lies after the end of the shared prefix, where its positions go on.
-        shifts = tf.concat([[0, 0], ends_of_choices[:-1] - ends[first_choice]], axis=0)
+        shifts = tf.concat([[0, 0], ends_of_choices[:-1] - end_of_prefix], axis=0)
         positions = tf.range(token_ids.shape[0]) - tf.gather(shifts, tf.maximum(branches, 0))
         inputs = {
             "token_ids": token_ids,

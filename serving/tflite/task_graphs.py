@@ -131,6 +131,13 @@ def flag(condition: tf.Tensor) -> tf.Tensor:
     return tf.cast(condition, INT)[tf.newaxis]
 
 
+def _framer(spec: DeviceSpec) -> Framer:
+    preprocessor = spec.model.preprocessor
+    return Framer(
+        *(preprocessor.tokenizer, spec.sequence_length, preprocessor.truncate, preprocessor.tail)
+    )
+
+
 def class_or_score_graph(spec: DeviceSpec, reads_both_orders: bool = False) -> DeviceGraph:
     """Returns the graph of a task that answers with a class or a number.
 
@@ -145,7 +152,7 @@ def class_or_score_graph(spec: DeviceSpec, reads_both_orders: bool = False) -> D
     refuse_choices(spec)
     model, preprocessor = spec.model, spec.model.preprocessor
     byte_tokenizer = ByteTokenizer(preprocessor.tokenizer, list(spec.max_bytes.values()))
-    framer = Framer(preprocessor.tokenizer, spec.sequence_length, preprocessor.truncate)
+    framer = _framer(spec)
     backbone = DeviceBackbone(model.backbone, spec.sequence_length)
     head = Dense.of(model.head)
     order = tuple(range(len(spec.max_bytes)))
@@ -177,6 +184,62 @@ def class_or_score_graph(spec: DeviceSpec, reads_both_orders: bool = False) -> D
     return task_graph(text_specs, token_specs, frame, answer, [backbone, head])
 
 
+def classifier_graph(spec: DeviceSpec) -> DeviceGraph:
+    """Returns the graph of a classifier: `class_or_score_graph`, or with windows its own.
+
+    With windows, the model reads `token_ids`, int32 `[windows, sequence_length]`, and
+    `window_tokens`, int32 `[windows]`, the length of each window, 0 for an absent one. It has as
+    many windows as the most tokens of a text fill, one for each byte.
+
+    Raises:
+        ValueError: a number of choices is given.
+    """
+    model = spec.model
+    if model.windows == 1:
+        return class_or_score_graph(spec)
+    refuse_choices(spec)
+    [(field, size)] = spec.max_bytes.items()
+    windows = min(model.windows, -(-size // max(spec.sequence_length - 2, 1)))
+    byte_tokenizer = ByteTokenizer(model.preprocessor.tokenizer, [size])
+    framer = _framer(spec)
+    backbone = DeviceBackbone(model.backbone, spec.sequence_length)
+    head, is_linear = Dense.of(model.head), model.task_head.is_linear
+
+    def frame(texts: Tensors) -> Framed:
+        tokens = byte_tokenizer([texts[field]])
+        ids, window_tokens, truncated = framer.frame_windows(tokens, windows)
+        inputs = {"token_ids": ids, "window_tokens": window_tokens}
+        *_, lengths = tokens
+        num_tokens = tf.reduce_sum(window_tokens)
+        return inputs, num_tokens, truncated | fills([texts[field]]), lengths[0] == 0
+
+    def answer(token_ids: tf.Tensor, window_tokens: tf.Tensor) -> Tensors:
+        count = tf.reduce_sum(tf.cast(window_tokens > 0, INT))
+
+        def read(number: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            last = tf.gather(window_tokens, [[number]]) - 1
+            states = backbone.states_at(tf.gather(token_ids, [number]), last)[0]
+            outputs = head(states)
+            outputs = tf.nn.softmax(outputs) if is_linear else model.activate(outputs)
+            return number + 1, total + outputs
+
+        # One at a time, so that a short text costs one window.
+        zeros = tf.zeros([1, model.task_head.linear.units])
+        _, total = tf.while_loop(lambda number, _: number < count, read, (0, zeros))
+        mean = total / tf.cast(count, tf.float32)
+        answers = tf.math.log(mean) if is_linear else mean
+        if model.class_names is None:
+            return {"score": model.score_of(answers)}
+        return confidence_of_one(model, answers)
+
+    token_specs = {
+        "token_ids": tf.TensorSpec([windows, spec.sequence_length], INT),
+        "window_tokens": tf.TensorSpec([windows], INT),
+    }
+    text_specs = {field: tf.TensorSpec([size], INT)}
+    return task_graph(text_specs, token_specs, frame, answer, [backbone, head])
+
+
 def similarity_graph(spec: DeviceSpec) -> DeviceGraph:
     """Returns the graph of similarity: `class_or_score_graph` with both orders of the texts."""
     return class_or_score_graph(spec, reads_both_orders=True)
@@ -204,7 +267,7 @@ def choice_graph(spec: DeviceSpec) -> DeviceGraph:
     *others, (field, size) = spec.max_bytes.items()
     lengths = [length for _, length in others] + [size] * count
     byte_tokenizer = ByteTokenizer(preprocessor.tokenizer, lengths)
-    framer = Framer(preprocessor.tokenizer, spec.sequence_length, preprocessor.truncate)
+    framer = _framer(spec)
     backbone = DeviceBackbone(model.backbone, spec.sequence_length)
     head = Dense.of(model.head)
 
@@ -294,7 +357,7 @@ def next_token_graph(spec: DeviceSpec) -> DeviceGraph:
 
 
 DEVICE_TASKS = {
-    GPT1TextClassifier: TaskEntry(device_graph=class_or_score_graph),
+    GPT1TextClassifier: TaskEntry(device_graph=classifier_graph),
     GPT1TextSimilarity: TaskEntry(device_graph=similarity_graph),
     GPT1MultipleChoice: TaskEntry(device_graph=choice_graph),
     GPT1CausalLM: TaskEntry(device_graph=next_token_graph),

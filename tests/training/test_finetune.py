@@ -180,6 +180,41 @@ def preset(tmp_path, tiny_backbone, tiny_tokenizer):
 SENTENCES = Examples({"text": np.array([b"a film"])}, np.array([0]), np.array([0]), ["no", "yes"])
 
 
+def test_how_long_texts_are_read(preset, tmp_path):
+    """By default in windows, where more than one text in a hundred is long; or as before."""
+
+    def sentences(*texts, names=("text",)):
+        zeros, column = np.zeros(len(texts), int), np.array(texts, object)
+        return Examples(dict.fromkeys(names, column), zeros, zeros, ["no", "yes"])
+
+    def model_of(train, task="sst2", **options):
+        options = FinetuneOptions(task, **{"preset": preset, **options})
+        return build_model(options, DATASETS[task], train)
+
+    def chosen(*arguments, **options):
+        model = model_of(*arguments, **options)
+        return model.preprocessor.tail, model.windows
+
+    short, long = b"a film", b"a film " * 99
+    assert chosen(sentences(short)) == chosen(sentences(long, *[short] * 99)) == (0.0, 1)
+    assert chosen(sentences(long, *[short] * 98)) == (0.0, 8)
+    pairs = sentences(long, names=("premise", "hypothesis"))
+    assert chosen(pairs, "rte") == (0.0, 1)
+    expected = {"cut": (0.0, 1), "head-and-tail": (0.5, 1), "windows": (0.0, 8)}
+    for name, choice in expected.items():
+        earlier = tmp_path / name
+        model = model_of(sentences(short), long_texts=name)
+        model.save_to_preset(earlier)
+        assert (model.preprocessor.tail, model.windows) == choice
+        assert chosen(sentences(long), preset=str(earlier)) == choice
+        assert chosen(sentences(long), preset=str(earlier), long_texts="cut") == (0.0, 1)
+        assert chosen(pairs, "rte", preset=str(earlier)) == (0.0, 1)
+    with pytest.raises(ValueError, match="premise"):
+        model_of(pairs, "rte", long_texts="windows")
+    with pytest.raises(ValueError, match="long_texts"):
+        FinetuneOptions("sst2", preset=preset, long_texts="half")
+
+
 @pytest.mark.parametrize("transfer, kept", [("all", 2), ("none", None), ("0", 0), ("1", 1)])
 def test_what_is_transferred(transfer, kept, preset, tiny_backbone):
     options = FinetuneOptions("sst2", preset=preset, transfer=transfer)

@@ -4,6 +4,7 @@ import csv
 import json
 import types
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -93,7 +94,13 @@ def test_columns_without_the_option(spreadsheet, tmp_path, capsys):
 def test_long_and_foreign_texts_are_told(capsys):
     """Before the first update: of every file the cut ones, of a preset's what is no English."""
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(load_tokenizer("gpt1_tiny_books"), 12)
-    model = types.SimpleNamespace(preprocessor=preprocessor)
+    model = types.SimpleNamespace(preprocessor=preprocessor, windows=1)
+
+    def tell(texts, cut):
+        is_cut = np.arange(len(texts)) < cut
+        lengths = np.where(is_cut, 40, 9)
+        tell_of_texts(options, Examples({"text": texts}), model, lengths, is_cut)
+
     german = [f"Guten Tag, wann wird meine Bestellung {n} endlich geliefert?" for n in range(4)]
     english = ["Where is my parcel? It was sent to me a week ago."] * 6
     for texts, preset, told in (
@@ -104,10 +111,15 @@ def test_long_and_foreign_texts_are_told(capsys):
         options = FinetuneOptions(
             train=("juni.xlsx",), preset=preset, config=None if preset else "gpt1_micro"
         )
-        tell_of_texts(options, Examples({"text": texts}), model, cut=2)
+        tell(texts, cut=2)
         cut, *others = capsys.readouterr().err.splitlines()
         assert f"juni.xlsx: 2 of {len(texts)} training examples are longer than the 12" in cut
         assert "lose their end" in cut
         assert [told in other for other in others] == [True] * bool(told)
-    tell_of_texts(options, Examples({"text": german}), model, cut=0)
+    tell(german, cut=0)
     assert capsys.readouterr().err == ""
+    model.windows = 3
+    tell(german, cut=1)
+    in_windows, cut = capsys.readouterr().err.splitlines()
+    assert "1 of 4 training examples are longer than the 12 tokens" in in_windows
+    assert "up to 3" in in_windows and "longer than 3 times the 12 tokens" in cut

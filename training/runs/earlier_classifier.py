@@ -16,7 +16,7 @@ from gpt1_keras.labelled_files import (
 )
 from gpt1_keras.presets import find_preset
 from gpt1_keras.tasks.labels import number_of
-from training.datasets.user_files import EarlierFiles, UserFiles
+from training.datasets.user_files import Dataset, EarlierFiles, UserFiles
 from training.evaluation.calibration import CALIBRATION
 from training.evaluation.fine_tuned_models import MODELS
 
@@ -57,6 +57,17 @@ def earlier_files(
         told.append(f"{shown_names(new)} are new")
     tell(f"{'; '.join(told)}. (--fresh-head starts with the classes of {train} alone.)")
     return _files_of(preset, known, dataset, tell)
+
+
+def long_texts_of(preset: str, dataset: Dataset) -> dict[str, float] | None:
+    """Returns how a fine-tuned preset reads long texts, as arguments of its preprocessor.
+
+    None if it is not fine-tuned, or for other texts.
+    """
+    arguments = _preprocessing(_config(find_preset(preset, weights=False)), dataset)
+    if arguments is None:
+        return None
+    return {name: arguments[name] for name in ("tail", "windows") if name in arguments}
 
 
 def sure_precision(preset: str) -> float | None:
@@ -114,9 +125,15 @@ def _classes_of(preset: str, dataset: UserFiles) -> list[str]:
     """Returns the classes of a preset's head, if it is one for a data set of single labels."""
     config = _config(find_preset(preset, weights=False))
     names = config.get("class_names") or []
-    fields = (config.get("preprocessor") or {}).get("config", {}).get("fields", ())
-    is_same = config[_CLASS] == MODELS[dataset.kind].__name__ and [*fields] == [*dataset.fields]
+    is_same = _preprocessing(config, dataset) is not None
     return names if is_same and len(names) > 1 and config.get("activation") != "sigmoid" else []
+
+
+def _preprocessing(config: dict[str, Any], dataset: Dataset) -> dict[str, Any] | None:
+    """Returns the arguments of a task's preprocessor; None if it is for other texts."""
+    arguments = (config.get("preprocessor") or {}).get("config", {})
+    is_same = [*arguments.get("fields", ())] == [*dataset.fields]
+    return arguments if is_same and config[_CLASS] == MODELS[dataset.kind].__name__ else None
 
 
 def _config(folder: pathlib.Path) -> dict[str, Any]:

@@ -19,6 +19,12 @@ from training.runs.pretrain_options import DTYPES
 
 _START = "what to start from (one of --preset and --config)"  # a group in --help
 VALIDATION_SHARE = 0.2  # of --train, where there is no --validation
+# What is read of texts that are longer than the model's context: arguments of its preprocessor.
+LONG_TEXTS: dict[str, dict[str, float]] = {
+    "cut": {"tail": 0.0},
+    "head-and-tail": {"tail": 0.5},
+    "windows": {"windows": 8},
+}
 _SCORES = re.compile(r"(-?[0-9]{1,9}),(-?[0-9]{1,9})")
 _PAPER = FineTuningRecipe()
 
@@ -55,6 +61,12 @@ class FinetuneOptions:
         "numbers and some have a fraction)",
         None,
         metavar="LOW,HIGH",
+    )
+    long_texts: str | None = option(
+        f"how texts beyond the model's context are read: {', '.join(LONG_TEXTS)}, up to "
+        f"{LONG_TEXTS['windows']['windows']} of a single text, whose answers are averaged "
+        "(default: as a fine-tuned preset does it; or windows of single texts, others are cut)",
+        None,
     )
     preset: str | None = option(PRESET_HELP, None, name=PRESET_NAMES, group=_START)
     transfer: str = option(
@@ -164,6 +176,7 @@ class FinetuneOptions:
                 "above 0 and at most 1",
             ),
             ("dtype", self.dtype in (None, *DTYPES), f"one of {list(DTYPES)}"),
+            ("long_texts", self.long_texts in (None, *LONG_TEXTS), f"one of {[*LONG_TEXTS]}"),
             ("class_weight", self.class_weight in (None, "balanced"), "balanced"),
             (
                 "transfer",

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import statistics
@@ -31,7 +32,7 @@ from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.labelled_examples import load_examples
 from training.datasets.language import count_unlike_english
 from training.datasets.length_batches import batch_order, count_tokens
-from training.datasets.paper_datasets import MULTIPLE_CHOICE, find_dataset
+from training.datasets.paper_datasets import CLASSIFICATION, MULTIPLE_CHOICE, find_dataset
 from training.datasets.user_files import Dataset, UserFiles, find_user_files
 from training.evaluation import calibration
 from training.evaluation.answer_report import plot_report, write_report
@@ -50,9 +51,10 @@ from training.runs.earlier_classifier import (
     FILES,
     VALIDATION,
     earlier_files,
+    long_texts_of,
     sure_precision,
 )
-from training.runs.finetune_options import VALIDATION_SHARE, FinetuneOptions
+from training.runs.finetune_options import LONG_TEXTS, VALIDATION_SHARE, FinetuneOptions
 from training.runs.run_card import write_run_card
 from training.runs.run_folder import (
     DATA,
@@ -66,6 +68,7 @@ from training.runs.run_folder import (
 
 _TEXTS_LOOKED_AT = 1000  # of the training data, to find out their language
 _LEAST_UNLIKE = 1 / 3  # share of them that do not look like English, to say so
+_LONG_SHARE = 0.01  # of texts beyond the context, from which they are read in windows by default
 _SECONDS_TIMED = 20.0  # of a run's first epoch, before it says how long the rest will take
 _TRAINING = "training"  # examples, among a run's fingerprints
 
@@ -219,7 +222,7 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: Examples) -> 
         backbone.enable_lora(options.lora)
         if not backbone.trainable_variables:
             raise ValueError(f"A {type(backbone).__name__} has no layers for LoRA.")
-    preprocessor = model_cls.preprocessor_cls(tokenizer, fields=tuple(dataset.fields))
+    preprocessor = _preprocessor(options, dataset, train, tokenizer, backbone.max_sequence_length)
     earlier = dataset.earlier if isinstance(dataset, UserFiles) else None
     if earlier is None:
         return model_cls(backbone, preprocessor=preprocessor, **labels)
@@ -229,6 +232,31 @@ def build_model(options: FinetuneOptions, dataset: Dataset, train: Examples) -> 
     model.head.set_weights(load_task(options.preset).head.get_weights())
     new = train.class_names[known:]
     return model.with_classes(new) if new else model
+
+
+def _preprocessor(
+    options: FinetuneOptions,
+    dataset: Dataset,
+    train: Examples,
+    tokenizer: gpt1_keras.GPT1Tokenizer,
+    context: int,
+) -> Any:
+    """Returns the model's preprocessor, with the choice of what is read of long texts."""
+    cls, fields = MODELS[dataset.kind].preprocessor_cls, tuple(dataset.fields)
+    length = min(cls(tokenizer, fields=fields).sequence_length, context)
+    make = functools.partial(cls, tokenizer, length, fields)
+    is_single = dataset.kind == CLASSIFICATION and len(fields) == 1
+    if options.long_texts == "windows" and not is_single:
+        raise ValueError(f"Only a single text is read in windows. Received: the fields {fields}.")
+    if options.long_texts is not None:
+        return make(**LONG_TEXTS[options.long_texts])
+    earlier = None if options.preset is None else long_texts_of(options.preset, dataset)
+    if earlier is not None:
+        return make(**earlier)
+    if not is_single:
+        return make()
+    _, is_cut = count_tokens(train, make())
+    return make(**LONG_TEXTS["windows" if is_cut.mean() > _LONG_SHARE else "cut"])
 
 
 def _load_backbone(options: FinetuneOptions, name: str) -> CausalBackbone:
@@ -299,7 +327,7 @@ def finetune(
 
     started = time.monotonic()
     lengths, is_cut = count_tokens(train, model.preprocessor)
-    tell_of_texts(options, train, model, int(is_cut.sum()), tell)
+    tell_of_texts(options, train, model, lengths, is_cut, tell)
     validation_order = prediction_order(model, validation)  # before training, because it may fail
     steps = -(-len(train) // options.batch_size)
     model.compile(
@@ -307,6 +335,7 @@ def finetune(
             options.learning_rate, steps * options.epochs, options.layer_decay or 1.0
         ),
         lm_coefficient=options.lm_coefficient,
+        accumulation_steps=model.windows,  # so that a batch of windows needs no more memory
     )
     step = run.checkpoints.restore(model)
     if step and options.lm_coefficient:
@@ -400,16 +429,31 @@ def tell_of_texts(
     options: FinetuneOptions,
     train: Examples,
     model: Task,
-    cut: int,
+    lengths: np.ndarray,
+    is_cut: np.ndarray,
     tell: Callable[[str], None] = note,
 ) -> None:
-    """Says how many examples the model does not read to their end, and if they are no English."""
-    preprocessor = model.preprocessor
-    if cut:
-        part = "middle" if preprocessor.tail else "end"
+    """Says how many examples the model does not read as a whole, and if they are no English.
+
+    Args:
+        lengths, is_cut: as `count_tokens` returns them.
+    """
+    preprocessor, tokens = model.preprocessor, model.preprocessor.sequence_length
+    many = np.count_nonzero(lengths > tokens) if model.windows > 1 else 0
+    if many:
         tell(
-            f"{options.source}: {cut:,} of {len(train):,} training examples are longer than the "
-            f"{preprocessor.sequence_length} tokens that the model reads, and lose their {part}."
+            f"{options.source}: {many:,} of {len(train):,} training examples are longer than the "
+            f"{tokens} tokens that the model reads at once. They are read in windows, up to "
+            f"{model.windows}, whose answers are averaged."
+        )
+    if cut := np.count_nonzero(is_cut):
+        part = "their middle" if preprocessor.tail else "their end"
+        most = ""
+        if model.windows > 1:
+            most, part = f"{model.windows} times ", "a part after each window"
+        tell(
+            f"{options.source}: {cut:,} of {len(train):,} training examples are longer than {most}"
+            f"the {tokens} tokens that the model reads, and lose {part}."
         )
     if options.train is None or options.preset is None:  # published data, or a new tokenizer
         return

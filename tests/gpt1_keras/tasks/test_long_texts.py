@@ -8,7 +8,7 @@ import tensorflow as tf
 import gpt1_keras
 from gpt1_keras.presets import load_task
 from serving.export.exporter import export
-from serving.tflite.converter import convert
+from serving.tflite import TextModel, convert
 
 LENGTH = 16
 WORDS = ["good", "film", "bad", "dull", "kind", "lovely", "staff", "one"]
@@ -68,9 +68,14 @@ def test_an_export_keeps_the_same(classifier, tmp_path):
     np.testing.assert_allclose(answer(text=tf.constant(texts))["scores"], expected, atol=1e-5)
 
 
-def test_a_device_refuses_it(classifier, tmp_path):
-    with pytest.raises(ValueError, match="tail=0.5"):
-        convert(classifier, tmp_path / "model.tflite", sequence_length=8)
+@pytest.mark.slow
+def test_a_device_keeps_the_same(classifier, tmp_path):
+    answer = TextModel(convert(classifier, tmp_path / "model.tflite", 1000, LENGTH))
+    for count in (3, 14, 15, 120):
+        text = words(count, seed=count)
+        found, [expected] = answer(text), classifier.classify([text])
+        assert found["scores"] == pytest.approx(expected["scores"], abs=1e-5)
+        assert found["truncated"] == (count > 14)
 
 
 @pytest.mark.parametrize("tail", [-0.1, 1.0, "half", None])

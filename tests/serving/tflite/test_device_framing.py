@@ -9,7 +9,9 @@ import tensorflow as tf
 from gpt1_keras.tokenization import list_backend
 from serving.tflite.device_framing import Framer
 
-TRUNCATIONS = ["round_robin", "halves"]
+LONG_TEXTS = pytest.mark.parametrize(
+    "choice", [("round_robin", 0.0), ("halves", 0.0), ("round_robin", 0.4), ("halves", 0.75)]
+)
 
 
 def random_texts(chance, longest, count):
@@ -24,15 +26,15 @@ def as_tokens(texts):
     return ids, tf.constant(starts, tf.int32), tf.constant(lengths, tf.int32)
 
 
-@pytest.mark.parametrize("truncate", TRUNCATIONS)
+@LONG_TEXTS
 @pytest.mark.parametrize("length", [9, 16])
-def test_pairs(tiny_tokenizer, length, truncate):
-    chance, framer = random.Random(length), Framer(tiny_tokenizer, length, truncate)
+def test_pairs(tiny_tokenizer, length, choice):
+    chance, framer = random.Random(length), Framer(tiny_tokenizer, length, *choice)
     were_cut = set()
     for _ in range(60):
         texts = random_texts(chance, length, 2)
         [expected], [is_cut] = list_backend.frame(
-            [[text] for text in texts], tiny_tokenizer, length, truncate
+            [[text] for text in texts], tiny_tokenizer, length, *choice
         )
         ids, num_tokens, truncated = framer.frame(as_tokens(texts), (0, 1))
         assert ids[:num_tokens].numpy().tolist() == expected
@@ -41,17 +43,29 @@ def test_pairs(tiny_tokenizer, length, truncate):
     assert were_cut == {True, False}
 
 
-@pytest.mark.parametrize("truncate", TRUNCATIONS)
-def test_choices(tiny_tokenizer, truncate):
+@pytest.mark.parametrize("tail", [0.0, 0.4])
+def test_windows(tiny_tokenizer, tail):
+    framer, windows = Framer(tiny_tokenizer, 9, "halves", tail), 3
+    for length in range(40):
+        text = [*range(length)]
+        [expected], [is_cut] = list_backend.frame_windows([text], tiny_tokenizer, 9, tail, windows)
+        ids, window_tokens, truncated = framer.frame_windows(as_tokens([text]), windows)
+        found = [row[:count].tolist() for row, count in zip(ids.numpy(), window_tokens.numpy())]
+        assert found == expected + [[]] * (windows - len(expected))
+        assert bool(truncated) == is_cut
+
+
+@LONG_TEXTS
+def test_choices(tiny_tokenizer, choice):
     """The longest sequence of prefix and branches is as long as is stated."""
     length, chance = 12, random.Random(0)
-    framer = Framer(tiny_tokenizer, length, truncate)
+    framer = Framer(tiny_tokenizer, length, *choice)
     is_present, longest = tf.constant([True] * 3), 0
     cases = [random_texts(chance, length, 5) for _ in range(60)]
     cases += [[[5] * prefix, [], *[[6] * 20] * 3] for prefix in range(20)]
     for context, question, *choices in cases:
         expected, [is_cut] = list_backend.frame_choices(
-            [[context], [question], [choices]], tiny_tokenizer, length, truncate
+            [[context], [question], [choices]], tiny_tokenizer, length, *choice
         )
         tokens = as_tokens([context, question, *choices])
         inputs, num_tokens, truncated = framer.frame_choices(tokens, is_present)
