@@ -18,7 +18,7 @@ _MULTIPLIERS = (
 )
 _INSTRUCTIONS = {
     "bfloat16": ("avx512_bf16", "amx_bf16", "bf16"),
-    "int8": ("avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"),
+    "int8": ("avx2", "avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"),
 }
 
 

@@ -31,7 +31,7 @@ class _ExportOptions:
     dtype: str | None = option("to compute in", None, choices=["float32", "bfloat16"])
     int8: bool = option(
         "multiply the backbone's matrices in 8 bits: faster, and a quarter of the size; for Linux "
-        "on x86-64 with AVX512-VNNI, AVX-VNNI or AMX",
+        "on x86-64",
         False,
     )
     int8_storage: bool = option(

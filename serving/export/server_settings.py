@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,20 +13,13 @@ from tensorflow.core.protobuf.config_pb2 import ConfigProto
 from serving.export.check import Request, run_in
 from serving.export_names import DEFAULT_SIGNATURE
 
-_SECONDS = 2.0  # of each measurement
-_FROZEN = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Setting:
-    """How a server runs graphs: the threads that share an op's work, and packed weights."""
-
-    intra_op: int
-    frozen: bool
-
-    def __str__(self) -> str:
-        flag = f"--tensorflow_intra_op_parallelism={self.intra_op}"
-        return f"{_FROZEN}={int(self.frozen)} {flag}"
+_SECONDS = 1.5  # of each measurement
+_ENVIRONMENTS = (  # products by Eigen, by oneDNN, and by oneDNN with weights packed once
+    {"TF_ENABLE_ONEDNN_OPTS": "0"},
+    {"TF_ENABLE_ONEDNN_OPTS": "1", "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "0"},
+    {"TF_ENABLE_ONEDNN_OPTS": "1", "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "1"},
+)
+_INTRA_OP = "--tensorflow_intra_op_parallelism"  # the threads that share an op's work; 0: all
 
 
 def tuned(folder: str | os.PathLike[str], path: Path, requests: Sequence[Request]) -> Iterator[str]:
@@ -41,10 +35,12 @@ def tuned(folder: str | os.PathLike[str], path: Path, requests: Sequence[Request
     if not asked:
         raise ValueError(f"there is no signature {DEFAULT_SIGNATURE} to measure")
     cores = os.cpu_count() or 1
-    rates: dict[tuple[str, int], dict[_Setting, float]] = {}
-    for setting in [_Setting(each, frozen) for frozen in (False, True) for each in (0, 1)]:
+    rates: dict[tuple[str, int], dict[str, float]] = {}
+    for environment, intra_op in itertools.product(_ENVIRONMENTS, (0, 1)):
+        settings = {**environment, _INTRA_OP: intra_op}
+        setting = " ".join(f"{name}={value}" for name, value in settings.items())
         config = ConfigProto(
-            intra_op_parallelism_threads=setting.intra_op, inter_op_parallelism_threads=cores
+            intra_op_parallelism_threads=intra_op, inter_op_parallelism_threads=cores
         )
         for name, request in {"short": asked[0], "long": asked[-1]}.items():
             callers = sorted({1, cores})
@@ -52,7 +48,7 @@ def tuned(folder: str | os.PathLike[str], path: Path, requests: Sequence[Request
                 folder,
                 path,
                 [_varied(request, number) for number in range(cores)],
-                {_FROZEN: str(int(setting.frozen))},
+                environment,
                 config=base64.b64encode(config.SerializeToString()).decode(),
                 measured=[(each, _SECONDS) for each in callers],
             )
@@ -64,7 +60,7 @@ def tuned(folder: str | os.PathLike[str], path: Path, requests: Sequence[Request
                 rates.setdefault((name, each), {})[setting] = rate
     for (name, count), by_setting in rates.items():
         yield f"{name} texts, {count} at once, requests a second:"
-        best = max(by_setting, key=lambda setting: by_setting[setting])
+        best = max(by_setting, key=by_setting.__getitem__)
         for setting, rate in by_setting.items():
             yield f"  {rate:7.1f}  {setting}{'  <- the fastest' if setting == best else ''}"
 

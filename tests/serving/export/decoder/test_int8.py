@@ -7,8 +7,10 @@ import tensorflow as tf
 
 import gpt1_keras
 from serving.export.decoder import int8
-from serving.export.decoder.int8 import Int8Block, Int8Linear, Range, RangeRecorder
+from serving.export.decoder.int8 import ExactProducts, Int8Block, Int8Linear, Range, RangeRecorder
 from serving.export.decoder.packed_decoder import CachedDecoder
+from serving.server.errors import ServingError
+from serving.server.models.loading import Loader
 
 pytestmark = pytest.mark.usefixtures("int8_products")
 
@@ -62,7 +64,8 @@ def test_products_are_those_of_integers():
         return linear(x), linear(x, addend=addend), half, hidden
 
     plain, added, half, hidden = in_graph(compute, x, addend)
-    scales = np.maximum(np.abs(kernel).max(axis=0), 1e-30) / 127
+    neighbours = np.abs(kernel[0::2] + kernel[1::2])
+    scales = np.maximum(np.concatenate([np.abs(kernel), neighbours]).max(axis=0), 1e-30) / 127
     integers = (quantized(x, range) - range.zero_point) @ np.round(kernel / scales)
     expected = integers * scales * range.scale + bias
     np.testing.assert_allclose(plain, expected, atol=1e-4)
@@ -130,9 +133,34 @@ def test_texts_that_show_no_ranges(backbone):
         RangeRecorder(backbone.blocks).ranges()
 
 
-def test_a_processor_whose_products_saturate(monkeypatch):
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.ones(HIDDEN),
+        np.tile([1.0, 0.0, 0.0, 1.0], HIDDEN // 4),
+        np.tile([1.0, 0.9, -1.0, 0.3], HIDDEN // 4),
+        np.random.default_rng(0).normal(size=HIDDEN + 1),  # the last has no neighbour
+    ],
+    ids=["equal", "apart", "near", "odd"],
+)
+def test_neighbours_fit_into_16_bits(column, sign):
+    """Without VNNI, processors add the products of two neighbours in a column in 16 bits."""
+    linear = Int8Linear(sign * column[:, np.newaxis], np.zeros(1), Range(1.0, 0))
+    weights = np.append(linear.variables[0].numpy().astype(int), [0] * (len(column) % 2))
+    assert 64 <= np.abs(weights).max() <= 127
+    for part in (weights.clip(0), weights.clip(None, 0)):
+        assert np.abs(255 * part.reshape(-1, 2).sum(axis=1)).max() < 2**15
+
+
+def test_where_products_are_not_exact(monkeypatch, tmp_path):
     int8.check_this_machine()
     inexact = Int8Linear(np.ones((64, 64)), np.ones(64), Range(1.0, 0))
     monkeypatch.setattr(int8, "_largest_product", lambda: inexact)
     with pytest.raises(ValueError, match="those of this machine are missing or not exact"):
         int8.check_this_machine()
+    module = tf.Module()
+    module.exact_products = ExactProducts()
+    tf.saved_model.save(module, str(tmp_path))
+    with pytest.raises(ServingError, match="not multiplied exactly"):
+        Loader().load(tmp_path)
