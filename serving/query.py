@@ -88,8 +88,8 @@ class _QueryOptions:
     header_row: int | None = header_row_option()
     json: bool = option("print all outputs, as a JSON object for each text", False)
     explain: bool = option(
-        "colour words by their share in the answer; where that cannot be, list them (for exports "
-        f"with the signature {EXPLAIN})",
+        "colour words by their share in the answer, or list them where there are no colours (an "
+        f"export needs the signature {EXPLAIN})",
         False,
     )
 

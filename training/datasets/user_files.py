@@ -100,7 +100,7 @@ def _plain(texts: Sequence[object]) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class EarlierFiles:
-    """What a classifier has learned from before, which now learns from more.
+    """The files that a classifier has learned from before it now learns from more.
 
     Attributes:
         class_names: in the order of its outputs.
@@ -343,8 +343,8 @@ def find_user_files(
             if _number(str(row[LABEL])) is None:
                 bad.add(
                     row.line,
-                    f"has the label {row[LABEL]!r}, which is no number; others have a fraction, as "
-                    "scores have and classes have not",
+                    f"has the label {row[LABEL]!r}, which is no number; others have a fraction, so "
+                    "all are scores",
                 )
         bad.refuse()
     metrics: tuple[str, ...] = ("accuracy",)

@@ -79,10 +79,10 @@ def _files_of(
     if train:
         tell(f"It learns again from {', '.join(train)}, beside the new examples.")
     if changed or not recorded:
-        what = ", ".join(changed) if changed else f"what {preset} has learned from"
+        what = ", ".join(changed) if changed else f"the training data of {preset}"
         tell(
-            f"Not found as it was: {what}. What it has taught may be forgotten; give it again by "
-            "--train, before the new file."
+            f"Missing or changed: {what}. The model may forget it; give it again by --train, "
+            "before the new file."
         )
     validation = result.get("validation") or os.fspath(run / VALIDATION)
     is_there = recorded and pathlib.Path(validation).is_file()

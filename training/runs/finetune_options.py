@@ -63,8 +63,8 @@ class FinetuneOptions:
         group=_START,
     )
     fresh_head: bool = option(
-        "with --preset and --train: forget the preset's classes (default: go on with them, and "
-        "with what it has learned from, if FILE has one of them)",
+        "with --preset and --train: forget the preset's classes (default: if FILE has one of them, "
+        "keep them, and learn again from the preset's own files)",
         False,
         group=_START,
     )

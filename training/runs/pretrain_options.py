@@ -37,7 +37,7 @@ class PretrainOptions:
     )
     clip_norm: float | None = option("global norm to clip gradients to (default: none)", None)
     dropout: float | None = option(
-        "while pre-training (default: as the initial weights or the configuration have it)",
+        "rate while pre-training (default: that of the initial weights or the configuration)",
         None,
     )
     initial_weights: str | None = option(
@@ -52,8 +52,8 @@ class PretrainOptions:
         "random",
     )
     repeat_share: float = option(
-        "share of the windows in which a passage is repeated further on, from which a model that "
-        "predicts words already learns to copy (docs/evidence/versions_1_to_3)",
+        "share of the windows that repeat a passage further on, so that a model that already "
+        "predicts words learns to copy (docs/evidence/versions_1_to_3)",
         0.0,
     )
     pair_share: float = option(
