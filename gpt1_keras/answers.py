@@ -127,7 +127,7 @@ def answer_each(engine: Engine, examples: Examples) -> list[Answer]:
 
 
 def _problem_of(engine: Engine, row: Mapping[str, Any]) -> str:
-    """Returns what keeps an example from being asked about, or an empty str."""
+    """Returns why an example cannot be answered, or an empty str."""
     choices = engine.fields[-1] if "choice" in engine.outputs else None
     texts = {field: row[field] for field in engine.fields}
     for field, text in texts.items():

@@ -259,7 +259,7 @@ def _show_explained(explained: Iterable[tuple[Question, Mapping[str, Any]]]) -> 
 
 
 def _header(row: Question, answer: Mapping[str, Any]) -> str:
-    """Returns the names of what `_line` shows."""
+    """Returns the names of the values that `_line` shows."""
     return "  ".join([*_shown(answer), *sorted(row)])
 
 
@@ -270,7 +270,7 @@ def _line(row: Question, answer: Mapping[str, Any]) -> str:
 
 
 def _shown(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an answer in short; or all outputs, of what is no classifier and has no score."""
+    """Returns an answer in short, or all outputs where it has no score."""
     if not ("score" in outputs or {"label", "scores"} <= outputs.keys()):
         return dict(outputs)
     [answer] = answers_of({name: [value] for name, value in outputs.items()})

@@ -94,7 +94,7 @@ def held_back(
 
 
 def _plain(texts: Sequence[object]) -> tuple[str, ...]:
-    """Returns texts without what tells no examples apart: case and white space."""
+    """Returns texts without case and white space, which tell no examples apart."""
     return tuple(" ".join(str(text).casefold().split()) for text in texts)
 
 

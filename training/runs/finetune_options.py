@@ -25,7 +25,7 @@ _PAPER = FineTuningRecipe()
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneOptions:
-    """What determines a run; a run resumes only under the same options.
+    """The options that determine a run; it resumes only under the same ones.
 
     `training.runs.finetuning` fills in the epochs and the learning rate where they are None.
     """
@@ -178,7 +178,7 @@ class FinetuneOptions:
 
     @property
     def source(self) -> str:
-        """What the examples are from, for messages."""
+        """The source of the examples, for messages."""
         return self.task or ", ".join(self.train or ())
 
     @property

@@ -18,7 +18,7 @@ _SCHEDULE = "when to save and validate (the model does not depend on it)"  # a g
 
 @dataclasses.dataclass(frozen=True)
 class PretrainOptions:
-    """What determines a run; a run resumes only under the same options."""
+    """The options that determine a run; it resumes only under the same ones."""
 
     config: str = option(f"the backbone: one of {', '.join(CONFIGURATIONS)}")
     steps: int = option("updates of the whole run")
