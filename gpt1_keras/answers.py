@@ -1,4 +1,4 @@
-"""Answers: what an engine of any kind says of examples, and the columns that it has in a table.
+"""Answers to examples, by any engine, and their columns in tables.
 
 This file imports neither Keras nor TensorFlow nor NumPy, as clients of servers need none of them.
 """
@@ -53,8 +53,8 @@ class Engine:
         is_known = self.class_names is not None or "choice" in self.outputs
         if not (is_known if "scores" in self.outputs else "score" in self.outputs):
             raise ValueError(
-                "A table is answered with classes, choices or scores. Received: a model that "
-                f"returns {', '.join(sorted(self.outputs))}."
+                "Tables need a model that answers with classes, choices or scores. Received: one "
+                f"that returns {', '.join(sorted(self.outputs))}."
             )
 
     @property
@@ -127,7 +127,7 @@ def answer_each(engine: Engine, examples: Examples) -> list[Answer]:
 
 
 def _problem_of(engine: Engine, row: Mapping[str, Any]) -> str:
-    """Returns what keeps an example from being asked about, or an empty str."""
+    """Returns why an example cannot be answered, or an empty str."""
     choices = engine.fields[-1] if "choice" in engine.outputs else None
     texts = {field: row[field] for field in engine.fields}
     for field, text in texts.items():

@@ -243,7 +243,7 @@ class Program:
         )
         if unknown:
             error = self.unknown(unknown, (f"--{name}" for name in known))
-            raise UsageError(f"{error} What a runner's job server alone knows comes after --.")
+            raise UsageError(f"{error} Options of a runner's job server come after --.")
         return given + unseen
 
     def _nearest(self, argument: str, others: Iterable[str] = ()) -> str | None:
@@ -365,7 +365,7 @@ def check_at_least_one(options: Any, *names: str) -> None:
 
 
 def check_options(options: Any, *rules: tuple[str, bool, str]) -> None:
-    """Raises ValueError for the first option that is not as it must be.
+    """Raises ValueError for the first option with an invalid value.
 
     Args:
         rules: of an option's name, whether its value is valid, and what is expected.

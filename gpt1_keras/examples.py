@@ -1,4 +1,4 @@
-"""Examples: what users hand over, wherever it comes from, and what all the rest takes."""
+"""Examples: texts, labels and weights from any source, in the form that all rooms take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DIGEST_BYTES = 8
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Texts, and what is known of them.
+    """Texts, with their labels, weights and lines where these are known.
 
     Each edge makes them, and checks there once what it takes: `Task.read_examples` of lists,
     tables and tensors; `training.datasets` of users' files and TensorFlow Datasets;
@@ -77,7 +77,7 @@ class Examples:
         return dataclasses.replace(self, batches=batches)
 
     def without_labels(self) -> Self:
-        """Returns the same texts alone, to predict of."""
+        """Returns the same texts without labels, for prediction."""
         return dataclasses.replace(self, labels=None, weights=None)
 
     def labelled(self) -> Self:
@@ -114,7 +114,7 @@ class Examples:
         return dict(zip([self.class_names[number] for number in classes], weights.tolist()))
 
     def fingerprint(self) -> dict[str, Any]:
-        """Returns what tells these examples from others, as JSON holds it.
+        """Returns values for JSON that tell these examples from others.
 
         It has the number of `examples`, and hashes of their `texts` and `labels`, in order.
         """

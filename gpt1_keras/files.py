@@ -83,7 +83,7 @@ def temporary_path(
 
 
 def move_to_next_number(temporary: str, folder: str | os.PathLike[str]) -> str:
-    """Renames a folder, in which something is, to the number after the highest in another folder.
+    """Moves a folder, not empty, into another one, under the number after the highest there.
 
     Of several programs that do so at once, each gets a number of its own. Nothing that exists is
     replaced, and nobody sees the number before all its content. Returns the path.
@@ -245,7 +245,7 @@ def reading_weights(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 class _LineFeeds:
-    """A file for csv, which writes a row at a time. Of a row's end it keeps the line feed.
+    """A file for csv, which writes a row at a time. It ends rows in a line feed alone.
 
     Python before 3.11.9 leaves a carriage return without quotation marks, unless rows end in one.
     """

@@ -255,7 +255,7 @@ def dtype_of_preset(config: dict[str, Any]) -> Any:
 
 
 def _check_kinds(folder: pathlib.Path) -> None:
-    """Raises ValueError for what is no file, such as a named pipe, which reading would wait for."""
+    """Raises ValueError for a named pipe or the like, which reading would wait for."""
     for path in (*folder.glob("*"), *folder.glob("assets/*/*")):
         if path.exists() and not path.is_file() and not path.is_dir():
             raise ValueError(f"{path} is neither a file nor a folder.")

@@ -1,4 +1,4 @@
-"""FineTuningRecipe: what a backbone's weights are fine-tuned with, unless the user says otherwise.
+"""FineTuningRecipe: the default rate and epochs for fine-tuning a backbone's weights.
 
 Options of programs name it, so this module imports neither Keras nor TensorFlow.
 """
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningRecipe:
-    """What weights are fine-tuned with; by default, what the paper's are (section 4.1).
+    """The rate and the epochs for fine-tuning; the defaults are the paper's (section 4.1).
 
     The paper's data sets make 200 updates or more in three epochs. Fewer hardly teach a model
     anything, so smaller data sets are read more often.
@@ -57,13 +57,13 @@ class FineTuningRecipe:
         return cls(**values)
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns what is not the paper's; `of` makes the same recipe of it."""
+        """Returns the attributes that differ from the paper's; `of` takes them."""
         paper = dataclasses.asdict(FineTuningRecipe())
         own = dataclasses.asdict(self)
         return {name: value for name, value in own.items() if value != paper[name]}
 
     def epochs_for(self, updates: int) -> int:
-        """Returns how many epochs to train on data that make `updates` updates in one."""
+        """Returns how many epochs to train, if one epoch has `updates` updates."""
         return max(self.epochs, -(-self.min_updates // updates))
 
 

@@ -54,8 +54,8 @@ def open_engine(path: str, explain: bool = False) -> Engine:
 def _open_export(folder: Path, explain: bool) -> Engine:
     if not (folder / METADATA_FILE).is_file():
         raise ValueError(
-            f"{folder} is not an export of gpt1 export: it has no {METADATA_FILE}, which names "
-            "its texts and classes."
+            f"gpt1 export did not write {folder}: it has no {METADATA_FILE}, which names its texts "
+            "and classes."
         )
     fields, class_names = _names_in(folder)
     try:

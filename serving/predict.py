@@ -51,13 +51,13 @@ class _PredictOptions:
     sheet: str | None = sheet_option()
     header_row: int | None = header_row_option()
     explain: bool = option(
-        "add the words that led to each answer, and their shares in it (of an export, for one with "
-        "the signature explain)",
+        "add the words that led to each answer, and their shares in it (an export needs the "
+        "signature explain)",
         False,
     )
     runner: str | None = option(
         "the Apache Beam runner that does the work: FnApiRunner (this machine), FlinkRunner, "
-        "SparkRunner, ...; options of Beam's go to it, and all after -- (default: without Beam)",
+        "SparkRunner, ...; it takes Beam's own options, and all after -- (default: without Beam)",
         None,
     )
 

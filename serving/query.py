@@ -87,8 +87,8 @@ class _QueryOptions:
     header_row: int | None = header_row_option()
     json: bool = option("print all outputs, as a JSON object for each text", False)
     explain: bool = option(
-        "colour words by their share in the answer; where that cannot be, list them (for exports "
-        f"with the signature {EXPLAIN})",
+        "colour words by their share in the answer, or list them where there are no colours (an "
+        f"export needs the signature {EXPLAIN})",
         False,
     )
 
@@ -253,7 +253,7 @@ def _show_explained(explained: Iterable[tuple[Question, Mapping[str, Any]]]) -> 
 
 
 def _header(row: Question, answer: Mapping[str, Any]) -> str:
-    """Returns the names of what `_line` shows."""
+    """Returns the names of the values that `_line` shows."""
     return "  ".join([*_shown(answer), *sorted(row)])
 
 
@@ -264,7 +264,7 @@ def _line(row: Question, answer: Mapping[str, Any]) -> str:
 
 
 def _shown(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an answer in short; or all outputs, of what is no classifier and has no score."""
+    """Returns an answer in short, or all outputs where it has no score."""
     if not ("score" in outputs or {"label", "scores"} <= outputs.keys()):
         return dict(outputs)
     [answer] = answers_of({name: [value] for name, value in outputs.items()})

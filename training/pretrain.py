@@ -51,8 +51,8 @@ class _RunOptions:
         metavar="RUN",
     )
     strategy: str = option(
-        f"one of {', '.join(STRATEGIES)}; without dropout, the model does not depend on it; with "
-        "dropout, each replica has masks of its own",
+        f"one of {', '.join(STRATEGIES)}; the model does not depend on it, except by the masks of "
+        "dropout, which each replica draws itself",
         "none",
         group=_HOW_TO_RUN,
     )

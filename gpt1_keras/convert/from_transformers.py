@@ -53,7 +53,7 @@ _HEADS = ("score.", "multiple_choice_head.")
 
 
 class Config:
-    """What the content of config.json says; `path` is for messages.
+    """The content of config.json; `path` is for messages.
 
     Raises ValueError if it says too little, a size is not a whole number of at least 1, or it is of
     another architecture than GPT-1's.
@@ -85,7 +85,7 @@ class Config:
         return self.architecture == CLASSIFIER
 
     def backbone_arguments(self) -> dict[str, Any]:
-        """Arguments of `GPT1Backbone`, without the vocabulary's size."""
+        """The arguments of `GPT1Backbone`, without the vocabulary's size."""
         return {
             "num_layers": self._content["n_layer"],
             "num_heads": self._content["n_head"],
@@ -103,7 +103,7 @@ class Config:
         kind = self._content.get("problem_type") or "single_label_classification"
         if kind != "single_label_classification" or len(names) < 2:
             raise ValueError(
-                f"{self._path} is of a head for {kind} with {len(names)} labels; expected one "
+                f"{self._path} describes a head for {kind} with {len(names)} labels; expected one "
                 "for single_label_classification with at least 2. For a fresh head on its "
                 "backbone, give `num_classes`, `class_names` or `score_range`."
             )
@@ -326,7 +326,9 @@ class OpenAIGPTLoader(PresetLoader):
                 cls.tokenizer_cls, normalization=normalization
             )
         elif normalization is not None:
-            raise ValueError(f"The tokenizer has a normalization. Received: {normalization!r} too.")
+            raise ValueError(
+                f"The tokenizer has a normalization. Received also: {normalization!r}."
+            )
         if self._config.is_classifier and issubclass(LastTokenPreprocessor, cls):
             cls = LastTokenPreprocessor
             kwargs.setdefault("pad_token_id", self._pad_token_id(kwargs["tokenizer"]))

@@ -16,12 +16,12 @@ NUM_SPECIAL_TOKENS = 3
 
 _LINES = {
     "bert": (
-        "The checkpoint of transformers is read with normalization='bert', as there; the weights "
-        "that OpenAI released were trained with 'original'."
+        "The checkpoint of transformers is read with normalization='bert', as transformers does; "
+        "OpenAI's weights were trained with 'original'."
     ),
     "original": (
         "OpenAI's files are read with normalization='original', which the weights were trained "
-        "with; 'bert' is that of transformers."
+        "with; transformers has 'bert'."
     ),
 }
 

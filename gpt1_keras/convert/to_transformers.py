@@ -59,7 +59,7 @@ def save_hugging_face(model: Task, directory: str | os.PathLike[str]) -> None:
     """
     if model.tokenizer is None:
         raise ValueError(
-            "Only a model with a preprocessor of ours can be saved: its tokenizer is needed. "
+            "The format needs the tokenizer of one of gpt1_keras's preprocessors. "
             f"Received: preprocessor={model.preprocessor!r}."
         )
     weights, config = _arrays(model.backbone), _config(model.backbone)

@@ -213,7 +213,7 @@ def _rows_of_piece(
                 try:
                     values[number] = scalar.as_py()
                 except _UNREADABLE as error:
-                    bad[number] = BadRow(f"{name!r} holds no {column.type} of Python: {error}")
+                    bad[number] = BadRow(f"{name!r} has no {column.type} for Python: {error}")
         names = class_names.get(name)
         if names is not None:
             values = [_class_name(names, value) for value in values]
@@ -243,7 +243,7 @@ def _class_names(schema: "pyarrow.Schema") -> dict[str, list[str]]:
                     found[name] = names
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise TypeError(
-            "its metadata is not as Hugging Face's datasets write it. Received: "
+            "Hugging Face's datasets do not write its metadata. Received: "
             f"{shortened(stored.decode(errors='replace'))}"
         ) from None
     return found

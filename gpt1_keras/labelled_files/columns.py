@@ -1,4 +1,4 @@
-"""Which columns of a table hold what: as the user says, or as their names say."""
+"""Finds the columns of a table: those that the user names, or those with known names."""
 
 import contextlib
 import os

@@ -45,7 +45,7 @@ class BadRow:
 
 
 class Records(Protocol):
-    """What a file's format says: its columns, and the cells of its rows.
+    """The columns of a file and the cells of its rows, as its format holds them.
 
     Attributes:
         columns: the columns' names, as they stand in the file.
@@ -60,7 +60,7 @@ class Records(Protocol):
 
 
 class BadRows:
-    """Collects what is wrong with a file's rows, so that all of it is said at once."""
+    """Collects the faults of a file's rows, so that one error names them all."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path
@@ -90,7 +90,7 @@ class BadRows:
 
 
 def as_label(text: str) -> str:
-    """Returns a label as it is compared, so that those that look alike are one class.
+    """Returns the form of a label that is compared, so that look-alikes are one class.
 
     White space around and between words, characters without a width, and the form of Unicode do not
     tell labels apart, nor does a whole number's ".0", which pandas adds in a column with gaps.
@@ -170,7 +170,7 @@ def with_texts(
 
 
 def shortened(text: str) -> str:
-    """Returns a value as messages show it: cut, so that the rest of a message can be seen."""
+    """Returns a value as messages show it: cut to a readable length."""
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 

@@ -198,7 +198,7 @@ def _read(path: pathlib.Path, sheet: str | None, rows: Any) -> dict[str, Any]:
         is_slow = status == -signal.SIGXCPU
         taken = f"{most_seconds} seconds" if is_slow else f"{most_memory:,} bytes of memory"
         raise ValueError(
-            f"{path} takes more than {taken} to read, as where a cell is far away from all others "
-            "or a long text stands in many. Name one sheet, or save it as .csv."
+            f"{path} takes more than {taken} to read. Perhaps a cell is far away from all others, "
+            "or many cells hold a long text. Name one sheet, or save it as .csv."
         )
     raise OSError(f"{path} cannot be read: {said}.")

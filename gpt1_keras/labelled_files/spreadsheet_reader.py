@@ -1,4 +1,4 @@
-"""Reads a workbook in a process of its own, which may take so much memory and time, and no more.
+"""Reads a workbook in a process of its own, with limits on its memory and time.
 
     python -I -S spreadsheet_reader.py FOLDER WORKBOOK SHEET MOST_BYTES MOST_MEMORY MOST_SECONDS
 

@@ -1,4 +1,4 @@
-"""What a user's examples are, in a few lines, before a model learns from them."""
+"""Describes a user's examples in a few lines, before a model learns from them."""
 
 import collections
 import re

@@ -45,7 +45,7 @@ def most_bytes(path: pathlib.Path) -> int:
 def too_large(path: pathlib.Path) -> ValueError:
     """Returns the error for a file that holds more than that."""
     return ValueError(
-        f"{path} has more than {most_bytes(path):,} bytes of text, which is too many for it."
+        f"{path} has more than {most_bytes(path):,} bytes of text, too many for its size."
     )
 
 
@@ -263,7 +263,7 @@ class DelimitedRecords:
         )
 
     def _refuse_first_row(self) -> None:
-        """Raises ValueError if what should name the columns is damaged, not missing."""
+        """Raises ValueError if the row of the columns' names is damaged, not missing."""
         with self._text.open() as file:
             _skip(file, self._skipped)
             for line, cells in self._layout.split(file):

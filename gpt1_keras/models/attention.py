@@ -1,4 +1,4 @@
-"""Causal self-attention, softmax(q k^T / sqrt(head_dim)) v, in the ways that a model needs it.
+"""Causal self-attention, softmax(q k^T / sqrt(head_dim)) v, for sequences, branches and caches.
 
 - `FullAttention` and `BranchAttention`: in training and inference. They are tuples of tensors, so
   that a block of a functional Keras model can take them.

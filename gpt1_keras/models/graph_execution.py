@@ -1,4 +1,4 @@
-"""When and how TensorFlow runs what is computed: in order, in one loop, with gradients by hand."""
+"""How TensorFlow runs computations: in order, in one loop, with gradients written by hand."""
 
 import contextlib
 import functools

@@ -221,7 +221,7 @@ def warn_of_no_rate(optimizer: keras.optimizers.Optimizer, steps: int) -> None:
     if any(float(schedule(each)) for each in (step, step + 1)[: 1 if steps == 1 else 2]):
         return
     warnings.warn(
-        "This training changes no weight, as its rate is 0 all the time. "
+        "This training changes no weight, as its rate is always 0. "
         f"{type(schedule).__name__} is 0 at step 0, and from step {schedule.total_steps} on. "
         f"Received: {'data of unknown length' if steps < 0 else f'steps={steps}'}, from step "
         f"{step} on. Train for more epochs, or compile with a larger `total_steps` or with a "
@@ -250,8 +250,8 @@ def check_dtypes(variables: Sequence[keras.Variable]) -> None:
     dtypes = {variable.dtype for variable in variables}
     if "bfloat16" in dtypes:
         warnings.warn(
-            "Weights in bfloat16 have 8 bits: updates of less than about 1/256 of a weight are "
-            "lost, as all are at fine-tuning's rates. Build the backbone with "
+            "Weights in bfloat16 have 8 bits, and lose updates of less than about 1/256 of a "
+            "weight: all updates at fine-tuning's rates. Build the backbone with "
             "dtype='mixed_bfloat16', whose weights are float32.",
             stacklevel=3,
         )

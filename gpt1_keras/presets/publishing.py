@@ -36,7 +36,7 @@ _MARKDOWN = re.compile(r"[|<*`\[~&$]|\b_|_\b")  # besides what JSON escapes
 
 @dataclasses.dataclass(frozen=True)
 class RunFacts:
-    """What a run knows of the model that it made. The card says "Not recorded." for empty parts.
+    """The facts that a run records about its model. The card says "Not recorded." for empty parts.
 
     Attributes:
         name: the model's name, such as `"sst2"`.

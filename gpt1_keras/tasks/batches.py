@@ -1,4 +1,4 @@
-"""Batches that Keras takes, of the examples, datasets and generators that users hand over."""
+"""Turns users' examples, datasets and generators into batches that Keras takes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Batches:
             return -1
 
     def repeated(self) -> Batches:
-        """Returns the same, without end; data of ids that are no `tf.data` stay as they are."""
+        """Returns the same, without end; ids in other data than `tf.data` stay as they are."""
         if not hasattr(self.x, "repeat"):
             return self
         return dataclasses.replace(self, x=self.x.repeat())
@@ -91,7 +91,7 @@ def as_batches(task: Any, x: Any, y: Any, sample_weight: Any, batch_size: int | 
         return _batch(task, examples, _slices(examples), batch_size)
     # KerasHub then uses Grain, whose batches must all have one length.
     if examples.batches is not None:
-        raise ValueError("Examples are read in batches of one's own where TensorFlow is installed.")
+        raise ValueError("Reading examples in your own batches needs TensorFlow.")
     if isinstance(examples.texts, dict):
         check_slices(examples.texts)
     given = (examples.texts, examples.labels, examples.weights, batch_size)
@@ -265,7 +265,7 @@ def _from_generator(task: Any, batches: Iterable[Any]) -> tf.data.Dataset:
 
     first = next(iter(batches), None)
     if first is None:
-        raise ValueError("Expected a generator of batches. Received: one without any.")
+        raise ValueError("Expected a generator of batches. Received: an empty one.")
     if isinstance(batches, Iterator):
         batches = itertools.chain([first], batches)
     read = tf.data.Dataset.from_generator(
@@ -314,8 +314,9 @@ def warn_of_blank_examples(preprocessor: Any, examples: Examples | None) -> None
     are_blank = blank_examples(preprocessor, examples.texts)
     if any(are_blank):
         warnings.warn(
-            f"Nothing is read of a text without a token. Received one in {sum(are_blank):,} of "
-            f"{len(are_blank):,} examples, first at index {are_blank.index(True)}.",
+            "The model reads nothing of a text without a token. Received one in "
+            f"{sum(are_blank):,} of {len(are_blank):,} examples, first at index "
+            f"{are_blank.index(True)}.",
             stacklevel=3,
         )
 

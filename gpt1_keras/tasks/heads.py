@@ -26,7 +26,7 @@ _WHOLE_NUMBER = r"\s*[0-9]+(\.0*)?\s*"  # as files may have an index
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """What `gpt1 calibrate` learns on validation data, and presets hold.
+    """The temperature and threshold that `gpt1 calibrate` learns on validation data.
 
     Args:
         temperature: logits are divided by it before the softmax (Guo et al., 2017, section 4.2). It
@@ -132,7 +132,7 @@ class Head:
         """
         if self.calibration is None:
             raise ValueError(
-                "Probabilities are of two classes or more, or of choices. Received: outputs of a "
+                "Only two classes or more, or choices, have probabilities. Received: outputs of a "
                 f"{type(self).__name__}."
             )
         return self.calibration.probabilities(self.logits(outputs))

@@ -58,7 +58,7 @@ class LabelHead(ExtractHead):
         return self.activate(self.linear(hidden_states))
 
     def refuse_default_loss(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Raises ValueError: it is the default loss for outputs that no default loss fits."""
+        """Raises ValueError, as the default loss of outputs that no default loss fits."""
         raise ValueError(
             "The default loss is for logits (activation=None) or probabilities (a softmax, or a "
             f"sigmoid of one class). Received: activation={self.activation}. Pass a `loss` that "
@@ -392,8 +392,8 @@ def _new_names(known: list[str], names: Any) -> list[str]:
     numbers = [name for name in added if number_of(name) is not None]
     if numbers and all(number_of(name) is None for name in known):
         raise ValueError(
-            f"As labels, numbers are indices of {known}; a class {numbers[0]!r} would make names "
-            "of them. Give it a name that is no number."
+            f"Labels that are numbers are indices of {known}; beside a class {numbers[0]!r}, they "
+            "would be names. Give it a name that is no number."
         )
     return added
 

@@ -1,4 +1,4 @@
-"""How files keep a task: presets, weights of the head, arguments of `compile`, exports of ids."""
+"""Saves and loads tasks: presets, weights of the head, arguments of `compile`, exports of ids."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ _SAVED_MODEL_ARGUMENTS = {"verbose", "input_signature", "is_static", "jax2tf_kwa
 
 
 def check_export(task: Any, format: str, arguments: Mapping[str, Any]) -> None:
-    """Raises ValueError for what Keras would export wrongly, or would ignore."""
+    """Raises ValueError for models that Keras exports wrongly, and arguments that it ignores."""
     if format == "openvino" and task.head is not None:
         raise ValueError(
             f"OpenVINO converts the head of a {type(task).__name__} to something else, with other "

@@ -380,7 +380,7 @@ class Task(FunctionalModel, TaskHooks):
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def loss_count(self, x: Any, y: Any, sample_weight: Any) -> Tensor:
-        """Returns how many items `forward_loss` is the mean of, float32 scalar: the examples."""
+        """Returns how many items `forward_loss` averages, float32 scalar: the examples."""
         return ops.cast(ops.shape(tree.flatten(x)[0])[0], "float32")
 
     def preprocess_samples(self, x: Any, y: Any = None, sample_weight: Any = None) -> Any:
@@ -438,7 +438,7 @@ class Task(FunctionalModel, TaskHooks):
             )
         if not np.all(examples.is_labelled):
             raise ValueError(
-                "Expected examples that all have a label. Received: one without at index "
+                "Expected a label for each example. Received: none at index "
                 f"{int(np.argmin(examples.is_labelled))}."
             )
         return examples.labels

@@ -260,7 +260,7 @@ class Codec:
         if self._normalization != "bert":
             raise ImportError(
                 f"normalization={self._normalization!r} needs TensorFlow, which is not installed. "
-                "Only 'bert' does without."
+                "Only 'bert' works without it."
             )
         vocabulary = self._vocabulary
         tokenizer = Tokenizer(

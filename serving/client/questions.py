@@ -177,7 +177,7 @@ def _utf8(line: bytes, number: int) -> bytes:
 
 
 def _left_out(names: Collection[str]) -> str:
-    return f"left out, as the model does not ask for it: {', '.join(sorted(names))}"
+    return f"left out, as the model has no such input: {', '.join(sorted(names))}"
 
 
 def _value(name: str, text: str, described: Input) -> Any:

@@ -106,7 +106,7 @@ class Request:
 
 
 def requests_for(graph: MetaGraphDef, warmup: Sequence[Message]) -> list[Request]:
-    """Returns requests for every signature: of the warm-up, or where it has none, made up.
+    """Returns requests for every signature: from the warm-up, or made up if it has none.
 
     Raises:
         ValueError: a request is for a signature that the graph does not have.
@@ -260,7 +260,7 @@ def failures(
 
 
 def unfused(requests: Sequence[Request], found: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a note for each signature of whose products none includes its bias.
+    """Yields a note for each signature without a product that includes its bias.
 
     An export's blocks have biases. TensorFlow adds them in further passes over the memory if it
     does not know on which device the products are, as in functions that merge requests.

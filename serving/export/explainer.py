@@ -193,7 +193,7 @@ class Explainer:
             )
         if answers.explained is None:
             raise ValueError(
-                f"The export of a {type(model).__name__} does not say what of its answers is "
+                f"The export of a {type(model).__name__} does not say which part of its answers is "
                 "`explained`."
             )
         self._explanation, self._preprocessor = explanation, preprocessor

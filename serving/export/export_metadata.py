@@ -54,13 +54,13 @@ Then ask it:
 
 {changes}
 """
-_NAMED = "\nOf each answer, `classes` names the numbers in `scores`.\n"
-_BLANK = "\n- texts without a token, of which nothing is read, are marked `blank`"
+_NAMED = "\n`classes` names the numbers in `scores`.\n"
+_BLANK = "\n- texts without a token, which the model cannot read, are marked `blank`"
 # In float32, reading them as they lie is faster for most batches (docs/benchmarks.md, "Serving").
 _BFLOAT16_SETTING = """
 Set `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1` in the server's environment (`-e` for docker). Then oneDNN
-packs the weights once instead of reading them as they lie, which takes their memory once more and
-answers a short text sooner. A server that also has models in float32 is better without it.
+packs the weights once. This doubles their memory, and answers a short text sooner. Leave it off
+where the server also has models in float32.
 """
 
 
@@ -167,7 +167,7 @@ def _changes(metadata: Mapping[str, Any]) -> Iterator[str]:
         calibration = metadata["calibration"]
         yield (
             "The backbone's matrices are multiplied in 8 bits, with a scale for each column; "
-            "embeddings are stored so. Activations have the ranges that they had on "
+            "embeddings are stored in 8 bits. The ranges of activations were measured on "
             f"{calibration['source']}: {calibration['examples']:,} of {calibration['tokens']:,} "
             f"tokens. It needs {metadata['requires']}, and is refused when it is loaded elsewhere."
         )

@@ -31,7 +31,7 @@ class GenerationOptions:
 
 
 def bounds(options: Mapping[str, Any], context: int) -> Iterator[tuple[str, Any, str]]:
-    """Yields what options must be, which may be numbers or tensors.
+    """Yields the bounds of options, which may be numbers or tensors.
 
     Args:
         options: the options by name.

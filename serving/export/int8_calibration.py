@@ -22,7 +22,7 @@ _MADE_UP = 8  # texts for each bucket
 
 
 def check_int8(model: Task) -> None:
-    """Raises ValueError if this model, or this machine, cannot multiply in 8 bits."""
+    """Raises ValueError if this model or this machine cannot multiply in 8 bits."""
     if not is_packable(model.backbone):
         raise ValueError(
             "Only a GPT1Backbone whose layers are of one float dtype can be computed in 8 bits. "

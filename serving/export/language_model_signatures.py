@@ -263,7 +263,7 @@ class LanguageModelGraph:
         }
 
     def normalized_stops(self, stop: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns stop texts as texts have them, and which of them consist of tokens, or are none.
+        """Returns normalized stop texts, and which of them have tokens, or are none.
 
         A stop text without a token, such as a line break for `bert`, would never be found.
         """
@@ -273,7 +273,7 @@ class LanguageModelGraph:
         return tf.reshape(normalized, tf.shape(stop)), is_found
 
     def word_logits(self, states: tf.Tensor) -> tf.Tensor:
-        """Returns logits of float `[n, hidden_dim]`, minus infinity for what is no word."""
+        """Returns logits of float `[n, hidden_dim]`, minus infinity for tokens that are no word."""
         return self._logits(states) + self._never
 
     def _logits(self, states: tf.Tensor) -> tf.Tensor:

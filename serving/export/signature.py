@@ -1,4 +1,4 @@
-"""What an export is made of, and its signatures: named functions with examples."""
+"""The parts of an export, and its signatures: named functions with examples."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ ConcreteFunction: TypeAlias = Any  # of TensorFlow, which does not name it in pu
 
 @dataclasses.dataclass(frozen=True)
 class ExportSpec:
-    """What an export is made of.
+    """The model of an export, and its options.
 
     Args:
         model: a task with a preprocessor.

@@ -1,4 +1,4 @@
-"""What exports of fine-tuned tasks answer: classes, scores or choices, and how sure they are."""
+"""The answers of exported fine-tuned tasks: classes, scores or choices, and how sure they are."""
 
 import dataclasses
 import functools

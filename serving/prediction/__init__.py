@@ -1,1 +1,1 @@
-"""Answers rows of tables by a model: what the program `gpt1 predict` is made of."""
+"""Answers rows of tables by a model: the parts of the program `gpt1 predict`."""

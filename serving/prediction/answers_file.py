@@ -1,4 +1,4 @@
-"""Writes answers beside what a table holds, in the format that the suffix says."""
+"""Writes a table's columns with its answers, in the format that the suffix names."""
 
 import contextlib
 import dataclasses
@@ -61,7 +61,7 @@ class Layout:
 
 
 def prefix_for(inputs: Collection[str], answers: Collection[str]) -> str:
-    """Returns what stands before the answers' names, so that no column has the name of another.
+    """Returns the prefix of the answers' names, which keeps all columns' names different.
 
     Raises:
         ValueError: the input has such names with the prefix too.
@@ -81,7 +81,7 @@ def is_page(path: pathlib.Path) -> bool:
 
 
 def check_output(path: pathlib.Path, is_folder: bool) -> None:
-    """Refuses an output before the work, as what is there would be lost, or could not be written.
+    """Refuses, before the work, an output whose place is taken or that cannot be written.
 
     Args:
         is_folder: whether it will be a folder, which must be new or empty. A file is replaced.

@@ -141,7 +141,7 @@ class AnswersPage:
         return " · ".join(told)
 
     def _notes(self, has_confidence: bool) -> Iterator[str]:
-        """Yields what to know to read the page, as HTML."""
+        """Yields notes that explain the page, as HTML."""
         if self._is_explained:
             is_score = not has_confidence
             yield _EXPLAINED.replace("for it", "for a higher score") if is_score else _EXPLAINED

@@ -132,7 +132,7 @@ class InputFiles:
 
 @dataclasses.dataclass(frozen=True)
 class Survey:
-    """What files hold.
+    """The contents of files.
 
     Attributes:
         files: the same, which refuse to be read once their contents have changed.

@@ -69,7 +69,7 @@ class Outcome:
 
     @classmethod
     def total(cls, outcomes: Iterable[Self]) -> Self:
-        """Returns the outcome of the rows of several."""
+        """Returns the sum of several outcomes."""
         total = cls()
         for each in outcomes:
             total.rows += each.rows
@@ -84,7 +84,7 @@ class Outcome:
             raise ValueError(f"None of {self.rows:,} rows has an answer. {self.problem}.")
 
     def warnings(self) -> Iterator[str]:
-        """Yields what to know about the answers."""
+        """Yields warnings about the answers."""
         if self.unanswered:
             yield (
                 f"{self.unanswered:,} of {self.rows:,} rows have no answer, such as {self.problem}."

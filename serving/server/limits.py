@@ -266,7 +266,7 @@ class Receiving:
                 context.cancel()
 
     def close(self) -> None:
-        """Gives calls no more time than when they are too many, as the server stops."""
+        """Gives calls only the time of an overload, as the server stops."""
         self._seconds = _CROWDED_SECONDS
 
 

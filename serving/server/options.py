@@ -137,7 +137,7 @@ class Options:
         os.cpu_count() or 1, "number of requests that such a model answers at once", 1
     )
     enable_model_warmup: bool = _flag(True, "answer the requests that come with a version first")
-    num_request_iterations_for_warmup: int = _flag(0, "how often to do so, if more than once")
+    num_request_iterations_for_warmup: int = _flag(0, "how often to answer them, if more than once")
     tensorflow_session_parallelism: int = _flag(
         0, "number of threads that run a graph, both kinds below; 0 for the number of cores"
     )

@@ -29,7 +29,7 @@ Signatures: TypeAlias = Mapping[str, tuple[Callable[..., Tensors], Specs]]
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSpec:
-    """What a .tflite file is made of.
+    """The parts of a .tflite file.
 
     Args:
         model: a task with a preprocessor.

@@ -320,7 +320,7 @@ def test_signals_that_end_are_as_ctrl_c(tmp_path, capsys, number):
             ["--experiments=a", "--of_a_server", "3"],
         ),
         (["--direct_num_worker=2"], "--direct_num_worker=2. Did you mean --direct_num_workers?"),
-        (["--sede", "3"], "--sede 3. Did you mean --seed? What a runner's job server alone knows"),
+        (["--sede", "3"], "--sede 3. Did you mean --seed? Options of a runner's job server"),
         (["b"], "Unknown option: b."),
     ],
 )

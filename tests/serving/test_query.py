@@ -213,7 +213,7 @@ def test_labelled_tables_as_they_are(ask, tmp_path):
         0,
         "label  score  text\nnegative  0.8000  ab\npositive  0.8000  abc defg\n",
     )
-    assert f"{file}: left out, as the model does not ask for it: id, label\n" in err
+    assert f"{file}: left out, as the model has no such input: id, label\n" in err
     assert "takes text from 'Comment'" in err and "1 blank row is skipped" in err
     assert ask("tiny", f"--file={file}", "--columns=text=Comment")[:2] == (status, out)
 
@@ -224,7 +224,7 @@ def test_tables_of_pairs_and_choices(ask, tmp_path):
     assert ask("odd", stdin=stdin) == (
         0,
         PAIRS,
-        "note: left out, as the model does not ask for it: label\n",
+        "note: left out, as the model has no such input: label\n",
     )
     file = tmp_path / "some.jsonl"
     rows[1]["label"] = 0

@@ -139,7 +139,7 @@ def test_rows_that_are_not_found_are_told(make_run, tmp_path, change):
         write(june, JUNE[:-1])
     dataset, told = dataset_of(write(tmp_path / "july.csv", JULY), run)
     assert dataset.class_names == ["Bill", "praise", "Delivery"] and not dataset.earlier.train
-    assert "forgotten" in told and ("june.csv" in told) == (change != "unknown")
+    assert "forget" in told and ("june.csv" in told) == (change != "unknown")
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -27,7 +27,7 @@ class _BuildOptions:
     processes: int = option("processes of this machine that share the work", os.cpu_count() or 1)
     runner: str | None = option(
         "the Apache Beam runner that does the work: FnApiRunner (this machine), FlinkRunner, "
-        "SparkRunner, ...; options of Beam's go to it, and all after -- (default: without Beam)",
+        "SparkRunner, ...; it takes Beam's own options, and all after -- (default: without Beam)",
         None,
     )
 

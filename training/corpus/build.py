@@ -172,7 +172,7 @@ def _write_index(shards: list[dict[str, Any]], folder: str, header: dict[str, An
 def _report(index: dict[str, Any], seconds: float) -> None:
     for name, split in index["splits"].items():
         print(
-            f"{name}: {split['tokens']:,} tokens, of which {split['documents']:,} <start>; "
+            f"{name}: {split['tokens']:,} tokens, {split['documents']:,} of them <start>; "
             f"{len(split['shards'])} shard(s); {split['empty_documents']} empty documents left out"
         )
     megabytes = sum(split["bytes"] for split in index["splits"].values()) / 1e6

@@ -12,7 +12,7 @@ _TOKENIZER = "the tokenizer (one of the two)"  # a group in --help
 
 @dataclasses.dataclass(frozen=True)
 class CorpusOptions:
-    """What determines a corpus."""
+    """The options that determine a corpus."""
 
     input: str = option(
         "a text file in UTF-8; a folder of .txt files, each a document, also as .txt.gz, where "

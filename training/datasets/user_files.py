@@ -97,13 +97,13 @@ def held_back(
 
 
 def _plain(texts: Sequence[object]) -> tuple[str, ...]:
-    """Returns texts without what tells no examples apart: case and white space."""
+    """Returns texts without case and white space, which tell no examples apart."""
     return tuple(" ".join(str(text).casefold().split()) for text in texts)
 
 
 @dataclasses.dataclass(frozen=True)
 class EarlierFiles:
-    """What a classifier has learned from before, which now learns from more.
+    """The files that a classifier has learned from before it now learns from more.
 
     Attributes:
         class_names: in the order of its outputs.
@@ -327,8 +327,8 @@ def find_user_files(
             if as_number(str(row[LABEL])) is None:
                 bad.add(
                     row.line,
-                    f"has the label {row[LABEL]!r}, which is no number; others have a fraction, as "
-                    "scores have and classes have not",
+                    f"has the label {row[LABEL]!r}, which is no number; others have a fraction, so "
+                    "all are scores",
                 )
         bad.refuse()
     metrics: tuple[str, ...] = ("accuracy",)

@@ -1,4 +1,4 @@
-"""Reports on a model's answers: figures by class, a confusion matrix, and what it got wrong."""
+"""Reports on a model's answers: figures by class, a confusion matrix, and its errors."""
 
 import io
 import os

@@ -347,7 +347,7 @@ def describe(content: Mapping[str, Any]) -> str:
     if sure is not None:
         lines.append(
             f"Sure from a probability of {content['sure_threshold']:.4f} on: {sure['answers']} of "
-            f"{sure['examples']} answers, of which {sure['right']} are right"
+            f"{sure['examples']} answers, {sure['right']} of them right"
         )
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""What the project's plots have in common."""
+"""The common parts of the project's plots."""
 
 import os
 import pathlib

@@ -21,7 +21,7 @@ _PAPER = FineTuningRecipe()  # of any preset: the paper's tables are made in the
 
 @dataclasses.dataclass(frozen=True)
 class GridOptions:
-    """What all runs of a grid share."""
+    """The options that all runs of a grid share."""
 
     tasks: str = option("some of " + ",".join(sorted(DATASETS)))
     preset: str = option(PRESET_HELP, name=PRESET_NAMES)
@@ -46,7 +46,7 @@ class GridOptions:
 
 @dataclasses.dataclass(frozen=True)
 class AblationOptions:
-    """Which ablations a grid has."""
+    """The ablations of a grid."""
 
     variants: str = option("some of " + ",".join(VARIANTS), ",".join(VARIANTS))
     lstm: str | None = option(
@@ -71,7 +71,7 @@ class AblationOptions:
 
 @dataclasses.dataclass(frozen=True)
 class CurveOptions:
-    """Which points a learning curve has."""
+    """The points of a learning curve."""
 
     labels: str = option(
         "numbers of labels, sampled by each seed, or all", f"100,300,1000,3000,10000,{ALL_LABELS}"

@@ -32,7 +32,7 @@ _Score = Callable[[list[tuple[bytes, bytes]]], np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class ProbeExamples:
-    """What a language model chooses from.
+    """The texts that a language model chooses from.
 
     Attributes:
         choices: for each example a list of `(prefix, continuation)`, bytes. The text with the

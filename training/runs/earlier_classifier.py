@@ -100,10 +100,10 @@ def _files_of(
     if train:
         tell(f"It learns again from {', '.join(train)}, beside the new examples.")
     if changed or not recorded:
-        what = ", ".join(changed) if changed else f"what {preset} has learned from"
+        what = ", ".join(changed) if changed else f"the training data of {preset}"
         tell(
-            f"Not found as it was: {what}. What it has taught may be forgotten; give it again by "
-            "--train, before the new file."
+            f"Missing or changed: {what}. The model may forget it; give it again by --train, "
+            "before the new file."
         )
     held_back: TableOptions = table if result.get("validation") else {"usual": table["usual"]}
     validation = result.get("validation") or os.fspath(run / VALIDATION)

@@ -31,7 +31,7 @@ _PAPER = FineTuningRecipe()
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneOptions:
-    """What determines a run; a run resumes only under the same options.
+    """The options that determine a run; it resumes only under the same ones.
 
     `training.runs.finetuning` fills in the epochs and the learning rate where they are None.
     """
@@ -75,8 +75,8 @@ class FinetuneOptions:
         group=_START,
     )
     fresh_head: bool = option(
-        "with --preset and --train: forget the preset's classes (default: go on with them, and "
-        "with what it has learned from, if FILE has one of them)",
+        "with --preset and --train: forget the preset's classes (default: if FILE has one of them, "
+        "keep them, and learn again from the preset's own files)",
         False,
         group=_START,
     )
@@ -191,7 +191,7 @@ class FinetuneOptions:
 
     @property
     def source(self) -> str:
-        """What the examples are from, for messages."""
+        """The source of the examples, for messages."""
         return self.task or ", ".join(self.train or ())
 
     @property

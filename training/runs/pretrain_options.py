@@ -17,7 +17,7 @@ _SCHEDULE = "when to save and validate (the model does not depend on it)"  # a g
 
 @dataclasses.dataclass(frozen=True)
 class PretrainOptions:
-    """What determines a run; a run resumes only under the same options."""
+    """The options that determine a run; it resumes only under the same ones."""
 
     config: str = option(f"the backbone: one of {', '.join(CONFIGURATIONS)}")
     steps: int = option("updates of the whole run")
@@ -36,7 +36,7 @@ class PretrainOptions:
     )
     clip_norm: float | None = option("global norm to clip gradients to (default: none)", None)
     dropout: float | None = option(
-        "while pre-training (default: as the initial weights or the configuration have it)",
+        "rate while pre-training (default: that of the initial weights or the configuration)",
         None,
     )
     initial_weights: str | None = option(
@@ -46,8 +46,8 @@ class PretrainOptions:
         metavar="PRESET",
     )
     repeat_share: float = option(
-        "share of the windows in which a passage is repeated further on, from which a model that "
-        "predicts words already learns to copy (docs/evidence/versions_1_to_3)",
+        "share of the windows that repeat a passage further on, so that a model that already "
+        "predicts words learns to copy (docs/evidence/versions_1_to_3)",
         0.0,
     )
     pair_share: float = option(

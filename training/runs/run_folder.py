@@ -216,7 +216,7 @@ def changed_options(
 
 @dataclasses.dataclass(frozen=True)
 class EarlierRun:
-    """What an earlier run leaves to the one that goes on from it.
+    """An earlier run, as far as a run that goes on from it needs it.
 
     Attributes:
         step: updates at the constant rate, after which the next run goes on.

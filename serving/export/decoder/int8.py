@@ -36,7 +36,7 @@ class ChannelRanges:
 
 @dataclasses.dataclass(frozen=True)
 class BlockRanges:
-    """The ranges of what the four matrices of a block multiply.
+    """The ranges of the inputs of a block's four matrices.
 
     Attributes:
         inputs: the block's inputs.
@@ -52,7 +52,7 @@ class BlockRanges:
 
 
 class RangeRecorder:
-    """Records the ranges of what the dense layers of blocks multiply."""
+    """Records the ranges of the inputs of blocks' dense layers."""
 
     def __init__(self, blocks: Sequence[TransformerBlock]) -> None:
         self._blocks = blocks

@@ -182,7 +182,7 @@ class ModelManager:
     def _load(
         self, configs: Mapping[str, ModelConfig]
     ) -> tuple[dict[str, Mapping[int, Path]], dict[str, ServingError]]:
-        """Loads what is configured, and unloads nothing.
+        """Loads the configured versions, and unloads nothing.
 
         Returns:
             The versions that each model should have, without models whose base path cannot be read;
@@ -234,7 +234,7 @@ class ModelManager:
         return any(served[each].path == path for each, path in versions.items() if each in served)
 
     def _unload_others(self, wanted: Mapping[str, Mapping[int, Path]]) -> None:
-        """Unloads what is not wanted, but a model's versions only once a wanted one is served."""
+        """Unloads unwanted versions, but a model's only once a wanted one is served."""
         for name in self._servables:
             versions = wanted.get(name)
             if name not in self._configs or versions == {}:

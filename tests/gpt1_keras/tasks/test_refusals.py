@@ -199,7 +199,7 @@ TEXTS_AND_IDS = [
     (lambda m: m.lm.score(IDS, scoring_mode="loss"), "target_ids"),
     (lambda m: m.lm.evaluate([]), "one example or more"),
     (lambda m: m.lm.fit(["a good film", None]), "^Expected a string, .*: None at index 1.$"),
-    (lambda m: m.classifier.predict(iter([])), "without any"),
+    (lambda m: m.classifier.predict(iter([])), "generator"),
 ]  # fmt: skip
 
 

@@ -133,7 +133,7 @@ def test_the_program_says_what_it_made(stories, tmp_path, capsys, monkeypatch):
     )  # fmt: skip
     assert status == 0
     tokens = Corpus(tmp_path / "corpus").split("train").tokens
-    assert f"train: {tokens:,} tokens, of which 3 <start>; 1 shard(s); 2 empty" in printed.out
+    assert f"train: {tokens:,} tokens, 3 of them <start>; 1 shard(s); 2 empty" in printed.out
     assert re.search(r"Tokenized 0.0 MB in [\d.]+ s", printed.out)
     assert "2/2" in printed.err  # the progress
 
