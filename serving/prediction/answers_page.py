@@ -213,7 +213,7 @@ def _others(scores: Mapping[str, float], label: str) -> str:
     """Returns the most probable of the classes that are not the answer."""
     others = sorted(scores.keys() - {label}, key=lambda name: -scores[name])
     named = [
-        f"{html.escape(name)}&nbsp;{_percent(scores[name])}"
+        f"{html.escape(name)} {_percent(scores[name])}"
         for name in others[:_MOST_OTHERS]
         if scores[name] >= _LEAST_OTHER
     ]
