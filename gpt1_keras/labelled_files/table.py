@@ -19,15 +19,11 @@ from gpt1_keras.labelled_files.columns import (
     is_known,
     named_columns,
 )
+from gpt1_keras.labelled_files.delimited_files import DelimitedRecords
 from gpt1_keras.labelled_files.header import HeaderSearch
 from gpt1_keras.labelled_files.rows import CHOICES, BadRow, BadRows, Records, Row, shortened
 from gpt1_keras.labelled_files.spreadsheet import SpreadsheetRecords
-from gpt1_keras.labelled_files.text_files import (
-    COMPRESSED,
-    DelimitedRecords,
-    JsonRecords,
-    find_text,
-)
+from gpt1_keras.labelled_files.text_files import COMPRESSED, JsonRecords, find_text
 
 SUFFIXES = ".csv, .tsv, .jsonl, .parquet or .xlsx"
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}

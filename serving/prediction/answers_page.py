@@ -210,7 +210,7 @@ def _passage(passage: Passage, is_named: bool, choice: int | None) -> str:
 def _others(scores: Mapping[str, float], label: str) -> str:
     others = sorted(scores.keys() - {label}, key=lambda name: -scores[name])
     named = [
-        f"{html.escape(name)}&nbsp;{_percent(scores[name])}"
+        f"{html.escape(name)} {_percent(scores[name])}"
         for name in others[:_MOST_OTHERS]
         if scores[name] >= _LEAST_OTHER
     ]

@@ -198,8 +198,8 @@ class UserFiles:
         back from all of them or from none.
         """
         if "validation" in self.paths:  # nothing is held back
-            new = [self._read(path, tell) for path in self.paths["train"]]
-            return [*self._earlier(tell), *new], []
+            parts = self._earlier(tell)
+            return parts + [self._read(path, tell) for path in self.paths["train"]], []
         sides: dict[tuple[str, ...], bool] = {}  # whether texts are held back
         train: list[_Part] = []
         held_back: list[_Part] = []
