@@ -36,7 +36,7 @@ def main():
     program.add("--preset", default="gpt1_tiny_books", help="default: %(default)s")
     program.add("--passages", type=int, default=30, help="of each author, to learn from and to "
                 "answer (default: %(default)s)")  # fmt: skip
-    program.add("--batch-size", type=int, default=16, help="default: %(default)s")
+    program.add("--batch-size", type=int, default=4, help="default: %(default)s")
     program.add("--seeds", type=int, default=3, help="default: %(default)s")
     program.add("--choices", nargs="+", choices=LONG_TEXTS, default=[*LONG_TEXTS])
     options = program.parse()

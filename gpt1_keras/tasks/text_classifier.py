@@ -216,4 +216,4 @@ def _mean_of_windows(head: LabelHead) -> MeanOfWindows:
             "Of windows, probabilities are averaged, and a single logit is none. Received: "
             "num_classes=1, activation=None. Pass activation='sigmoid', or num_classes=2."
         )
-    return MeanOfWindows(head.is_linear)
+    return MeanOfWindows(head.is_linear, dtype="float32")  # as the outputs of all heads are

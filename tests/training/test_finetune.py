@@ -180,6 +180,7 @@ def preset(tmp_path, tiny_backbone, tiny_tokenizer):
 SENTENCES = Examples({"text": np.array([b"a film"])}, np.array([0]), np.array([0]), ["no", "yes"])
 
 
+@pytest.mark.slow
 def test_how_long_texts_are_read(preset, tmp_path):
     """By default in windows, where more than one text in a hundred is long; or as before."""
 

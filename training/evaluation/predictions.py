@@ -14,7 +14,7 @@ from gpt1_keras.tasks.task import Task
 from training.datasets.length_batches import batch_order, count_tokens
 
 FILE = "predictions.jsonl"  # in the folder of a run
-_BATCH_SIZE = 64
+_BATCH_SIZE = 64  # sequences
 
 
 class DivergedError(ValueError):
@@ -24,7 +24,7 @@ class DivergedError(ValueError):
 def prediction_order(model: Task, examples: Examples) -> list[np.ndarray]:
     """Returns the batches in which `predict_outputs` reads the examples: arrays of indices."""
     lengths, _ = count_tokens(examples, model.preprocessor)
-    return batch_order(lengths, _BATCH_SIZE, seed=0, epoch=0)
+    return batch_order(lengths, max(1, _BATCH_SIZE // model.windows), seed=0, epoch=0)
 
 
 def predictions_of(outputs: np.ndarray) -> np.ndarray:
