@@ -23,6 +23,8 @@ _SIZE = 64
 # oneDNN compiles a product for each number of rows. With these four sizes between powers of two, at
 # most a fifth of the rows is padding. Larger batches are padded to multiples of the last size.
 ROW_SIZES = (8, 16, 24, 32, *(size << octave for octave in range(3, 10) for size in (5, 6, 7, 8)))
+_MORE_UNITS = 1 / 64  # of a hidden layer: the share that splitting may add
+_LIMITS = 256  # of outputs, from which splitting chooses
 _SMOOTHING = 0.75  # the share of the channels' differences that moves into the weights
 
 
@@ -347,9 +349,12 @@ class Int8Block(tf.Module):
             *attended.taken_back(projection, projection_bias), attended.range
         )
         self._attended = attended.range
-        self._expand = _CenteredLinear(*expand, ranges.normalized)
-        self._hidden = Range.covering(ranges.hidden.least.min(), ranges.hidden.greatest.max())
-        self._contract = Int8Linear(*contract, self._hidden)
+        limit, units, offsets = _split(ranges.hidden.greatest)
+        kernel, bias = expand
+        self._expand = _CenteredLinear(kernel[:, units], bias[units] - offsets, ranges.normalized)
+        self._hidden = Range.covering(ranges.hidden.least.min(), limit)
+        kernel, bias = contract
+        self._contract = Int8Linear(kernel[units], bias, self._hidden)
 
     def project(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         return self._qkv.linear(self._qkv.quantize(x), dtype=x.dtype)
@@ -360,6 +365,29 @@ class Int8Block(tf.Module):
         x = normalize(attention_norm, self._projection(attended, addend=x, dtype=x.dtype))
         hidden = self._expand.linear.gelu(self._expand.quantize(x), self._hidden)
         return normalize(feedforward_norm, self._contract(hidden, addend=x, dtype=x.dtype))
+
+
+def _split(greatest: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """Splits the few units of a hidden layer whose outputs are by far the largest.
+
+    A unit that reaches 72 beside others that reach 3 would leave these few of the 255 steps. So it
+    becomes several, each with a part of its output: GELU(x) is nearly the sum of what GELU(x),
+    GELU(x - limit), GELU(x - 2 limit) ... have below the limit, above which 8 bits saturate.
+
+    Args:
+        greatest: the largest output of each unit, float `[units]`.
+
+    Returns:
+        The limit; the unit that each one of the new layer is a part of; and what is subtracted from
+        its input.
+    """
+    limits = np.linspace(max(greatest.max(), 1e-6), 0.0, _LIMITS, endpoint=False)
+    parts = np.maximum(np.ceil(greatest / limits[:, np.newaxis]), 1).astype(int)
+    chosen = np.flatnonzero(parts.sum(axis=1) <= len(greatest) * (1 + _MORE_UNITS))[-1]
+    units = np.repeat(np.arange(len(greatest)), parts[chosen])
+    first = np.cumsum(parts[chosen]) - parts[chosen]
+    offsets = (np.arange(len(units)) - first[units]) * limits[chosen]
+    return limits[chosen], units, offsets
 
 
 class _Channels:
