@@ -44,7 +44,7 @@ def most_bytes(path: pathlib.Path) -> int:
 def too_large(path: pathlib.Path) -> ValueError:
     """Returns the error for a file that holds more than that."""
     return ValueError(
-        f"{path} has more than {most_bytes(path):,} bytes of text, too many for its size."
+        f"{path} has more than {most_bytes(path):,} bytes of text, which is too many for it."
     )
 
 
@@ -227,7 +227,7 @@ class DelimitedRecords:
                 yield line + self._skipped, _fitting(cells, len(self.columns))
 
     def _refuse_first_row(self) -> None:
-        """Raises ValueError if the row of the columns' names is damaged, not missing."""
+        """Raises ValueError if what should name the columns is damaged, not missing."""
         with self._text.open() as file:
             for line, cells in self._layout.split(itertools.islice(file, self._skipped, None)):
                 if isinstance(cells, BadRow):
