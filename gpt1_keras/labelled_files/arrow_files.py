@@ -213,7 +213,7 @@ def _rows_of_piece(
                 try:
                     values[number] = scalar.as_py()
                 except _UNREADABLE as error:
-                    bad[number] = BadRow(f"{name!r} has no {column.type} for Python: {error}")
+                    bad[number] = BadRow(f"{name!r} holds no {column.type} of Python: {error}")
         names = class_names.get(name)
         if names is not None:
             values = [_class_name(names, value) for value in values]

@@ -36,7 +36,7 @@ def most_bytes(path: pathlib.Path) -> int:
 def too_large(path: pathlib.Path) -> ValueError:
     """Returns the error for a file that holds more than that."""
     return ValueError(
-        f"{path} has more than {most_bytes(path):,} bytes of text, too many for its size."
+        f"{path} has more than {most_bytes(path):,} bytes of text, which is too many for it."
     )
 
 
