@@ -135,7 +135,7 @@ ARGUMENTS = [
     (lambda m: m.lm.compile(accumulation_steps=-1), "Received: -1"),
     (lambda m: m.sigmoid.compile(loss="sparse_categorical_crossentropy"), "sparse loss"),
     (lambda m: m.scorer.compile(loss="sparse_categorical_crossentropy"), "ScoreHead"),
-    (lambda m: m.scorer.probabilities(np.zeros((1, 6))), "Probabilities.*ScoreHead"),
+    (lambda m: m.scorer.probabilities(np.zeros((1, 6))), "probabilities.*ScoreHead"),
     (lambda m: setattr(m.scorer, "calibration", Calibration(2.0)), "ScoreHead"),
 ]  # fmt: skip
 
