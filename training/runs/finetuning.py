@@ -444,7 +444,8 @@ def tell_of_texts(
         tell(
             f"{options.source}: {many:,} of {len(train):,} training examples are longer than the "
             f"{tokens} tokens that the model reads at once. They are read in windows, up to "
-            f"{model.windows}, whose answers are averaged."
+            f"{model.windows}, whose answers are averaged. (--long-texts cut is faster, and reads "
+            "their beginning alone.)"
         )
     if cut := np.count_nonzero(is_cut):
         part = "their middle" if preprocessor.tail else "their end"

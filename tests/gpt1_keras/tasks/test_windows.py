@@ -41,7 +41,7 @@ def windows_of(text):
 def make(tiny_tokenizer):
     """Makes a classifier; all have the same backbone, and equal heads."""
     vocabulary_size = tiny_tokenizer.vocabulary_size()
-    decoder = gpt1_keras.GPT1Backbone(vocabulary_size, 2, 2, 16, 32, 64, dropout=0.0)
+    decoder = gpt1_keras.GPT1Backbone(vocabulary_size, 2, 2, 16, 32, dropout=0.0)
     for weight in decoder.weights:
         weight.assign(weight + np.random.default_rng(0).normal(0.0, 0.2, weight.shape))
 
@@ -131,7 +131,7 @@ def test_the_objective(make):
         model = make()
         with contextlib.nullcontext() if jit_compile else eagerly():
             model.compile(
-                *(keras.optimizers.SGD(0.1), "auto"),
+                keras.optimizers.SGD(0.1),
                 accumulation_steps=steps,
                 jit_compile=jit_compile,
                 metrics=[],
