@@ -20,7 +20,6 @@ import time
 
 from gpt1_keras.cli import option, program, warn
 from gpt1_keras.labelled_files import (
-    columns_of_run,
     columns_option,
     header_row_option,
     open_table,
@@ -99,9 +98,7 @@ def main(options: _PredictOptions, more: list[str]) -> None:
     from serving.engines import open_engine  # which imports TensorFlow
 
     engine = open_engine(options.model, options.explain)
-    survey = InputFiles(
-        paths, {**table_options(options), "usual": columns_of_run(options.model)}, engine.fields
-    ).survey()
+    survey = InputFiles(paths, table_options(options, options.model), engine.fields).survey()
     for notice in survey.notices:
         print(notice)
     prefix = ""

@@ -56,7 +56,7 @@ def _check(
     if options.train is not None:
         from training.datasets.user_files import find_user_files
 
-        table = table_options(options)
+        table = table_options(options, options.preset)
         find_user_files(options.train, options.validation, table, score_range=options.scores)
 
 

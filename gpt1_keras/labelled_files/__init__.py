@@ -1,6 +1,7 @@
 """The reader of users' own tables of texts: CSV, TSV, JSON Lines, Parquet, Arrow and Excel."""
 
 from gpt1_keras.labelled_files.columns import (
+    USUAL_COLUMNS,
     TableOptions,
     columns_of_run,
     columns_option,
@@ -34,6 +35,7 @@ from gpt1_keras.labelled_files.table import Table, is_table, open_table, read_ro
 __all__ = [
     "CHOICES",
     "LABEL",
+    "USUAL_COLUMNS",
     "BadRows",
     "Row",
     "Table",

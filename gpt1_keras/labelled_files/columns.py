@@ -11,6 +11,7 @@ from gpt1_keras.cli import option
 from gpt1_keras.files import read_json
 from gpt1_keras.labelled_files.rows import CHOICES, LABEL, shown_names
 
+USUAL_COLUMNS = "usual_columns"  # in a run's result.json: those of the run that it goes on from
 _OTHER_NAMES = {  # that people give to these columns, as `_plain` makes them
     "text": (
         "texts", "sentence", "review", "reviewtext", "comment", "commenttext", "content", "message",
@@ -36,8 +37,11 @@ class TableOptions(TypedDict, total=False):
     usual: Mapping[str, str] | None
 
 
-def table_options(options: Any) -> TableOptions:
+def table_options(options: Any, model: str | os.PathLike[str] | None = None) -> TableOptions:
     """Returns what a program's options --columns, --sheet and --header-row say.
+
+    Args:
+        model: the run or preset whose columns are usual; see `columns_of_run`.
 
     Raises:
         ValueError: see `parse_columns`.
@@ -46,6 +50,7 @@ def table_options(options: Any) -> TableOptions:
         "columns": parse_columns(options.columns),
         "sheet": options.sheet,
         "header_row": options.header_row,
+        "usual": {} if model is None else columns_of_run(model),
     }
 
 
@@ -96,14 +101,15 @@ def parse_columns(text: str | None) -> dict[str, str]:
 
 
 def columns_of_run(model: str | os.PathLike[str]) -> dict[str, str]:
-    """Returns the columns that a run of `gpt1 finetune` was told to learn from.
+    """Returns the columns that a run of `gpt1 finetune`, or one before it, was told to learn from.
 
     Args:
         model: the run's folder or its preset; there are none for others.
     """
     for folder in (pathlib.Path(model), pathlib.Path(model).parent):
         with contextlib.suppress(OSError, ValueError, TypeError):
-            return parse_columns(read_json(folder / "result.json").get("columns"))
+            result = read_json(folder / "result.json")
+            return parse_columns(result.get("columns") or result.get(USUAL_COLUMNS))
     return {}
 
 

@@ -93,6 +93,16 @@ def test_its_classes_and_its_rows_come_first(make_run, tmp_path):
     assert rows_of(by_hand, "train") == train and rows_of(by_hand, "validation") == held_back
 
 
+@pytest.mark.parametrize("name", ["columns", "usual_columns"])  # its own, or of a run before it
+def test_its_columns_are_usual(make_run, tmp_path, name):
+    run = make_run()
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**result, name: "text=Message,label=Class"}))
+    dataset, _ = dataset_of(write(tmp_path / "july.csv", JULY, ("Message", "Class")), run)
+    assert dataset.class_names == ["Bill", "praise", "Delivery"]
+    assert len(rows_of(dataset, "train")) + len(rows_of(dataset, "validation")) == 30
+
+
 def test_its_head_goes_on(make_run, tmp_path):
     run = make_run(dropout=0.0)
     july = write(tmp_path / "july.csv", JULY)
@@ -155,7 +165,7 @@ def test_the_precision_of_sure_answers(make_run, known, capsys):
 @pytest.mark.slow
 def test_two_months_through_the_programs(tmp_path, capsys):
     june = write(tmp_path / "june.csv", JUNE, ("Message", "Class"))
-    july = write(tmp_path / "july.csv", JULY)
+    july = write(tmp_path / "july.csv", JULY, ("Message", "Class"))
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     model = ["--config", "gpt1_micro", "--num-merges", "10", "--epochs", "2", "--columns"]
     with eagerly():

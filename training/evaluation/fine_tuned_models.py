@@ -5,7 +5,7 @@ from typing import Any
 
 import gpt1_keras
 from gpt1_keras.examples import Examples
-from gpt1_keras.labelled_files import TableOptions, columns_of_run, table_options
+from gpt1_keras.labelled_files import table_options
 from gpt1_keras.presets import load_task
 from gpt1_keras.tasks.task import Task
 from training.datasets.data_options import DataOptions, ExampleOptions
@@ -59,8 +59,7 @@ def load_for_model(
     dataset: Dataset
     if asked.file is not None:
         described, role = {"file": str(asked.file)}, "test"
-        table: TableOptions = {**table_options(asked), "usual": columns_of_run(path)}
-        dataset = user_files_for(model, kind, asked.file, table)
+        dataset = user_files_for(model, kind, asked.file, table_options(asked, path))
     else:
         assert asked.task is not None  # see `ExampleOptions`
         described, role = {"task": asked.task, "split": asked.split}, asked.split

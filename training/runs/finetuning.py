@@ -19,7 +19,7 @@ import gpt1_keras
 from gpt1_keras.cli import note, warn
 from gpt1_keras.examples import Examples
 from gpt1_keras.files import digest_of, read_json, write_json
-from gpt1_keras.labelled_files import table_options
+from gpt1_keras.labelled_files import USUAL_COLUMNS, table_options
 from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.optimization.optimizer import finetuning_optimizer
 from gpt1_keras.preset_files import is_handle
@@ -125,7 +125,7 @@ def find_dataset_of(
     dataset = find_user_files(
         options.train,
         options.validation,
-        table_options(options),
+        table_options(options, options.preset),
         VALIDATION_SHARE if options.validation_share is None else options.validation_share,
         options.seed,
         options.scores,
@@ -389,6 +389,7 @@ def finetune(
         "best_epoch": best["epoch"],
         "class_names": train.class_names,
         FILES: _digests(dataset),
+        USUAL_COLUMNS: _usual_columns(dataset),
         "temperature": calibrated and calibrated["temperature"],
         "train_examples": len(train),
         "validation_examples": len(validation),
@@ -409,6 +410,12 @@ def _digests(dataset: Dataset) -> dict[str, str] | None:
     earlier = () if dataset.earlier is None else dataset.earlier.train
     paths = map(os.path.abspath, (*earlier, *dataset.paths["train"]))
     return {path: digest_of(path) for path in paths}
+
+
+def _usual_columns(dataset: Dataset) -> str | None:
+    """Returns the columns of the run that this one goes on from, as `parse_columns` takes them."""
+    usual = dataset.table.get("usual") if isinstance(dataset, UserFiles) else None
+    return ",".join(f"{name}={column}" for name, column in usual.items()) if usual else None
 
 
 def _check_examples(
