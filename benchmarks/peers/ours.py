@@ -94,7 +94,7 @@ def predict(turns, export, path, rounds):
         turns.begin()
         survey = files.survey()
         layout = Layout(survey.columns, survey.kinds, engine.columns, "")
-        predict(engine, files, layout, path.with_name("answers.csv"), survey.rows)
+        predict(engine, survey.files, layout, path.with_name("answers.csv"), survey.rows)
         turns.end()
     return {"peak_memory": training_turns.peak_memory()}
 

@@ -384,6 +384,8 @@ def _split(greatest: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     limits = np.linspace(max(greatest.max(), 1e-6), 0.0, _LIMITS, endpoint=False)
     parts = np.maximum(np.ceil(greatest / limits[:, np.newaxis]), 1).astype(int)
     chosen = np.flatnonzero(parts.sum(axis=1) <= len(greatest) * (1 + _MORE_UNITS))[-1]
+    if chosen < _LIMITS / 2:  # it would gain less than it costs where the parts meet
+        chosen = 0
     units = np.repeat(np.arange(len(greatest)), parts[chosen])
     first = np.cumsum(parts[chosen]) - parts[chosen]
     offsets = (np.arange(len(units)) - first[units]) * limits[chosen]

@@ -133,6 +133,11 @@ def test_a_unit_that_reaches_far_is_split():
     assert not offsets[units != 126].any()
 
 
+def test_units_that_reach_about_as_far_are_not_split():
+    limit, units, offsets = int8._split(np.linspace(0.1, 3.0, 128))
+    assert limit == 3.0 and units.tolist() == list(range(128)) and not offsets.any()
+
+
 def test_only_the_matrices_of_a_block_are_replaced(backbone, calibrated):
     kept = {id(weight) for weight in backbone.blocks[0].weights}
     kept -= {id(weight) for weight in calibrated[0].replaced}
