@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpt1_keras.labelled_files import spreadsheet_reader
+from gpt1_keras.labelled_files import spreadsheet_process
 from gpt1_keras.labelled_files.header import MOST_ROWS_ABOVE, HeaderSearch, as_name
 from gpt1_keras.labelled_files.rows import BadRow, shortened, shown_names
 from gpt1_keras.labelled_files.text_files import most_bytes, too_large
@@ -179,7 +179,7 @@ def _read(path: pathlib.Path, sheet: str | None, rows: Any) -> dict[str, Any]:
     size = path.stat().st_size
     most_memory, most_seconds = _SPARE_MEMORY + most_bytes(path), _SECONDS + size // _BYTES_A_SECOND
     limits = map(str, (most_bytes(path), most_memory, most_seconds))
-    reader: list[str | pathlib.Path] = [sys.executable, "-I", "-S", spreadsheet_reader.__file__]
+    reader: list[str | pathlib.Path] = [sys.executable, "-I", "-S", spreadsheet_process.__file__]
     process = subprocess.run(
         [*reader, folder, path, sheet or "", *limits],
         stdin=subprocess.DEVNULL,
@@ -190,9 +190,9 @@ def _read(path: pathlib.Path, sheet: str | None, rows: Any) -> dict[str, Any]:
     status = process.returncode
     if status == 0:
         return json.loads(said)
-    if status == spreadsheet_reader.DAMAGED:
+    if status == spreadsheet_process.DAMAGED:
         raise ValueError(f"{path} is damaged, or no workbook: {shortened(said)}.")
-    if status == spreadsheet_reader.TOO_LARGE:
+    if status == spreadsheet_process.TOO_LARGE:
         raise too_large(path)
     if status < 0:  # a signal, which Windows has not
         is_slow = status == -signal.SIGXCPU

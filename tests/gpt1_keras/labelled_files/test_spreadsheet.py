@@ -8,7 +8,7 @@ import openpyxl
 import pandas as pd
 import pytest
 
-from gpt1_keras.labelled_files import open_table, read_rows, spreadsheet, spreadsheet_reader
+from gpt1_keras.labelled_files import open_table, read_rows, spreadsheet, spreadsheet_process
 
 TABLE = [["Nr", "Nachricht", "Kategorie"], [1, "wo ist es?", "Frage"], [2, "danke", "Lob"]]
 TITLE = [["Anfragen 2026", None, None]]
@@ -230,10 +230,10 @@ def test_a_workbook_that_expands_beyond_measure(tmp_path, names):
 
 def test_a_workbook_that_takes_too_long(tmp_path, monkeypatch):
     """The library is replaced by a loop without an end."""
-    source = pathlib.Path(spreadsheet_reader.__file__).read_text()
+    source = pathlib.Path(spreadsheet_process.__file__).read_text()
     endless = tmp_path / "endless.py"
     endless.write_text(source.replace("import python_calamine as calamine", "while True: pass"))
-    monkeypatch.setattr(spreadsheet_reader, "__file__", str(endless))
+    monkeypatch.setattr(spreadsheet_process, "__file__", str(endless))
     monkeypatch.setattr(spreadsheet, "_SECONDS", 1)
     pd.DataFrame(TABLE).to_excel(tmp_path / "a.xlsx")
     with pytest.raises(ValueError, match=r"a\.xlsx takes more than 1 seconds"):

@@ -1,6 +1,6 @@
 """Reads a workbook in a process of its own, with limits on its memory and time.
 
-    python -I -S spreadsheet_reader.py FOLDER WORKBOOK SHEET MOST_BYTES MOST_MEMORY MOST_SECONDS
+    python -I -S spreadsheet_process.py FOLDER WORKBOOK SHEET MOST_BYTES MOST_MEMORY MOST_SECONDS
 
 A few bytes of a workbook may stand for a cell far away from all others, or repeat a long text, and
 the library that reads it then ends the process. `spreadsheet.py` starts this file by its path, so
