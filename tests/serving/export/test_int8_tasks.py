@@ -51,7 +51,7 @@ def ask(scorer, chooser, lm, path_of, tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("kind", "output", "spread"),
-    [("scorer", "score", 5.0), ("chooser", "scores", 2.0), ("lm", "log_probabilities", 3.0)],
+    [("scorer", "score", 5.0), ("chooser", "scores", 3.0), ("lm", "log_probabilities", 3.0)],
 )
 def test_answers_are_nearly_those_in_float(ask, kind, output, spread):
     found, expected = (
