@@ -169,7 +169,7 @@ def test_missing_libraries(run, model_base_path, tmp_path):
 
 @pytest.mark.slow
 def test_the_fastest_settings_are_measured(run, model_base_path, monkeypatch):
-    monkeypatch.setattr(server_settings, "_SECONDS", 0.05)
+    monkeypatch.setattr(server_settings, "_SECONDS", 0.2)
     status, out, _ = run(model_base_path, "--tune")
     assert status == 0
     for cores in {1, os.cpu_count()}:
