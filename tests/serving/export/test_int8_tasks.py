@@ -28,7 +28,7 @@ INPUTS = {
     "chooser": {  # several, as nearly equal choices of a few would decide
         "context": texts(40),
         "question": texts(40),
-        "choices": [texts(3) for _ in range(40)],
+        "choices": [*(texts(3) for _ in range(39)), [*texts(2), ""]],
     },
     "lm": {"text": TEXTS},
 }
