@@ -15,8 +15,8 @@ from gpt1_keras.optimization.objective import sequence_weights
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.heads import FRESH_ARGUMENTS, last_token_index, sequence_inputs
 from gpt1_keras.tasks.label_heads import LABEL_ARGUMENTS, LabelHead, make_label_head
+from gpt1_keras.tasks.mean_of_windows import MeanOfWindows, WindowsAsRows, window_weights
 from gpt1_keras.tasks.task import Task
-from gpt1_keras.tasks.windows import MeanOfWindows, WindowsAsRows, window_weights
 from gpt1_keras.tokenization.backend import text_backend
 from gpt1_keras.tokenization.input_transformations import ROUND_ROBIN
 from gpt1_keras.tokenization.padding import PadTo
