@@ -103,7 +103,7 @@ def _fine_tune(options, choice, seed, train, test):
     )
     build = functools.partial(gpt1_keras.GPT1TextClassifier, backbone, class_names=sorted(AUTHORS))
     model = build(preprocessor=make(**LONG_TEXTS[choice]))
-    model.compile(accumulation_steps=model.windows)
+    model.compile(accumulation_steps=min(model.windows, options.batch_size))
     size = {"batch_size": options.batch_size, "verbose": 0}
 
     def answer(texts, model=model):

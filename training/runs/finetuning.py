@@ -335,7 +335,8 @@ def finetune(
             options.learning_rate, steps * options.epochs, options.layer_decay or 1.0
         ),
         lm_coefficient=options.lm_coefficient,
-        accumulation_steps=model.windows,  # so that a batch of windows needs no more memory
+        # So that a batch of windows needs no more memory. A slice without a text takes time too.
+        accumulation_steps=min(model.windows, options.batch_size),
     )
     step = run.checkpoints.restore(model)
     if step and options.lm_coefficient:
