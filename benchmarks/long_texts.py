@@ -34,8 +34,8 @@ _CUT, _WINDOWS = "cut", "windows"
 def main():
     program = Program("long_texts", __doc__, "--novels")
     program.add("--preset", default="gpt1_tiny_books", help="default: %(default)s")
-    program.add("--passages", type=int, default=30, help="of each author, to learn from and to "
-                "answer (default: %(default)s)")  # fmt: skip
+    what = "of each author, to learn from and to answer (default: %(default)s)"
+    program.add("--passages", type=int, default=30, help=what)
     program.add("--batch-size", type=int, default=4, help="default: %(default)s")
     program.add("--seeds", type=int, default=3, help="default: %(default)s")
     program.add("--choices", nargs="+", choices=LONG_TEXTS, default=[*LONG_TEXTS])

@@ -243,7 +243,7 @@ def _class_names(schema: "pyarrow.Schema") -> dict[str, list[str]]:
                     found[name] = names
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise TypeError(
-            "Hugging Face's datasets do not write its metadata. Received: "
+            "its metadata differs from that of Hugging Face's datasets. Received: "
             f"{shortened(stored.decode(errors='replace'))}"
         ) from None
     return found

@@ -65,8 +65,8 @@ def frame_windows(
     """Frames each text as one window or more, `[start] share [extract]`.
 
     A text that is too long for one sequence is cut into as few shares as fit into one, of equal
-    lengths as far as possible, and at most into `windows`. Of shares that are still too long, as
-    much is kept as of a text; see `frame`.
+    lengths as far as possible, and at most into `windows`. Shares that are still too long are
+    truncated as texts are; see `frame`.
 
     Returns `(ids, truncated)`: int32 `[batch, None, None]`, the windows of each text; and bool
     `[batch]`, whether any share was truncated.

@@ -205,7 +205,7 @@ class UserFiles:
         held_back: list[_Part] = []
         if self.earlier is not None and self.earlier.validation is not None:
             path, table = self.earlier.validation
-            rows, labels = self._read(path, _keep_quiet, table)
+            rows, labels = self._read(path, keep_quiet, table)
             sides = dict.fromkeys(map(self._plain, rows), True)
             held_back.append((rows, labels))
         for rows, labels in self._earlier(tell):
@@ -393,7 +393,7 @@ def _check_rows(path: str | os.PathLike[str], rows: list[Row], fields: Iterable[
     bad.refuse()
 
 
-def _keep_quiet(notice: str) -> None:
+def keep_quiet(notice: str) -> None:
     """Says nothing."""
 
 

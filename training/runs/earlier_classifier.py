@@ -16,7 +16,7 @@ from gpt1_keras.labelled_files import (
 )
 from gpt1_keras.presets import find_preset
 from gpt1_keras.tasks.labels import number_of
-from training.datasets.user_files import Dataset, EarlierFiles, UserFiles
+from training.datasets.user_files import Dataset, EarlierFiles, UserFiles, keep_quiet
 from training.evaluation.calibration import CALIBRATION
 from training.evaluation.fine_tuned_models import MODELS
 
@@ -26,7 +26,7 @@ _TASK, _CLASS = "task.json", "class_name"
 
 
 def earlier_files(
-    preset: str, dataset: UserFiles, tell: Callable[[str], None] = lambda line: None
+    preset: str, dataset: UserFiles, tell: Callable[[str], None] = keep_quiet
 ) -> EarlierFiles | None:
     """Returns what a preset has learned from, if a run on a data set goes on with its classes.
 

@@ -33,7 +33,7 @@ from training.datasets.labelled_examples import load_examples
 from training.datasets.language import count_unlike_english
 from training.datasets.length_batches import batch_order, count_tokens
 from training.datasets.paper_datasets import CLASSIFICATION, MULTIPLE_CHOICE, find_dataset
-from training.datasets.user_files import Dataset, UserFiles, find_user_files
+from training.datasets.user_files import Dataset, UserFiles, find_user_files, keep_quiet
 from training.evaluation import calibration
 from training.evaluation.answer_report import plot_report, write_report
 from training.evaluation.baselines import score_baselines
@@ -112,9 +112,7 @@ def _recipe_of(options: FinetuneOptions) -> FineTuningRecipe:
         raise ValueError(f"{path} is damaged: {error}") from None
 
 
-def find_dataset_of(
-    options: FinetuneOptions, tell: Callable[[str], None] = lambda line: None
-) -> Dataset:
+def find_dataset_of(options: FinetuneOptions, tell: Callable[[str], None] = keep_quiet) -> Dataset:
     """Returns the data set that a run learns from: what `task` names, or the user's files.
 
     `tell` is called with what the preset has learned from.
@@ -175,7 +173,7 @@ def training_examples_of(preset: str | os.PathLike[str], data: DataOptions) -> E
         result = read_json(path)
         names = {field.name for field in dataclasses.fields(FinetuneOptions)} & result.keys()
         options = FinetuneOptions(**{name: result[name] for name in names})
-        train, _ = load_splits(options, find_dataset_of(options), data, lambda line: None)
+        train, _ = load_splits(options, find_dataset_of(options), data, keep_quiet)
         changed = changed_data(result.get(DATA, {}), {_TRAINING: train.fingerprint()})
         if changed:
             raise ValueError(f"{options.source} has changed: {changed}.")

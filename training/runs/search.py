@@ -21,6 +21,7 @@ from gpt1_keras.models.causal_backbone import CausalBackbone
 from gpt1_keras.models.gpt1_backbone import GPT1Backbone
 from gpt1_keras.presets import backbone_class, find_preset
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
+from training.datasets.user_files import keep_quiet
 from training.evaluation.plots import BLUE, ORANGE, new_figure, save
 from training.evaluation.predictions import DivergedError
 from training.runs.finetune_options import FinetuneOptions
@@ -111,7 +112,7 @@ def search(
     options = as_recorded(options, output)
     if options.train is not None or options.epochs is None or options.learning_rate is None:
         dataset = find_dataset_of(options)
-        train, validation = load_splits(options, dataset, data, _keep_quiet)
+        train, validation = load_splits(options, dataset, data, keep_quiet)
         options = with_recipe(options, len(train))
     run = Run(output, {**facts_of(options), "seeds": seeds})
     if options.train is not None:  # published data sets do not change
@@ -134,7 +135,7 @@ def search(
                 print(f"Seed {seed}: {error}", flush=True)
                 break
             finally:
-                tell = _keep_quiet  # as all trials have the same examples
+                tell = keep_quiet  # as all trials have the same examples
         scores = [result["score"] for result in results] if len(results) == seeds else None
         run.start()  # the options are known to be good
         run.add(
@@ -149,10 +150,6 @@ def search(
         _keep_best_presets(run)
         write_report(run, space.names)
     return _finish(run, options, seeds)
-
-
-def _keep_quiet(notice: str) -> None:
-    """Says nothing."""
 
 
 class _Space:
