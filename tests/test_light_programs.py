@@ -3,6 +3,7 @@
 Seconds would depend on the machine; these imports are what takes them.
 """
 
+import json
 import subprocess
 import sys
 
@@ -59,3 +60,16 @@ def test_a_file_is_refused_before_keras_is_imported(tmp_path, program, option):
         program, option, str(path), *model, "--output", str(tmp_path / "a.csv"), status=1
     )
     assert found.isdisjoint({"keras", "tensorflow"})
+
+
+@pytest.mark.parametrize("program", ["training.evaluate", "training.calibrate"])
+def test_a_file_without_labels_is_refused_before_keras_is_imported(tmp_path, program):
+    best = tmp_path / "run" / "best"
+    best.mkdir(parents=True)
+    task = {"config": {"preprocessor": {"config": {"fields": ["text"]}}}}
+    (best / "task.json").write_text(json.dumps(task))
+    path = tmp_path / "a.csv"
+    path.write_text("text,date\nA fine film.,May\n")
+    for model in (best.parent, best):
+        options = ["--file", str(path), "--model", str(model), "--output", str(tmp_path / "out")]
+        assert modules_after(program, *options, status=1).isdisjoint({"keras", "tensorflow"})

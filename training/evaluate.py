@@ -38,7 +38,7 @@ class _Options:
 
 
 def _check(options: _Options, examples: ExampleOptions, data: DataOptions) -> None:
-    examples.check_file()
+    examples.check_file(options.model)
 
 
 @program("training.evaluate", check=_check)

@@ -113,6 +113,19 @@ def columns_of_run(model: str | os.PathLike[str]) -> dict[str, str]:
     return {}
 
 
+def fields_of_run(model: str | os.PathLike[str]) -> list[str]:
+    """Returns the texts that a fine-tuned model reads, such as `["text"]`.
+
+    Args:
+        model: a run of `gpt1 finetune`, or its preset; there are none for others.
+    """
+    for folder in (pathlib.Path(model), pathlib.Path(model, "best")):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            task = read_json(folder / "task.json")
+            return [*task["config"]["preprocessor"]["config"]["fields"]]
+    return []
+
+
 def is_choice(name: str) -> bool:
     """Returns whether a name is `choice1`, `choice2` or so on."""
     return _CHOICE.fullmatch(name) is not None

@@ -4,7 +4,9 @@ import dataclasses
 
 from gpt1_keras.cli import option
 from gpt1_keras.labelled_files import (
+    LABEL,
     columns_option,
+    fields_of_run,
     header_row_option,
     open_table,
     parse_columns,
@@ -46,7 +48,13 @@ class ExampleOptions:
         if self.file is None and (parse_columns(self.columns) or self.sheet or self.header_row):
             raise ValueError("columns, sheet and header_row are for --file.")
 
-    def check_file(self) -> None:
-        """Opens the file, so that one that cannot be read is refused at once."""
+    def check_file(self, model: str) -> None:
+        """Opens the file, so that one without a model's texts or labels is refused at once.
+
+        Args:
+            model: a run of `gpt1 finetune`, or its preset. Of others, the columns are not known.
+        """
         if self.file is not None:
-            open_table(self.file, **table_options(self))
+            fields = fields_of_run(model)
+            wanted = [(*fields, LABEL)] if fields else []
+            open_table(self.file, wanted=wanted, **table_options(self, model))
