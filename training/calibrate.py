@@ -1,11 +1,11 @@
 """Calibrates a fine-tuned model: its probabilities then say how often it is right.
 
-    gpt1 calibrate --task sst2 --model RUN/best --data-dir DIR --output RUN
-    gpt1 calibrate --file FILE --model RUN/best --output RUN
+    gpt1 calibrate --task sst2 --model RUN --data-dir DIR
+    gpt1 calibrate --file FILE --model RUN
 
 `gpt1 finetune` calibrates on the validation data. This program does it again, on data that you
 choose and that the model has not learned from. It writes the temperature into the preset, from
-which exports take it. The output gets the figures, calibration.json, and a reliability diagram,
+which exports take it. The run gets the figures, calibration.json, and a reliability diagram,
 calibration.svg. The predicted classes never change.
 
 With `--sure-precision 0.95`, the preset also gets a threshold, and exports say for each answer
@@ -26,7 +26,9 @@ class _Options:
         "run of gpt1 finetune, or its preset, such as RUN/best; it is changed",
         name=PRESET_NAMES,
     )
-    output: str = option("folder for calibration.json and calibration.svg")
+    output: str | None = option(
+        "folder for calibration.json and calibration.svg (default: the run's)", None
+    )
     sure_precision: float | None = option(
         "share of right answers among those that an export calls sure, such as 0.95 (default: "
         "exports do not say which answers are sure)",

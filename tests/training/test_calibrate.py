@@ -75,8 +75,13 @@ def test_it_writes_the_temperature_into_the_preset(preset, rows, write, tmp_path
     np.testing.assert_array_equal(*logits)
     expected = scipy.special.softmax(logits[0] / content["temperature"], axis=1)
     np.testing.assert_allclose(after.probabilities(logits[1]), expected, atol=1e-6)
-    # Again, without a threshold: from the same logits, whatever the preset holds.
-    assert run(capsys, *arguments)[0] == 0
+    # Again, without a threshold: from the same logits, whatever the preset holds. By default, the
+    # figures go to the preset's run, where a next run looks for them.
+    status, said = run(capsys, *arguments[:4])
+    assert status == 1 and "Give --output" in said.err
+    (tmp_path / "result.json").write_text("{}")
+    assert run(capsys, *arguments[:4])[0] == 0
+    assert json.loads((tmp_path / "calibration.json").read_text())["sure"] is None
     found = load_task(preset).calibration
     assert (found.temperature, found.sure_threshold) == (content["temperature"], None)
 

@@ -354,7 +354,7 @@ def describe(content: Mapping[str, Any]) -> str:
 
 def calibrate_preset(
     model: str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None,
     asked: ExampleOptions,
     sure_precision: float | None = None,
     data: DataOptions = DEFAULT_DATA,
@@ -365,6 +365,8 @@ def calibrate_preset(
         model: path of a run of `gpt1 finetune`, or of its preset. The preset's temperature and
             threshold are replaced last, after all other files but its card; its weights stay as
             they are.
+        output: folder for calibration.json and calibration.svg; None for the run's, where a run
+            that goes on from this one finds which precision was asked for.
         asked: which examples; those without a label are left out.
         sure_precision: above 0 and below 1, or None for no threshold.
 
@@ -384,6 +386,10 @@ def calibrate_preset(
             "Expected the folder of a fine-tuned model, such as RUN/best. Received: "
             f"{model}. {contents_of(model)}"
         )
+    if output is None:
+        if not (preset.parent / "result.json").is_file():
+            raise ValueError(f"{model} is not in a run of gpt1 finetune. Give --output.")
+        output = preset.parent
     check_writable(output)
     fine_tuned, kind = load_model(model)
     if fine_tuned.calibration is None:
