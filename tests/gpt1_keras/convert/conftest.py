@@ -10,6 +10,12 @@ from tests.helpers.published_checkpoint import NAME, published_level_model, writ
 IDS = np.random.default_rng(0).integers(0, 70, (2, 24))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """For torch, whose threads spin as they wait: beside other work, a step takes 200 times."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def make_torch_model():
     """A function that makes a torch model of random weights; arguments go to its config."""
