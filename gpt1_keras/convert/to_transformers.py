@@ -219,9 +219,8 @@ def _fast_tokenizer(
     )
     fast.normalizer = normalizers.BertNormalizer(lowercase=True)
     fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = [tokenizer.start_token, tokenizer.delimiter_token, tokenizer.extract_token]
-    ids = tokenizer.special_token_ids
-    fast.add_special_tokens([token for token, id in zip(special, ids) if id < vocabulary_size])
+    # Not zipped with KerasHub's `special_token_ids`, which have no order.
+    fast.add_special_tokens(tokenizer.get_vocabulary()[-NUM_SPECIAL_TOKENS:vocabulary_size])
     return fast
 
 

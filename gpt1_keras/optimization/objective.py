@@ -78,7 +78,8 @@ class AuxiliaryLanguageModeling(keras.layers.Layer):
     """Adds lambda L1 to the loss while training, and passes the hidden states on (section 3.2).
 
     Its softmax is over all tokens, special tokens included, as in the released code. So it trains
-    them, and the token table then has no untrained tokens.
+    them, and the token table then has no untrained tokens. A table that is not trained, as with
+    LoRA, keeps them: they take no part in the softmax, and weigh nothing as targets.
 
     Args:
         token_embedding: the token table, tied to the output. It belongs to the backbone; this layer
@@ -121,16 +122,23 @@ class AuxiliaryLanguageModeling(keras.layers.Layer):
         training: bool | None = None,
     ) -> Tensor:
         if training and self.coefficient and self.token_embedding is not None:
-            self.token_embedding.num_untrained_tokens = 0
+            targets, weights = token_ids[:, 1:], self._weights(*masks)
+            if self.trains_tokens:
+                self.token_embedding.num_untrained_tokens = 0
+            if untrained := self.token_embedding.num_untrained_tokens:
+                is_known = targets < self.token_embedding.input_dim - untrained
+                weights *= ops.cast(is_known, "float32")
             loss = next_token_loss(
-                hidden_states[:, :-1],
-                self.token_embedding,
-                token_ids[:, 1:],
-                self._weights(*masks),
-                training,
+                hidden_states[:, :-1], self.token_embedding, targets, weights, training
             )
             self.add_loss(self.coefficient * loss)
         return hidden_states
+
+    @property
+    def trains_tokens(self) -> bool:
+        """Whether training adds L1, and changes the token table."""
+        table = self.token_embedding
+        return bool(self.coefficient and table is not None and table.trainable_variables)
 
     def _weights(self, *masks: Tensor) -> Tensor:
         """Returns the weight of each next token, float32 `[batch, length - 1]`."""

@@ -337,7 +337,7 @@ def finetune(
         accumulation_steps=min(model.windows, options.batch_size),
     )
     step = run.checkpoints.restore(model)
-    if step and options.lm_coefficient:
+    if step and model.auxiliary.trains_tokens:
         model.backbone.num_untrained_tokens = 0  # L1 has trained them
     run.start()
     if options.train is not None and options.validation is None:

@@ -12,6 +12,7 @@ from transformers import AutoTokenizer, OpenAIGPTLMHeadModel, OpenAIGPTTokenizer
 
 import gpt1_keras
 from gpt1_keras.convert import load_hugging_face, save_hugging_face, to_transformers
+from tests.helpers.published_checkpoint import NO_DROPOUT
 from tests.helpers.small_disk import fill, small_disk
 
 TEXTS = [
@@ -111,9 +112,9 @@ def test_the_special_rows_of_an_original_checkpoint_are_fresh(checkpoint):
 
 
 @pytest.fixture
-def far_below(tmp_path, tiny_tokenizer, make_far_below):
-    """A checkpoint without special tokens whose logits lie near -30, and its torch model."""
-    model = make_far_below(vocab_size=tiny_tokenizer.vocabulary_size() - 3)
+def far_below(tmp_path, tiny_tokenizer, make_torch_model):
+    """A checkpoint without special tokens and dropout, and its torch model."""
+    model = make_torch_model(vocab_size=tiny_tokenizer.vocabulary_size() - 3, **NO_DROPOUT)
     model.save_pretrained(tmp_path / "far")
     tiny_tokenizer.save_files(tmp_path / "far/vocab.json", tmp_path / "far/merges.txt")
     return tmp_path / "far", model
@@ -217,18 +218,48 @@ def test_l1_trains_the_special_tokens(far_below, tmp_path):
         assert np.all((logits == -1e9).sum(axis=-1) == untrained)
 
 
-def test_a_padding_token_of_its_own(save_with_tokens, tmp_path, outputs_of):
+@pytest.mark.parametrize("freeze", ["enable_lora", "trainable"])
+def test_special_tokens_take_no_part_where_l1_cannot_train_them(freeze, far_below, tiny_tokenizer):
+    """With LoRA or a frozen backbone: their logits of about 0 would stay above all others."""
+    folder, model = far_below
+    classifier = gpt1_keras.GPT1TextClassifier.from_preset(str(folder), num_classes=2, dropout=0.0)
+    backbone = classifier.backbone
+    backbone.enable_lora(2) if freeze == "enable_lora" else setattr(backbone, "trainable", False)
+    table = torch.tensor(np.array(backbone.token_embedding.embeddings))
+    kernel = torch.tensor(np.array(classifier.head.kernel))
+    start, extract = tiny_tokenizer.start_token_id, tiny_tokenizer.extract_token_id
+    losses = []
+    for ids, label in zip(tiny_tokenizer(FILMS).to_list(), (1, 0)):
+        with torch.no_grad():
+            embedded = table[torch.tensor([[start, *ids, extract]])]
+            states = model.transformer(inputs_embeds=embedded).last_hidden_state[0]
+            logits = states[: len(ids)] @ table[:start].T
+            l1 = torch.nn.functional.cross_entropy(logits, torch.tensor(ids), reduction="sum")
+            l2 = torch.nn.functional.cross_entropy(states[-1] @ kernel, torch.tensor(label))
+        losses.append(l2.item() + 0.5 * l1.item() / (len(ids) + 1))  # `<extract>` weighs nothing
+    classifier.compile("sgd", lm_coefficient=0.5, run_eagerly=True)
+    found = classifier.train_on_batch(FILMS, np.array([1, 0]))[0]
+    assert found == pytest.approx(np.mean(losses), abs=1e-4)
+    assert backbone.num_untrained_tokens == 3
+
+
+# With 70 tokens, as with the published 40,478, a set of the special ones' ids begins with the last.
+@pytest.mark.parametrize("num_tokens", [70, 74])
+def test_a_padding_token_of_its_own(num_tokens, save_with_tokens, tmp_path, outputs_of):
     """`<start>` has its row, which is trained; the other two are not."""
-    folder = save_with_tokens(["<pad>"])
+    folder = save_with_tokens(["<pad>"], num_tokens)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"pad_token_id": 74}))
+    (folder / "config.json").write_text(json.dumps(config | {"pad_token_id": num_tokens}))
     lm = load_hugging_face(folder)
     assert lm.backbone.num_untrained_tokens == 2
     save_hugging_face(lm, tmp_path / "saved")
     model = OpenAIGPTLMHeadModel.from_pretrained(tmp_path / "saved").eval()
-    assert (model.config.vocab_size, model.config.pad_token_id) == (75, 74)
+    assert (model.config.vocab_size, model.config.pad_token_id) == (num_tokens + 1, num_tokens)
+    theirs = OpenAIGPTTokenizer.from_pretrained(tmp_path / "saved")
+    assert theirs.convert_tokens_to_ids("<start>") == num_tokens
     for copy in (lm, load_hugging_face(tmp_path / "saved")):
-        assert_outputs_equal((outputs_of(copy)[1][:, :, :75],), outputs_of(model)[1:], 2e-5)
+        ours = outputs_of(copy)[1][:, :, : num_tokens + 1]
+        assert_outputs_equal((ours,), outputs_of(model)[1:], 2e-5)
 
 
 def test_what_older_versions_saved(checkpoint, outputs_of):
@@ -385,8 +416,13 @@ def test_a_save_replaces_the_old_folder_as_a_whole(tmp_path, lm, tiny_tokenizer)
 def save_with_tokens(tmp_path, tiny_tokenizer, make_torch_model):
     """A function that writes a checkpoint whose tokenizer was given more tokens."""
 
-    def save(tokens):
-        tiny_tokenizer.save_files(tmp_path / "vocab.json", tmp_path / "merges.txt")
+    def save(tokens, num_tokens=74):
+        tokens_of_all, merges = tiny_tokenizer.get_vocabulary(), tiny_tokenizer.vocabulary.merges
+        ours = gpt1_keras.GPT1Tokenizer(
+            {token: id for id, token in enumerate(tokens_of_all[:num_tokens])},
+            [" ".join(merge) for merge in merges[: len(merges) + num_tokens - 74]],
+        )
+        ours.save_files(tmp_path / "vocab.json", tmp_path / "merges.txt")
         tokenizer = OpenAIGPTTokenizer.from_pretrained(tmp_path)
         tokenizer.add_tokens(tokens)
         tokenizer.save_pretrained(tmp_path)

@@ -31,9 +31,9 @@ def test_the_numbers_are_torchs(checkpoint, outputs_of, tiny_tokenizer):
     np.testing.assert_allclose(logits[:, :, :-3], expected_logits, atol=1e-4, rtol=0)
 
 
-def test_a_vocabulary_far_below_zero(tmp_path, tiny_tokenizer, make_far_below, loss_of):
+def test_a_vocabulary_far_below_zero(tmp_path, tiny_tokenizer, make_torch_model, loss_of):
     """As the released one may be: the special tokens, which it lacks, take no part."""
-    model = make_far_below(vocab_size=tiny_tokenizer.vocabulary_size() - 3, n_layer=2)
+    model = make_torch_model(vocab_size=tiny_tokenizer.vocabulary_size() - 3, n_layer=2)
     write_released(tmp_path, tiny_tokenizer, model)
     lm = load_openai(tmp_path, normalization="bert", num_heads=2)
     texts = ["a good film, and a lovely one", "the staff were kind"]
