@@ -332,7 +332,8 @@ def test_transformers_opens_the_tokenizer(tmp_path, lm, tiny_tokenizer, opener):
     for id, token in enumerate(tiny_tokenizer.get_vocabulary()):
         assert theirs.convert_tokens_to_ids(token) == id
     framed = theirs("<start>a good film<delimiter>dull<extract>")["input_ids"]
-    start, delimiter, extract = tiny_tokenizer.special_token_ids
+    start, delimiter = tiny_tokenizer.start_token_id, tiny_tokenizer.delimiter_token_id
+    extract = tiny_tokenizer.extract_token_id
     good, dull = tiny_tokenizer(["a good film", "dull"]).to_list()
     assert framed == [start, *good, delimiter, *dull, extract]
 

@@ -52,7 +52,8 @@ def test_choices_are_scored_as_if_each_were_read_alone(lstm, tiny_tokenizer):
     )
     chooser.head.set_weights([np.random.default_rng(0).normal(size=(16, 1)), np.zeros(1)])
     found = chooser.predict(TEXTS, verbose=0)
-    start, delimiter, extract = tiny_tokenizer.special_token_ids
+    start, delimiter = tiny_tokenizer.start_token_id, tiny_tokenizer.delimiter_token_id
+    extract = tiny_tokenizer.extract_token_id
     rows = zip(TEXTS["context"], TEXTS["question"], TEXTS["choices"])
     for row, (context, question, choices) in enumerate(rows):
         for number, choice in enumerate(choices):

@@ -51,7 +51,8 @@ def chooser(tiny_tokenizer):
 
 def sequences(tokenizer, context, question, choices):
     """The paper's sequences of an example, each its own list of ids."""
-    start, delimiter, extract = tokenizer.special_token_ids
+    start, delimiter = tokenizer.start_token_id, tokenizer.delimiter_token_id
+    extract = tokenizer.extract_token_id
     prefix = [start, *tokenizer(context).numpy(), *tokenizer(question).numpy()]
     return [[*prefix, delimiter, *tokenizer(choice).numpy(), extract] for choice in choices]
 
@@ -210,7 +211,8 @@ def test_what_is_too_long(tiny_tokenizer, length):
     texts = {"context": [context], "question": [question], "choices": [choices]}
     tree, truncated = preprocessor.transform(list(preprocessor.as_tensors(texts).values()))
     assert truncated.numpy().tolist() == [True]
-    start, delimiter, extract = tiny_tokenizer.special_token_ids
+    start, delimiter = tiny_tokenizer.start_token_id, tiny_tokenizer.delimiter_token_id
+    extract = tiny_tokenizer.extract_token_id
     kept_choices = [
         tiny_tokenizer(choice).numpy().tolist()[: length // 2 - 2] for choice in choices
     ]

@@ -218,7 +218,7 @@ def test_bytes_that_are_not_utf8_are_dropped(trained):
 def test_the_token_ids_of_a_text(tiny_tokenizer):
     preprocessor = gpt1_keras.GPT1TextClassifierPreprocessor(tiny_tokenizer, 24)
     inputs = preprocessor(["a good film", ""], pad_to="bucket")
-    start, _, extract = tiny_tokenizer.special_token_ids
+    start, extract = tiny_tokenizer.start_token_id, tiny_tokenizer.extract_token_id
     ids = [start, *tiny_tokenizer("a good film").numpy(), extract]
     assert inputs["token_ids"].numpy().tolist() == [
         ids + [0] * (16 - len(ids)),

@@ -41,7 +41,8 @@ def classifier(tiny_tokenizer):
 
 def test_the_token_ids_of_a_pair(tiny_tokenizer):
     preprocessor = gpt1_keras.GPT1TextSimilarityPreprocessor(tiny_tokenizer, 24)
-    start, delimiter, extract = tiny_tokenizer.special_token_ids
+    start, delimiter = tiny_tokenizer.start_token_id, tiny_tokenizer.delimiter_token_id
+    extract = tiny_tokenizer.extract_token_id
     inputs = preprocessor((["a film", ""], ["the staff were", "kind"]), pad_to="bucket")
     assert inputs["token_ids"].shape == inputs["padding_mask"].shape == (2, 2, 16)
     for row, pair in enumerate([("a film", "the staff were"), ("", "kind")]):
@@ -53,7 +54,8 @@ def test_the_token_ids_of_a_pair(tiny_tokenizer):
 
 
 def test_the_scores_are_of_the_sum_of_both_extract_states(classifier, tiny_tokenizer):
-    start, delimiter, extract = tiny_tokenizer.special_token_ids
+    start, delimiter = tiny_tokenizer.start_token_id, tiny_tokenizer.delimiter_token_id
+    extract = tiny_tokenizer.extract_token_id
     rows = []
     for pair in zip(*PAIRS):
         state = 0.0

@@ -133,7 +133,8 @@ def test_truncation_starts_after_the_limit(tiny_tokenizer):
 )
 @pytest.mark.parametrize("backend", [list_backend, tensor_backend])
 def test_head_and_tail(tiny_tokenizer, backend, lengths, tail, expected):
-    start, delimiter, extract = tiny_tokenizer.special_token_ids
+    start, delimiter = tiny_tokenizer.start_token_id, tiny_tokenizer.delimiter_token_id
+    extract = tiny_tokenizer.extract_token_id
     segments = [[list(range(length))] for length in lengths]
     if backend is tensor_backend:
         segments = [ragged(rows) for rows in segments]
@@ -148,7 +149,8 @@ def test_head_and_tail(tiny_tokenizer, backend, lengths, tail, expected):
 @pytest.mark.parametrize("backend", [list_backend, tensor_backend])
 def test_head_and_tail_of_choices(tiny_tokenizer, backend):
     """Context, question and choices; positions and branches follow the tokens that are kept."""
-    start, delimiter, extract = tiny_tokenizer.special_token_ids
+    start, delimiter = tiny_tokenizer.start_token_id, tiny_tokenizer.delimiter_token_id
+    extract = tiny_tokenizer.extract_token_id
     segments = [[list(range(9))], [list(range(2))], [[list(range(20)), [7]]]]
     if backend is tensor_backend:
         segments = [*map(ragged, segments[:2]), tf.ragged.constant(segments[2], tf.int32)]
