@@ -123,7 +123,7 @@ def training_batches(
     if isinstance(validation_data, Iterator):
         if not validation_steps:
             validation_data = list(validation_data)
-        validation_data = _from_generator(task, validation_data)
+        validation_data = _from_generator(task, validation_data, validation_steps or None)
     elif validation_data is not None:
         texts, labels, weights = keras.utils.unpack_x_y_sample_weight(validation_data)
         validation_data = as_batches(task, texts, labels, weights, batch_size).x
@@ -248,11 +248,13 @@ def holds_batches(x: Any) -> bool:
     return True
 
 
-def _from_generator(task: Any, batches: Iterable[Any]) -> tf.data.Dataset:
+def _from_generator(task: Any, batches: Iterable[Any], steps: int | None = None) -> tf.data.Dataset:
     """Turns batches into a dataset of unknown length; each is `x`, with labels and weights if any.
 
     Each pass over it iterates the batches anew, if they are a list; of a generator, it goes on
-    where the pass before has ended. Raises ValueError if there are no batches.
+    where the pass before has ended. A pass of `steps` batches takes no more of a generator: those
+    that are read ahead, as many as the machine has cores, would be lost to the next pass.
+    Raises ValueError if there are no batches.
     """
 
     def tensors_of(batch: Any) -> tuple[Any, ...]:
@@ -269,7 +271,7 @@ def _from_generator(task: Any, batches: Iterable[Any]) -> tf.data.Dataset:
     if isinstance(batches, Iterator):
         batches = itertools.chain([first], batches)
     read = tf.data.Dataset.from_generator(
-        lambda: map(tensors_of, batches),
+        lambda: map(tensors_of, itertools.islice(batches, steps)),
         output_signature=keras.tree.map_structure(_any_size, tensors_of(first)),
     )
     return _mapped(without_autotuning(read), task.frame_examples)
