@@ -55,7 +55,9 @@ def test_the_states_are_keras(given, token_ids, block_cls):
     backbone.set_weights(given.get_weights())
     blocks = [PaddedBlock(block) for block in backbone.blocks]
     if block_cls is TransformerBlock:
-        backbone.quantize("int8")
+        # Weights alone: a rounded activation may turn a last digit into a step between integers.
+        weights = keras.quantizers.Int8QuantizationConfig(activation_quantizer=None)
+        backbone.quantize("int8", weights)
         blocks = None
     decoder = CachedDecoder(backbone, [16, 24], blocks)
 
