@@ -1,4 +1,4 @@
-"""FineTuningRecipe: the default rate and epochs for fine-tuning a backbone's weights.
+"""FineTuningRecipe: how a backbone's weights are fine-tuned by default.
 
 Options of programs name it, so this module imports neither Keras nor TensorFlow.
 """
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningRecipe:
-    """The rate and the epochs for fine-tuning; the defaults are the paper's (section 4.1).
+    """Rate, epochs and start of fine-tuning; the defaults are the paper's (section 4.1).
 
     The paper's data sets make 200 updates or more in three epochs. Fewer hardly teach a model
     anything, so smaller data sets are read more often.
@@ -20,6 +20,7 @@ class FineTuningRecipe:
         learning_rate: the highest rate.
         epochs: passes over the training data.
         min_updates: the least updates; small data have as many epochs as make them.
+        head_first: whether on small data a fresh head is fitted alone first (`Task.fit_head`).
 
     Raises:
         ValueError: a value is out of its range.
@@ -28,6 +29,7 @@ class FineTuningRecipe:
     learning_rate: float = 6.25e-5
     epochs: int = 3
     min_updates: int = 200
+    head_first: bool = False
 
     def __post_init__(self) -> None:
         if not _is_number(self.learning_rate, float) or not 0 < self.learning_rate < math.inf:
@@ -40,6 +42,8 @@ class FineTuningRecipe:
                 raise ValueError(
                     f"{name} must be a whole number of at least 1. Received: {value!r}."
                 )
+        if not isinstance(self.head_first, bool):
+            raise ValueError(f"head_first must be true or false. Received: {self.head_first!r}.")
 
     @classmethod
     def of(cls, values: Any) -> Self:
@@ -65,6 +69,10 @@ class FineTuningRecipe:
     def epochs_for(self, updates: int) -> int:
         """Returns how many epochs to train, if one epoch has `updates` updates."""
         return max(self.epochs, -(-self.min_updates // updates))
+
+    def fits_head_first(self, updates: int) -> bool:
+        """Returns whether to fit a fresh head first, if one epoch has `updates` updates."""
+        return self.head_first and self.epochs_for(updates) > self.epochs
 
 
 def _is_number(value: Any, kind: type) -> bool:

@@ -40,6 +40,7 @@ from gpt1_keras.tasks.batches import (
 )
 from gpt1_keras.tasks.classify import classify
 from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
+from gpt1_keras.tasks.fresh_head import fit_head, reads_one_state
 from gpt1_keras.tasks.heads import Calibration, ExtractHead, Head, last_token_states
 from gpt1_keras.tasks.label_heads import task_with_classes
 from gpt1_keras.tasks.labels import as_labels, beside, check_comparable, keras_name
@@ -524,6 +525,52 @@ class Task(FunctionalModel, TaskHooks):
                 epochs=epochs,
                 **kwargs,
             )
+
+    def fit_head(
+        self,
+        x: Any,
+        y: Any = None,
+        batch_size: int | None = None,
+        sample_weight: Any = None,
+        class_weight: Mapping[Any, float] | None = None,
+    ) -> None:
+        """Trains a fresh head alone, before `fit` trains all weights.
+
+        With few labels, the gradients of a head of random weights spoil what was pre-trained before
+        they teach anything (Kumar et al. 2022). `gpt1 finetune` calls this where the backbone's
+        `recipe` says so. It takes as long as `predict`: the hidden states, in inference, are
+        computed once, and kept in memory. The loss is the compiled one, the optimizer Adam.
+
+        Args:
+            x, y, batch_size, sample_weight, class_weight: as in `fit`; data of known length.
+
+        Raises:
+            ValueError: the answers are of choices, or means of windows; the data's length is
+                unknown; the model is not compiled; or as in `fit`.
+
+        Example:
+        ```python
+        texts, labels = ["A lovely film.", "A dull one."], [1, 0]
+        classifier = gpt1_keras.GPT1TextClassifier.from_preset("gpt1_tiny_books", num_classes=2)
+        classifier.fit_head(texts, labels)
+        classifier.fit(texts, labels, epochs=3)
+        ```
+        """
+        if not reads_one_state(self):
+            raise ValueError(
+                "`fit_head` is for a head that reads one hidden state of each example. Received: a "
+                f"{type(self.task_head).__name__}, windows={self.windows}."
+            )
+        if not self.compiled:
+            raise ValueError("`fit_head` needs a loss: call `compile` before it.")
+        with errors_in_words():
+            batches = as_batches(self, x, y, sample_weight, batch_size)
+            if batches.count < 0 or not batches.are_ready:
+                raise ValueError(
+                    "`fit_head` needs strings, arrays or a `tf.data.Dataset` of known length. "
+                    f"Received: {type(x).__name__}."
+                )
+            fit_head(self, batches, self._by_number(class_weight))
 
     def evaluate(
         self,

@@ -28,6 +28,17 @@ def name_of(row):
     return f"{row['variant']}, {row['labels']} labels, seed {row['seed']}"
 
 
+def assert_shown(rows, *cells):
+    """The tables have the median and the range of each cell's scores."""
+    by_cell = operator.itemgetter(*cells)
+    for cell, runs in itertools.groupby(sorted(rows, key=by_cell), by_cell):
+        scores = [IN_HUNDREDTHS * float(row["score"]) for row in runs]
+        shown = f"{statistics.median(scores):.1f}"
+        if f"{max(scores):.1f}" > f"{min(scores):.1f}":
+            shown += f" ({min(scores):.1f}\N{EN DASH}{max(scores):.1f})"
+        assert f"| {shown} " in TABLES, cell
+
+
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.parent.name)
 def test_scores_follow_from_the_answers(path):
     scores = read(path)
@@ -49,13 +60,7 @@ def test_scores_follow_from_the_answers(path):
 def test_a_page_shows_their_medians_and_ranges(path):
     """Of each task's first metric, which is what all tables have."""
     rows = [row for row in read(path) if row["metric"] == DATASETS[row["task"]].metrics[0]]
-    by_cell = operator.itemgetter("task", "variant", "labels")
-    for cell, runs in itertools.groupby(sorted(rows, key=by_cell), by_cell):
-        scores = [IN_HUNDREDTHS * float(row["score"]) for row in runs]
-        shown = f"{statistics.median(scores):.1f}"
-        if max(scores) > min(scores):
-            shown += f" ({min(scores):.1f}\N{EN DASH}{max(scores):.1f})"
-        assert f"| {shown} " in TABLES, cell
+    assert_shown(rows, "task", "variant", "labels")
 
 
 def test_the_page_shows_the_scores_of_version_4():
@@ -69,6 +74,12 @@ def test_the_page_shows_the_scores_of_version_4():
             median = f"{statistics.median(scores):.1f}"
             shown = f"({min(scores):.1f}\N{EN DASH}{max(scores):.1f})"
             assert f"| {median} {shown} " in page, cell
+
+
+def test_the_page_shows_fasttext_s_scores():
+    assert_shown(
+        json.loads((DOCS / "evidence" / "fasttext" / "scores.json").read_text()), "task", "labels"
+    )
 
 
 def test_the_page_shows_what_the_probes_found():

@@ -66,5 +66,10 @@ def test_example(example: CodeExample, eval_example: EvalExample, folder, reques
         for file in map(pathlib.Path, request.getfixturevalue("original_files")):
             link = folder / file.name
             link.exists() or link.symlink_to(file)
+    failure = None
     with contextlib.chdir(folder), eagerly():
-        eval_example.run(example, module_globals=names)
+        try:
+            eval_example.run(example, module_globals=names)
+        except Exception as error:  # pytest cannot print the traceback made of the page's lines
+            failure = repr(error)
+    assert failure is None

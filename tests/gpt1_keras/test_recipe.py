@@ -39,6 +39,13 @@ def test_three_epochs_or_as_many_as_make_200_updates(updates, epochs):
     assert FineTuningRecipe().epochs_for(updates) == epochs
 
 
+def test_the_head_is_first_on_small_data():
+    """Of which three epochs make less than 200 updates."""
+    recipe = FineTuningRecipe(head_first=True)
+    assert (recipe.fits_head_first(66), recipe.fits_head_first(67)) == (True, False)
+    assert not FineTuningRecipe().fits_head_first(1)
+
+
 def test_the_paper_s_data_sets_have_three_epochs():
     """Of section 4.1, except the Story Cloze Test; RTE is the next smallest, with 2,490 pairs."""
     assert FineTuningRecipe().epochs_for(-(-2490 // 32)) == 3
@@ -54,6 +61,7 @@ def test_the_paper_s_data_sets_have_three_epochs():
         ({"learning_rate": "fast"}, "learning_rate.*'fast'"),
         ({"epochs": 2.5}, "epochs.* 2.5"),
         ({"min_updates": True}, "min_updates.* True"),
+        ({"head_first": 1}, "head_first.* 1"),
     ],
 )
 def test_what_is_no_recipe(values, message):
@@ -86,7 +94,7 @@ def test_a_recipe_of_nothing_is_the_paper_s(tiny_backbone):
 
 def test_the_model_that_ships():
     backbone = gpt1_keras.GPT1Backbone.from_preset("gpt1_tiny_books", load_weights=False)
-    assert backbone.recipe == FineTuningRecipe(learning_rate=2e-4)
+    assert backbone.recipe == FineTuningRecipe(learning_rate=2e-4, head_first=True)
     card = pathlib.Path(gpt1_keras.__file__).parent / "presets" / "gpt1_tiny_books" / "README.md"
     assert "2e-4" in card.read_text()
 

@@ -456,10 +456,19 @@ def test_options_that_are_not_given(preset, tmp_path):
     chosen = with_recipe(ships, train_examples=10_000)
     assert (chosen.learning_rate, chosen.epochs) == (2e-4, 3)
 
+    assert (chosen.head_first, with_recipe(ships, train_examples=1000).head_first) == (False, True)
+    afresh = dataclasses.replace(ships, transfer="none")
+    assert not with_recipe(afresh, train_examples=1000).head_first
+
     assert as_recorded(ships, tmp_path) == ships
-    earlier = dataclasses.replace(ships, learning_rate=6.25e-5, epochs=3)
+    earlier = dataclasses.replace(ships, learning_rate=6.25e-5, epochs=3, head_first=False)
     run_module.Run(tmp_path, facts_of(earlier)).start()
     assert as_recorded(ships, tmp_path) == earlier
+    recorded = facts_of(earlier)
+    del recorded["head_first"]  # as of an earlier version
+    run_module.Run(tmp_path, recorded).start()
+    assert as_recorded(ships, tmp_path) == earlier
+    run_module.Run(tmp_path, facts_of(earlier))  # so it goes on with that run
     given = dataclasses.replace(ships, epochs=4)
     assert as_recorded(given, tmp_path) == dataclasses.replace(earlier, epochs=4)
 
@@ -544,3 +553,29 @@ def test_a_run_on_other_data_is_refused(tmp_path, monkeypatch):
 def test_numbers_out_of_their_range(name, value):
     with pytest.raises(ValueError, match=f"{name}.*{value}"):
         FinetuneOptions("sst2", config="gpt1_micro", **{name: value})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [None, False, True])
+def test_the_head_is_fitted_first(preset, write_file, tmp_path, monkeypatch, given):
+    """By the preset's recipe or as asked, once: a run that goes on has it already."""
+    fitted = []
+    monkeypatch.setattr(
+        gpt1_keras.GPT1TextClassifier, "fit_head", lambda *_, **__: fitted.append(1)
+    )
+    path = write_file(8)
+    options = FinetuneOptions(
+        train=path, validation=path, preset=preset, epochs=1, head_first=given
+    )
+    with eagerly():
+        result = finetune(options, tmp_path / "run")
+        finetune(options, tmp_path / "run")
+    assert len(fitted) == (given is True)  # the preset's recipe is the paper's
+    assert result["head_first"] == (given is True)
+
+
+@pytest.mark.slow
+def test_a_head_that_cannot_be_first(preset, tfds_dir, tmp_path):
+    options = FinetuneOptions("dprd", preset=preset, epochs=1, limit_examples=4, head_first=True)
+    with pytest.raises(ValueError, match="fit_head.*ChoiceHead"), eagerly():
+        finetune(options, tmp_path / "run", DataOptions(tfds_dir))

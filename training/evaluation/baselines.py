@@ -59,12 +59,12 @@ def _majority(dataset: Dataset, train: Examples, examples: Examples) -> np.ndarr
 def _tfidf(dataset: Dataset, train: Examples, examples: Examples) -> np.ndarray:
     vectorizer = TfidfVectorizer(token_pattern=_WORD, dtype=np.float32)
     if dataset.kind == MULTIPLE_CHOICE:
-        choices, is_right = _flat_choices(train)
+        choices, is_right = flat_choices(train)
         if not _can_learn(choices, is_right):
             return np.zeros(len(examples), np.int32)
         model = _logistic_regression().fit(vectorizer.fit_transform(choices), is_right)
-        probabilities = model.predict_proba(vectorizer.transform(_flat_choices(examples)[0]))[:, 1]
-        return _best_choices(examples, probabilities)
+        probabilities = model.predict_proba(vectorizer.transform(flat_choices(examples)[0]))[:, 1]
+        return best_choices(examples, probabilities)
     texts = [_strings(column) for column in train.texts.values()]
     if not _can_learn(itertools.chain(*texts), train.labels):
         return _majority(dataset, train, examples)
@@ -80,7 +80,7 @@ def _tfidf(dataset: Dataset, train: Examples, examples: Examples) -> np.ndarray:
 
 def _overlap(dataset: Dataset, train: Examples, examples: Examples) -> np.ndarray:
     if dataset.kind == MULTIPLE_CHOICE:
-        return _best_choices(examples, np.array(list(_choice_overlaps(examples))))
+        return best_choices(examples, np.array(list(_choice_overlaps(examples))))
     found = _pair_overlaps(examples)
     if dataset.score_range is not None:
         low, high = dataset.score_range
@@ -114,14 +114,14 @@ def _jaccard(one: str, other: str) -> float:
     return len(words & others) / max(1, len(words | others))
 
 
-def _flat_choices(examples: Examples) -> tuple[list[str], np.ndarray]:
+def flat_choices(examples: Examples) -> tuple[list[str], np.ndarray]:
     """Returns all choices of all examples, and whether each is the right one."""
     pairs = list(zip(examples.texts["choices"], examples.labels))
     texts = [text for choices, _ in pairs for text in _strings(choices)]
     return texts, np.concatenate([np.arange(len(choices)) == label for choices, label in pairs])
 
 
-def _best_choices(examples: Examples, scores: np.ndarray) -> np.ndarray:
+def best_choices(examples: Examples, scores: np.ndarray) -> np.ndarray:
     """Returns the index of each example's choice with the highest score, int `[examples]`."""
     ends = np.cumsum([len(choices) for choices in examples.texts["choices"]])
     return np.array([part.argmax() for part in np.split(scores, ends[:-1])])

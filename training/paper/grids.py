@@ -44,7 +44,7 @@ def make_grid(
     datasets = list(datasets)
     return {
         f"{dataset}/{name}/seed_{seed}": FinetuneOptions(
-            dataset, seed=seed, **{**same, **different}
+            dataset, seed=seed, head_first=False, **{**same, **different}
         )
         for seed in range(shared.seeds)
         for dataset in datasets

@@ -100,6 +100,12 @@ class FinetuneOptions:
         f"make {_PAPER.min_updates} updates)",
         None,
     )
+    head_first: bool | None = option(
+        "fit a fresh head alone before all weights (default: as the preset says, which of those "
+        "that ship gpt1_tiny_books does for up to 2,112 examples)",
+        None,
+        negative="--no-head-first",
+    )
     batch_size: int = option("examples in an update", 32)
     learning_rate: float | None = option(
         "the schedule's peak (default: the preset's, 2e-4 for those that ship and for small "

@@ -27,6 +27,7 @@ from gpt1_keras.presets import build_backbone, configuration, find_preset, load_
 from gpt1_keras.presets.loading import preset_in
 from gpt1_keras.presets.publishing import licence_of
 from gpt1_keras.recipe import FineTuningRecipe
+from gpt1_keras.tasks.fresh_head import reads_one_state
 from gpt1_keras.tasks.task import Task
 from training.datasets.data_options import DEFAULT_DATA, DataOptions
 from training.datasets.labelled_examples import load_examples
@@ -74,29 +75,30 @@ _TRAINING = "training"  # examples, among a run's fingerprints
 
 
 def as_recorded(options: FinetuneOptions, folder: str | os.PathLike[str]) -> FinetuneOptions:
-    """Fills in epochs and learning rate from the run that a folder holds, if it holds one.
+    """Fills in what a recipe has from the run that a folder holds, if it holds one.
 
     So the same command goes on with a run whatever the defaults have become.
     """
-    recorded = recorded_options(folder)
-    return _filled(options, recorded.get("learning_rate"), recorded.get("epochs"))
+    return _filled(options, recorded_options(folder))
 
 
 def with_recipe(options: FinetuneOptions, train_examples: int) -> FinetuneOptions:
-    """Fills in epochs and learning rate from the recipe of the preset or configuration."""
-    recipe = _recipe_of(options)
-    epochs = recipe.epochs_for(-(-train_examples // options.batch_size))
-    return _filled(options, recipe.learning_rate, epochs)
+    """Fills in epochs, learning rate and start from the recipe of the preset or configuration."""
+    recipe, updates = _recipe_of(options), -(-train_examples // options.batch_size)
+    values = {
+        "learning_rate": recipe.learning_rate,
+        "epochs": recipe.epochs_for(updates),
+        "head_first": options.initial_weights is not None and recipe.fits_head_first(updates),
+    }
+    return _filled(options, values)
 
 
-def _filled(
-    options: FinetuneOptions, learning_rate: float | None, epochs: int | None
-) -> FinetuneOptions:
-    return dataclasses.replace(
-        options,
-        learning_rate=learning_rate if options.learning_rate is None else options.learning_rate,
-        epochs=epochs if options.epochs is None else options.epochs,
-    )
+def _filled(options: FinetuneOptions, values: Mapping[str, Any]) -> FinetuneOptions:
+    names = ("learning_rate", "epochs", "head_first")
+    missing: dict[str, Any] = {
+        name: values.get(name) for name in names if getattr(options, name) is None
+    }
+    return dataclasses.replace(options, **missing)
 
 
 def _recipe_of(options: FinetuneOptions) -> FineTuningRecipe:
@@ -302,6 +304,7 @@ def finetune(
         raise ValueError(
             f"{output} holds a search: give --search to go on with it, or choose another --output."
         )
+    asks_for_head_first = options.head_first
     options = as_recorded(options, output)
     run = Run(output, facts_of(options), keep=1)
     if run.result is None:
@@ -316,11 +319,15 @@ def finetune(
     licence = None if options.preset is None else licence_of(options.preset)
     _check_examples(options, dataset, train, validation)
     options = with_recipe(options, len(train))
-    assert options.epochs is not None and options.learning_rate is not None
     run.choose(dataclasses.asdict(options))
     keras.utils.set_random_seed(options.seed)
     class_weight = None if options.class_weight is None else train.balanced_class_weights()
     model = build_model(options, dataset, train)
+    is_next = isinstance(dataset, UserFiles) and dataset.earlier is not None
+    if not asks_for_head_first and (is_next or not reads_one_state(model)):
+        options = dataclasses.replace(options, head_first=False)
+        run.choose({"head_first": False})
+    assert options.epochs is not None and options.learning_rate is not None
     baselines = score_baselines(dataset, train, validation, options.seed)
 
     started = time.monotonic()
@@ -340,10 +347,12 @@ def finetune(
     if step and model.auxiliary.trains_tokens:
         model.backbone.num_untrained_tokens = 0  # L1 has trained them
     run.start()
+    if not step and options.head_first:
+        in_batches = train.in_batches(prediction_order(model, train))
+        model.fit_head(in_batches, class_weight=class_weight)
     if options.train is not None and options.validation is None:
         validation.write(run.folder / VALIDATION)
     metric = dataset.metrics[0]
-    is_next = isinstance(dataset, UserFiles) and dataset.earlier is not None
     precision = sure_precision(options.preset) if is_next and options.preset else None
     saver = CheckpointSaver(run.checkpoints)
     progress = EpochProgress(options.epochs, options.patience is not None)

@@ -176,7 +176,8 @@ def _fingerprint(preset: str) -> str:
 def recorded_options(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns the options of the run that a folder holds; none if it holds no run."""
     path = pathlib.Path(folder, _OPTIONS)
-    return read_json(path) if path.exists() else {}
+    # A fine-tuning of an earlier version, which does not say, trained all weights at once.
+    return {"head_first": False, **read_json(path)} if path.exists() else {}
 
 
 def preset_folders(*presets: str | None) -> list[str]:
