@@ -319,14 +319,13 @@ def finetune(
     licence = None if options.preset is None else licence_of(options.preset)
     _check_examples(options, dataset, train, validation)
     options = with_recipe(options, len(train))
-    run.choose(dataclasses.asdict(options))
     keras.utils.set_random_seed(options.seed)
     class_weight = None if options.class_weight is None else train.balanced_class_weights()
     model = build_model(options, dataset, train)
     is_next = isinstance(dataset, UserFiles) and dataset.earlier is not None
     if not asks_for_head_first and (is_next or not reads_one_state(model)):
         options = dataclasses.replace(options, head_first=False)
-        run.choose({"head_first": False})
+    run.choose(dataclasses.asdict(options))
     assert options.epochs is not None and options.learning_rate is not None
     baselines = score_baselines(dataset, train, validation, options.seed)
 
