@@ -103,7 +103,8 @@ class Head:
         """Turns `class_weight`, by class names or numbers, into a weight for every class number.
 
         Raises:
-            ValueError: a class is unknown or given twice, or labels are not classes.
+            ValueError: a class is unknown or given twice, a weight is no finite number, or labels
+                are not classes.
         """
         raise ValueError(
             f"`class_weight` is for labels that are classes. Received: {class_weight}."

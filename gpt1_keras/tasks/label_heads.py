@@ -11,6 +11,7 @@ from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.optimization.objective import SoftLabelCrossEntropy
 from gpt1_keras.tasks.heads import UNCALIBRATED, Calibration, ExtractHead
 from gpt1_keras.tasks.labels import (
+    as_weights,
     check_names,
     index_of_name,
     index_of_number,
@@ -437,14 +438,14 @@ def _weights_by_number(
     """Like `Head.weights_by_number`, for these classes and their numbers as labels."""
     weights = dict.fromkeys(range(len(class_names)), 1.0)
     given: dict[int, float] = {}
-    for key, weight in class_weight.items():
+    for key, weight in zip(class_weight, as_weights(list(class_weight.values())).tolist()):
         known = class_names if isinstance(key, str) else numbers
         if known.count(key) != 1:
             raise ValueError(
                 f"`class_weight` has unknown classes, such as {key!r}; expected some of "
                 f"{class_names}, as labels call them."
             )
-        given[known.index(key)] = float(weight)
+        given[known.index(key)] = weight
     if len(given) < len(class_weight):
         raise ValueError(f"`class_weight` has a class twice. Received: {class_weight}.")
     return weights | given

@@ -1,4 +1,4 @@
-"""Labels as users give them: checked, found among the classes, and compared with outputs."""
+"""Labels and weights as users give them: checked, found among classes, compared with outputs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from keras import ops, tree
 
+from gpt1_keras.lazy import has_tensorflow
 from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.tensor_backend import check_each
 from gpt1_keras.types import Tensor
@@ -50,6 +51,38 @@ def as_labels(labels: Any) -> Any:
                 f"{label!r} at index {index[0] if index else 0}."
             )
     return labels if isinstance(labels, list) else objects.tolist()
+
+
+def as_weights(weights: Any) -> Any:
+    """Returns weights of examples or tokens as a float32 array, or a tensor in a graph; None stays.
+
+    They are a list, tuple, array, tensor or pandas column.
+
+    Raises:
+        ValueError: one is no finite number, such as None, NaN or pandas.NA, which would turn all
+            that `fit` trains into NaN. The message names the first one's index. In a graph,
+            tf.errors.InvalidArgumentError.
+    """
+    message = "Weights must be finite numbers. Received:"
+    if weights is None:
+        return None
+    if has_tensorflow() and tf.is_tensor(weights) and not tf.executing_eagerly():
+        if weights.dtype == tf.string:
+            raise ValueError(f"{message} strings.")
+        weights = tf.cast(weights, tf.float32)
+        flat = tf.reshape(weights, [-1])
+        return once_valid(weights, tf.math.is_finite(flat), message, flat)
+    array = np.asarray(weights.to_numpy() if hasattr(weights, "to_numpy") else weights)
+    if array.dtype.kind in "OSU":  # objects, or strings, which NumPy makes of all if one is
+        array = np.asarray(weights, object)
+        are_valid = [isinstance(each, numbers.Real) and math.isfinite(each) for each in array.flat]
+    else:
+        are_valid = np.isfinite(array.astype("float32")).ravel().tolist()
+    if not all(are_valid):
+        first = are_valid.index(False)
+        index = np.unravel_index(first, array.shape)
+        raise ValueError(f"{message} {array.ravel().tolist()[first]!r} at index {int(index[0])}.")
+    return array.astype("float32")
 
 
 def check_names(class_names: Any) -> None:

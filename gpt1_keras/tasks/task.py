@@ -43,7 +43,7 @@ from gpt1_keras.tasks.fields_preprocessor import FieldsPreprocessor
 from gpt1_keras.tasks.fresh_head import fit_head, reads_one_state
 from gpt1_keras.tasks.heads import Calibration, ExtractHead, Head, last_token_states
 from gpt1_keras.tasks.label_heads import task_with_classes
-from gpt1_keras.tasks.labels import as_labels, beside, check_comparable, keras_name
+from gpt1_keras.tasks.labels import as_labels, as_weights, beside, check_comparable, keras_name
 from gpt1_keras.tasks.saving import (
     OF_TEXTS,
     CompileArguments,
@@ -393,7 +393,7 @@ class Task(FunctionalModel, TaskHooks):
             y = self._encode(as_labels(y))
         if isinstance(self.preprocessor, FieldsPreprocessor):
             x, _ = self.preprocessor.read(x)
-        return self.frame_examples(x, y, sample_weight)
+        return self.frame_examples(x, y, as_weights(sample_weight))
 
     def read_examples(self, x: Any, y: Any = None, sample_weight: Any = None) -> Examples:
         """Checks texts, labels and weights as `fit` takes them, in memory, and encodes labels.
@@ -401,7 +401,8 @@ class Task(FunctionalModel, TaskHooks):
         `Examples`, as `x` alone, have their labels encoded already.
 
         Raises:
-            ValueError: a text or a label is missing or wrong; or the examples are of other classes.
+            ValueError: a text, label or weight is missing or wrong; or the examples are of other
+                classes.
         """
         self.check_tokenizer()
         given = x if isinstance(x, Examples) else Examples(x, y, weights=sample_weight)
@@ -421,7 +422,12 @@ class Task(FunctionalModel, TaskHooks):
         if labels is not None and self._takes_class_numbers:
             names = self.class_names  # so that who reads them again does not encode them again
         return dataclasses.replace(
-            given, texts=texts, labels=labels, class_names=names, is_one=given.is_one or is_one
+            given,
+            texts=texts,
+            labels=labels,
+            class_names=names,
+            weights=as_weights(given.weights),
+            is_one=given.is_one or is_one,
         )
 
     def _labels_of(self, examples: Examples) -> Any:
@@ -486,7 +492,7 @@ class Task(FunctionalModel, TaskHooks):
             **kwargs: see `keras.Model.fit`.
 
         Raises:
-            ValueError: a text or a label is missing or wrong; a dataset without batches;
+            ValueError: a text, label or weight is missing or wrong; a dataset without batches;
                 `validation_split` with anything but strings or arrays; data of unknown length with
                 `epochs="auto"` or with a schedule without `total_steps`; such a schedule with a
                 callback that sets the rate; unknown classes in `class_weight`; or weights in

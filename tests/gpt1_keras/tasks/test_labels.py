@@ -1,5 +1,7 @@
 """Labels as users give them: in every container the same weights, or the same refusal."""
 
+import math
+
 import keras
 import numpy as np
 import pandas
@@ -268,6 +270,38 @@ def test_a_missing_text_is_named(classifier, as_texts, missing):
     for call in (classifier.predict, lambda x, **kw: classifier.fit(x, [0, 1, 0], **kw)):
         with pytest.raises(ValueError, match=r"^Expected a string, .*Received: .* at index 2\.$"):
             call(texts, verbose=0)
+
+
+MISSING_WEIGHTS = {
+    "None": [1, 1, None, 1, 1, 1],
+    "NaN": np.array([1, 1, np.nan, 1, 1, 1], "float32"),
+    "infinite": [1, 1, np.inf, 1, 1, 1],
+    "nullable": pandas.Series([1, 1, None, 1, 1, 1], dtype="Int64"),
+    "string": [1, 1, "1", 1, 1, 1],
+    "tensor": tf.constant([1, 1, np.nan, 1, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("weights", MISSING_WEIGHTS.values(), ids=MISSING_WEIGHTS)
+def test_a_missing_weight_is_named(classifier, weights):
+    """One NaN in the loss would make all that is trained NaN."""
+    for call in (classifier.fit, classifier.evaluate):
+        with pytest.raises(ValueError, match=r"^Weights must be .*Received: .* at index 2\.$"):
+            call(TEXTS, [0, 1] * 3, sample_weight=weights, verbose=0)
+
+
+def test_a_missing_class_weight_is_named(classifier):
+    with pytest.raises(ValueError, match=r"^Weights must be .*Received: nan at index 1\.$"):
+        classifier.fit(TEXTS, [0, 1] * 3, class_weight={0: 1.0, 1: math.nan}, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "weights, received", [([1.0] * 5 + [math.nan], "nan"), (["1"] * 6, "strings")]
+)
+def test_a_wrong_weight_of_a_dataset_is_named(classifier, weights, received):
+    data = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1] * 3, weights)).batch(2)
+    with pytest.raises(ValueError, match=rf"^Weights must be .*Received: {received}\.$"):
+        classifier.evaluate(data, verbose=0)
 
 
 @pytest.mark.slow
