@@ -22,9 +22,12 @@ from gpt1_keras.lazy import tensorflow as tf
 from gpt1_keras.tokenization.list_backend import check_slices
 
 _BATCH_SIZE = 32  # Keras's default
-# What a check says in a graph; and an error in a generator, or while a graph is made.
+# What a check says in a graph; an error in a generator, or while a graph is made; and, between
+# escape codes, an error of a preprocessor there.
 _IN_WORDS = re.compile(
-    r"assertion failed: \[(.*Received.*?:)\] \[(.*?)\]$|ValueError: (.*Received.*)$", re.MULTILINE
+    r"assertion failed: \[(.*Received.*?:)\] \[(.*?)\]$|ValueError: (.*Received.*)$"
+    r"|calling \w+Preprocessor\.call\(\)\.\s+\x1b\[1m(.*Received.*)\x1b\[0m$",
+    re.MULTILINE,
 )
 
 _VISIBLE = re.compile(b"[!-~]")  # in ASCII: what has a token in any normalization
@@ -366,7 +369,7 @@ def errors_in_words() -> Iterator[None]:
         found = _IN_WORDS.search(str(error))
         if found is None or type(error).__name__ not in ("InvalidArgumentError", "ValueError"):
             raise
-        message = found[3] or f"{found[1]} {found[2]}."
+        message = found[3] or found[4] or f"{found[1]} {found[2]}."
         raise ValueError(message.replace("\\'", "'")) from None  # TensorFlow escapes quotes
 
 

@@ -425,8 +425,8 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
             cross-entropy of each target in nats.
 
         Raises:
-            ValueError: another `scoring_mode`, no `target_ids` for `"loss"`, or a backbone that is
-                not a `GPT1Backbone`.
+            ValueError: other `token_ids`, such as texts; another `scoring_mode`, no `target_ids`
+                for `"loss"`, or a backbone that is not a `GPT1Backbone`.
         """
         if scoring_mode not in ("logits", "loss"):
             raise ValueError(
@@ -438,8 +438,16 @@ class GPT1CausalLM(Task, keras_hub.models.CausalLM):
             raise ValueError(
                 f"Scoring needs a GPT1Backbone. Received: {type(self.backbone).__name__}."
             )
+        token_ids = ops.convert_to_tensor(token_ids)
+        dtype = keras.backend.standardize_dtype(token_ids.dtype)
+        if len(token_ids.shape) != 2 or "int" not in dtype:
+            raise ValueError(
+                "`token_ids` must be ints of shape [batch, length]; for texts, call "
+                "`score(**preprocessor(texts)[0])`. Received: "
+                f"{dtype} of shape {tuple(token_ids.shape)}."
+            )
         intercept = layer_intercept_fn or (lambda x, index: x)
-        x = MoveToFront()(ops.convert_to_tensor(token_ids), padding_mask)
+        x = MoveToFront()(token_ids, padding_mask)
         x = intercept(self.backbone.embedding(x), -1)
         for index, block in enumerate(self.backbone.blocks):
             x = intercept(block(x), index)

@@ -233,6 +233,9 @@ def test_score(lm, make_backbone):
     seen = []
     lm.score(ids, layer_intercept_fn=lambda x, index: seen.append(index) or x)
     assert seen == [-1, 0]
+    for wrong in (["a good film"], [1, 2], [[1.0, 2.0]]):
+        with pytest.raises(ValueError, match=r"`token_ids` must be ints .* Received: .* of shape"):
+            lm.score(wrong)
 
 
 def test_stop_tokens_in_every_form(lm):

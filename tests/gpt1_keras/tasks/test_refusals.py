@@ -268,6 +268,7 @@ LABELS_AND_TRAINING = [
         for task in (lambda m: m.new(2), lambda m: m.new(kind="CausalLM"))
         for call in ("fit", "evaluate")
     ),
+    (lambda m: m.lm.fit(TEXTS, LABELS), r"\AA language model's targets .*texts alone\.\Z"),
     (lambda m: m.classifier.train_on_batch(TEXTS, LABELS), "train_on_batch"),
     (lambda m: m.new(2, compile=False).fit(ids(LEFT), np.array([0, 1])), "compile"),
     (lambda m: m.new(2, compile=False).train_on_batch(ids(LEFT), np.array([0, 1])), "compile"),
