@@ -16,7 +16,6 @@ from gpt1_keras.models.transformer_block import TransformerBlock, normalize
 
 _LARGEST = 127.0  # of a weight; the smallest is -127
 _LEVELS = 255.0  # steps of an activation
-_QUANTIZED = (tf.quint8, tf.qint8)
 
 REQUIREMENT = "TensorFlow with oneDNN (Linux on x86-64)"
 _SIZE = 64
@@ -168,26 +167,25 @@ class Int8Linear(tf.Module):
         # oneDNN finds compiled products by the address of their scales, so these must not move.
         self._limits, self._bias = limits.astype(np.float32), bias.astype(np.float32)
 
-    def __call__(
-        self,
-        x: tf.Tensor,
-        addend: tf.Tensor | None = None,
-        dtype: tf.DType = tf.float32,
-    ) -> tf.Tensor:
-        """Maps `quint8` `[rows, inputs]` to float `[rows, outputs]`, and adds `addend`."""
-        ops = ["BiasAdd", "Dequantize"] if addend is None else ["BiasAdd", "Add", "Dequantize"]
-        return self._product(x, ops, dtype, addend=addend)
+    def __call__(self, x: tf.Tensor, addend: tf.Tensor | None = None) -> tf.Tensor:
+        """Maps `quint8` `[rows, inputs]` to float32 `[rows, outputs]`, and adds `addend`.
+
+        Where a processor has no bfloat16, a product that returned it would end the process.
+        """
+        if addend is None:
+            return self._product(x, ["BiasAdd", "Dequantize"])
+        addend = tf.cast(addend, tf.float32)
+        return self._product(x, ["BiasAdd", "Add", "Dequantize"], addend=addend)
 
     def gelu(self, x: tf.Tensor, output_range: Range) -> tf.Tensor:
         """Maps `quint8` `[rows, inputs]` to GELU of the output, `quint8` in `output_range`."""
         ops = ["BiasAdd", "GeluApproximate", "Requantize"]
-        return self._product(x, ops, tf.quint8, output_range=output_range)
+        return self._product(x, ops, output_range=output_range)
 
     def _product(
         self,
         x: tf.Tensor,
         fused_ops: list[str],
-        dtype: tf.DType,
         addend: tf.Tensor | None = None,
         output_range: Range | None = None,
     ) -> tf.Tensor:
@@ -196,10 +194,11 @@ class Int8Linear(tf.Module):
             tensors.append(addend)
         limits = tf.constant(self._limits)
         ranges = [self.input_range.least, self.input_range.greatest, limits, limits]
+        dtype, also = tf.float32, []
         if output_range is not None:
             ranges += [output_range.least, output_range.greatest]
+            dtype, also = tf.quint8, [tf.float32] * 2  # the output's range, which we know
         ranges = [tf.convert_to_tensor(each, tf.float32) for each in ranges]
-        also = [tf.float32] * 2 if dtype in _QUANTIZED else []  # the output's range, which we know
         attributes = {
             "Tdevice_inputs": _types(*(tensor.dtype for tensor in tensors)),
             "Thost_inputs": _types(*(tensor.dtype for tensor in ranges)),
@@ -208,7 +207,7 @@ class Int8Linear(tf.Module):
             "T1": _type(tf.quint8),
             "T2": _type(tf.qint8),
             "Tbias": _type(tf.float32),
-            "U": _type(tf.float32 if addend is None else addend.dtype),
+            "U": _type(tf.float32),
             "Tout": _type(dtype),
             "fused_ops": AttrValue(list=AttrValue.ListValue(s=[op.encode() for op in fused_ops])),
             "input_quant_mode": AttrValue(s=b"MIN_FIRST"),
@@ -357,14 +356,14 @@ class Int8Block(tf.Module):
         self._contract = Int8Linear(kernel[units], bias, self._hidden)
 
     def project(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        return self._qkv.linear(self._qkv.quantize(x), dtype=x.dtype)
+        return tf.cast(self._qkv.linear(self._qkv.quantize(x)), x.dtype)
 
     def finish(self, attended: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         attention_norm, feedforward_norm = self._norms
         attended = self._attended.quantize(attended)
-        x = normalize(attention_norm, self._projection(attended, addend=x, dtype=x.dtype))
+        x = normalize(attention_norm, self._projection(attended, addend=x))
         hidden = self._expand.linear.gelu(self._expand.quantize(x), self._hidden)
-        return normalize(feedforward_norm, self._contract(hidden, addend=x, dtype=x.dtype))
+        return normalize(feedforward_norm, self._contract(hidden, addend=x))
 
 
 def _split(greatest: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:

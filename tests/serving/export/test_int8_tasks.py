@@ -70,6 +70,15 @@ def test_answers_are_nearly_those_in_float(ask, kind, output, spread):
     assert 0.0 < np.sqrt(np.mean((found - expected) ** 2)) < 0.03 * spread
 
 
+def test_answers_in_bfloat16(ask, scorer, tmp_path):
+    """A product that returned bfloat16 would end the process where processors have none."""
+    path = pathlib.Path(export(scorer, tmp_path, int8=True, dtype="bfloat16"))
+    inputs = {name: tf.make_tensor_proto(texts) for name, texts in INPUTS["scorer"].items()}
+    found = Servable("scorer", 1, path).predict("serving_default", inputs)["score"]
+    expected = ask("scorer", False, "serving_default", **INPUTS["scorer"])["score"]
+    assert 0.0 < np.sqrt(np.mean((found - expected) ** 2)) < 0.05 * 5.0
+
+
 def test_generation(ask):
     options = {"length": 5, "temperature": 0.0, "top_k": 0, "seed": 0}
     inputs = {name: np.array([value] * 3) for name, value in options.items()}
