@@ -60,17 +60,17 @@ def test_products_are_those_of_integers():
     def compute(x, addend):
         x = range.quantize(x)
         hidden = tf.bitcast(linear.gelu(x, output_range), tf.uint8)
-        half = linear(x, addend=tf.cast(addend, tf.bfloat16))
-        return linear(x), linear(x, addend=addend), half, hidden
+        half = tf.cast(addend, tf.bfloat16)
+        return linear(x), linear(x, addend=addend), half, linear(x, addend=half), hidden
 
-    plain, added, half, hidden = in_graph(compute, x, addend)
+    plain, added, half, added_half, hidden = in_graph(compute, x, addend)
     neighbours = np.abs(kernel[0::2] + kernel[1::2])
     scales = np.maximum(np.concatenate([np.abs(kernel), neighbours]).max(axis=0), 1e-30) / 127
     integers = (quantized(x, range) - range.zero_point) @ np.round(kernel / scales)
     expected = integers * scales * range.scale + bias
     np.testing.assert_allclose(plain, expected, atol=1e-4)
     np.testing.assert_allclose(added, expected + addend, atol=1e-4)
-    np.testing.assert_allclose(half, expected + addend, atol=2**-6)
+    np.testing.assert_allclose(added_half, expected + half.astype(float), atol=1e-4)
     # What is halfway between two whole numbers may become either.
     assert np.abs(hidden - quantized(gelu(expected), output_range)).max() <= 1
 
