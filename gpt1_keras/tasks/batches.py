@@ -91,7 +91,10 @@ def as_batches(task: Any, x: Any, y: Any, sample_weight: Any, batch_size: int | 
         return Batches(x, y, sample_weight, batch_size, are_ready=False)
     examples = task.read_examples(x, y, sample_weight)
     if has_tensorflow():
-        return _batch(task, examples, _slices(examples), batch_size)
+        slices = _slices(examples)
+        if examples.batches is None and len(slices) <= (batch_size or _BATCH_SIZE):
+            return _one_batch(task, examples)
+        return _batch(task, examples, slices, batch_size)
     # KerasHub then uses Grain, whose batches must all have one length.
     if examples.batches is not None:
         raise ValueError("Reading examples in your own batches needs TensorFlow.")
@@ -221,6 +224,14 @@ def _batch(task: Any, read: Examples, slices: tf.data.Dataset, batch_size: int |
         return task.frame_examples(*batch)
 
     return Batches(_mapped(without_autotuning(slices), frame), examples=read)
+
+
+def _one_batch(task: Any, read: Examples) -> Batches:
+    """Frames the examples at once, where `map` would first trace and optimize a graph for them."""
+    with tf.device("CPU:0"):
+        framed = task.frame_examples(*_tensors(read))
+    batches = tf.data.Dataset.from_tensor_slices(framed).batch(len(read))
+    return Batches(without_autotuning(batches), examples=read)
 
 
 def _mapped(batches: tf.data.Dataset, preprocess: Callable) -> tf.data.Dataset:

@@ -231,6 +231,8 @@ def test_the_commands_that_made_it(books_dir, tmp_path, monkeypatch, capsys):
         for index in range(0, len(arguments), 2):
             option = arguments[index]
             arguments[index + 1] = LESS.get(option, arguments[index + 1])
+        if name == "pretrain":
+            arguments += ["--sequence-length", "32"]
         assert not main_of(module_of(f"{command} {name}"))(arguments), capsys.readouterr().err
     score = main_of("training.perplexity")
     assert score(["--preset", "./gpt1_tiny_books", "--corpus", "corpus"]) == 0

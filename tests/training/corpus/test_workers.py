@@ -92,7 +92,7 @@ def test_a_stopped_run_leaves_no_corpus_and_no_process(
     number, status, stories, tokenizer_dir, tmp_path
 ):
     long = pathlib.Path(stories, "train", "d.txt")
-    long.write_text("a film that is dull\n" * 2_000_000)  # other shards are written before it
+    long.write_text("a film that is dull\n" * 500_000)  # other shards are written before it
     command = [sys.executable, "-m", "training.corpus", "--input", stories, "--shard-mb", "1e-4"]
     command += ["--tokenizer", tokenizer_dir, "--output", str(tmp_path / "out" / "corpus")]
     process = subprocess.Popen(
