@@ -21,7 +21,7 @@ assert "gpt1_tiny_books" in keras_hub.models.Backbone.presets
 """
 
 
-OTHERS = ("keras", "keras_hub", "transformers")
+OTHERS = ("keras", "keras_hub", "keras_nlp", "tensorflow", "transformers")
 THREADS = """
 import threading, time, traceback
 import gpt1_keras
@@ -56,7 +56,9 @@ assert not failed, failed
     [
         *(f"import gpt1_keras, {other}" for other in OTHERS),
         *(f"import {other}, gpt1_keras" for other in OTHERS),
-        "import tensorflow, gpt1_keras, keras_nlp",
+        "import tensorflow, gpt1_keras, keras_hub",
+        "import gpt1_keras, transformers, keras_nlp",
+        "import gpt1_keras, keras, keras_hub",
         "import gpt1_keras.upstream",
         "from gpt1_keras.presets import load_task",
         "from gpt1_keras.optimization.objective import *",

@@ -99,9 +99,9 @@ def newest(folder):
 
 @pytest.mark.slow
 def test_killed_at_random_moments(whole, start, finish, tmp_path):
-    """Four times, while it starts or around its first checkpoints, whatever the machine's speed."""
+    """While it starts, or around its first checkpoints: six times, whatever the machine's speed."""
     moments = random.Random(0)
-    for end in (0, EVERY, 2 * EVERY, 0):
+    for end in (0, EVERY, 2 * EVERY, 0, 2 * EVERY, EVERY):
         process = start("killed")
         before = newest(tmp_path / "killed")
         while process.is_alive() and newest(tmp_path / "killed") < before + end:

@@ -70,7 +70,7 @@ def test_language_models(tiny_tokenizer, tmp_path, mode):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
-@search(6)
+@search(12)
 @hypothesis.given(st.data())
 def test_models_of_any_kind(tiny_tokenizer, tmp_path_factory, data):
     task, backbone = (

@@ -26,7 +26,7 @@ from tests.helpers.random_unicode import (
 )
 
 BATCH = 4096
-MANY = 8_000
+MANY = 20_000
 SIZES = [2_000, pytest.param(MANY, marks=pytest.mark.slow)]
 LINE_ENDS = ("\n", "\r\n", "\r", "\u2028", "\u2029")
 ORIGINAL = [

@@ -114,9 +114,9 @@ def test_ten_megabytes_of_books(original_tokenizer, reference, books_dir):
 @pytest.mark.slow
 def test_every_word_of_books_in_a_short_batch(original_tokenizer, reference, books_dir):
     """Where words of two tokens are looked up; in a long one, nearly all are merged."""
-    lines = book_lines(books_dir, 2_000_000)
+    lines = book_lines(books_dir, 10_000_000)
     words = sorted({word for line in lines for word in line.split()})
-    assert len(words) > 30_000
+    assert len(words) > 80_000
     assert_same_ids(original_tokenizer, reference, words, 12)
 
 
