@@ -24,6 +24,7 @@ from training.evaluation.predictions import read_predictions
 from training.finetune import main
 from training.runs import checkpoints, finetuning
 from training.runs import run_folder as run_module
+from training.runs.checkpoints import Checkpoints
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.finetuning import (
     as_recorded,
@@ -108,8 +109,8 @@ def test_how_long_the_rest_takes(monkeypatch, capsys):
         now[0] += 10.0 if batch else 99.0  # the first also traces the graph
         progress.on_train_batch_end(batch, {"loss": 1.0})
     assert capsys.readouterr().out == "Epoch 1 of at most 9\n\nAbout 150 min left\n"
-    progress.start(epoch=1, updates=800, seconds=[600.0])
-    assert capsys.readouterr().out == "Epoch 2 of at most 9, about 80 min left\n"
+    progress.start(epoch=1, updates=750, seconds=[6.0])
+    assert capsys.readouterr().out == "Epoch 2 of at most 9, about 75 min left\n"
 
 
 @pytest.fixture
@@ -133,6 +134,12 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
     def interrupt(run, entry):
         raise KeyboardInterrupt
 
+    def seconds_so_far(step):
+        """Returns those of the epoch, which the only checkpoint notes."""
+        checkpoints = Checkpoints(tmp_path / "cut" / "checkpoints", {})
+        assert [path.name for path in checkpoints.folder.iterdir()] == [f"step-{step:08}.npz"]
+        return checkpoints.note(step)["seconds"]
+
     class Interrupt(keras.callbacks.Callback):
         def __init__(self, *_):
             super().__init__()
@@ -145,14 +152,12 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
         context.setattr(finetuning.keras.callbacks, "TensorBoard", Interrupt)
         with pytest.raises(KeyboardInterrupt):
             finetune(options, tmp_path / "cut")
-    assert [path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()] == [
-        "step-00000007.npz"
-    ]
+    amid_epoch = seconds_so_far(7)
     with monkeypatch.context() as context:  # and again, before the second epoch's score is kept
         context.setattr(run_module.Run, "add", interrupt)
         with pytest.raises(KeyboardInterrupt):
             finetune(options, tmp_path / "cut")
-    assert list((tmp_path / "cut" / "checkpoints").glob("*.npz"))
+    before_score = seconds_so_far(8)
     result = finetune(options, tmp_path / "cut")
 
     def scores(history):
@@ -160,6 +165,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
 
     assert scores(result["history"]) == scores(expected["history"])
     # What a run took is what its epochs took, however often it was cut off.
+    assert 0 < amid_epoch < before_score < result["history"][1]["seconds"]
     assert result["seconds"] == pytest.approx(
         sum(epoch["seconds"] for epoch in result["history"]), abs=0.1
     )

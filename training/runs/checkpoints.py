@@ -33,7 +33,9 @@ _BYTES_BESIDE_ARRAYS = 2**20  # at most: the options, and the arrays' own header
 
 _SECONDS_PER_CHECKPOINT = 120.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-LOSS_STATE = "loss_state"  # of a checkpoint's note: that of the mean loss so far
+# Of a checkpoint's note, what a `fit` that is resumed goes on from:
+LOSS_STATE = "loss_state"  # that of the mean loss so far
+SECONDS = "seconds"  # so far
 
 
 class Checkpoints:
@@ -198,24 +200,28 @@ class CheckpointSaver(keras.callbacks.Callback):
         self._checkpoints, self._keeps_loss, self._is_quiet = checkpoints, keeps_loss, is_quiet
         self._saved = time.monotonic()
         self._signal: int | None = None
-        self._first = 0
+        self._first, self._started = 0, self._saved
         self._loss_state: Sequence[float] | None = None
 
     @contextlib.contextmanager
-    def during_fit(self, step: int, loss_state: Sequence[float] | None = None) -> Iterator[None]:
+    def during_fit(
+        self, step: int, started: float, loss_state: Sequence[float] | None = None
+    ) -> Iterator[None]:
         """Makes SIGINT and SIGTERM wait for the end of an update, or of the block if none is left.
 
         A second one ends at once.
 
         Args:
             step: updates before this `fit`.
+            started: when its seconds began, by `time.monotonic`. If it goes on from a checkpoint,
+                that is earlier by the seconds that the checkpoint's note holds.
             loss_state: the state of the mean loss that the checkpoint's note holds, if this `fit`
                 goes on from a checkpoint.
 
         Raises:
             KeyboardInterrupt: a signal has asked to end.
         """
-        self._first, self._loss_state = step, loss_state
+        self._first, self._started, self._loss_state = step, started, loss_state
         with signals_handled(self._take, *_SIGNALS):
             yield
         self._end_if_asked()
@@ -243,7 +249,7 @@ class CheckpointSaver(keras.callbacks.Callback):
         if math.isfinite(loss):  # otherwise the run will say that it has diverged
             if hasattr(self.model, "jax_state_sync"):
                 self.model.jax_state_sync()  # on JAX, `fit` keeps the weights elsewhere meanwhile
-            note = {}
+            note: dict[str, Any] = {SECONDS: time.monotonic() - self._started}
             if self._keeps_loss:
                 note[LOSS_STATE] = [float(each) for each in self.model.metrics[0].variables]
             self._checkpoints.save(self.model, step, note)

@@ -47,7 +47,7 @@ from training.evaluation.predictions import (
     predictions_of,
     write_predictions,
 )
-from training.runs.checkpoints import CheckpointSaver
+from training.runs.checkpoints import SECONDS, CheckpointSaver
 from training.runs.earlier_classifier import (
     FILES,
     VALIDATION,
@@ -343,6 +343,8 @@ def finetune(
         accumulation_steps=min(model.windows, options.batch_size),
     )
     step = run.checkpoints.restore(model)
+    if step > len(run.history) * steps:  # amid an epoch, or before its score was kept
+        started -= run.checkpoints.note(step).get(SECONDS, 0.0)
     if step and model.auxiliary.trains_tokens:
         model.backbone.num_untrained_tokens = 0  # L1 has trained them
     run.start()
@@ -362,8 +364,8 @@ def finetune(
         order = order[step - epoch * steps :]
         if order:  # empty if the run was cut off between the epoch's end and its score
             left = len(order) + steps * (options.epochs - epoch - 1)
-            progress.start(epoch, left, [entry["seconds"] for entry in run.history])
-            with saver.during_fit(step):
+            progress.start(epoch, left, [entry["seconds"] / steps for entry in run.history])
+            with saver.during_fit(step, started):
                 fitted = model.fit(
                     train.in_batches(order),
                     epochs=epoch + 1,
@@ -374,7 +376,7 @@ def finetune(
                 )
                 step = (epoch + 1) * steps
                 if np.isfinite(fitted.history["loss"][-1]):  # else its predictions will say so
-                    run.checkpoints.save(model, step)
+                    run.checkpoints.save(model, step, {SECONDS: time.monotonic() - started})
                 saver.saved()
         outputs = predict_outputs(model, validation, validation_order)
         scores = score(validation, predictions_of(outputs), dataset.metrics)
@@ -555,13 +557,13 @@ class EpochProgress(keras.callbacks.ProgbarLogger):
         Args:
             epoch: from 0.
             updates: of this epoch and those after it.
-            seconds: that each of the epochs before it took.
+            seconds: that an update took, in each of the epochs before it.
         """
         self._updates, self._is_told = updates, bool(seconds)
         self._timed = -1  # the first update also traces the graph
         line = f"Epoch {epoch + 1} of {'at most ' * self._may_end_early}{self._epochs}"
         if seconds:
-            line += f", {_left(statistics.mean(seconds) * (self._epochs - epoch))}"
+            line += f", {_left(statistics.mean(seconds) * updates)}"
         print(line, flush=True)
 
     def set_params(self, params: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ from training.evaluation.context_use import ContextUse, plot_series, spread_wind
 from training.evaluation.likelihood import load_for_corpus
 from training.evaluation.plots import save
 from training.evaluation.throughput import flops_per_token, measure_peak
-from training.runs.checkpoints import LOSS_STATE, CheckpointSaver
+from training.runs.checkpoints import LOSS_STATE, SECONDS, CheckpointSaver
 from training.runs.pretrain_options import (
     MEASURED,
     PAPER_WARMUP,
@@ -306,9 +306,10 @@ def pretrain(
         # A checkpoint also where the decay starts: a later run may go on from there.
         end = decay_start if decay_start is not None and step < decay_start else options.steps
         steps = min(every - step % every, end - step)
-        started = time.monotonic()
+        started, before = time.monotonic(), note.get(SECONDS, 0.0)
+        fitting = saver.during_fit(step, started - before, note.get(LOSS_STATE))
         batches = training_batches(train, step, steps, distribution)
-        with saver.during_fit(step, note.get(LOSS_STATE)) if is_chief else contextlib.nullcontext():
+        with fitting if is_chief else contextlib.nullcontext():
             losses = model.fit(
                 batches,
                 steps_per_epoch=steps,
@@ -322,7 +323,7 @@ def pretrain(
             entry = {
                 "step": step,
                 "loss": losses.history["loss"][0],
-                "seconds": round(seconds, 2),
+                "seconds": round(before + seconds, 2),
                 "tokens_per_second": round(steps * tokens / seconds),
                 "share_of_peak": round(steps * flops / seconds / peak, 4),
             }

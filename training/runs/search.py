@@ -9,7 +9,6 @@ import os
 import pathlib
 import shutil
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,7 +61,8 @@ def as_markdown(trials: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
         scores = ", ".join(f"{100 * score:.1f}" for score in trial["scores"] or ())
         median = "diverged" if trial["median"] is None else f"{100 * trial['median']:.1f}"
         cells = [str(number), *(f"{trial[name]:.4g}" for name in names), median, scores]
-        cells += [", ".join(map(str, trial["best_epochs"])), f"{trial['seconds']:.0f}"]
+        seconds = "" if trial["seconds"] is None else f"{trial['seconds']:.0f}"
+        cells += [", ".join(map(str, trial["best_epochs"])), seconds]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -124,8 +124,7 @@ def search(
         chosen = space.suggest(number, run.history)
         shown = ", ".join(f"{name} {value:.4g}" for name, value in chosen.items())
         print(f"Trial {number + 1} of {trials}: {shown}", flush=True)
-        folder, started = _folder(run, number), time.monotonic()
-        results = []
+        folder, results = _folder(run, number), []
         for seed in range(options.seed, options.seed + seeds):
             changed = dataclasses.replace(options, seed=seed, **chosen)
             try:
@@ -144,7 +143,7 @@ def search(
                 "scores": scores,
                 "median": statistics.median(scores) if scores else None,
                 "best_epochs": [result["best_epoch"] for result in results],
-                "seconds": round(time.monotonic() - started, 1),
+                "seconds": round(sum(each["seconds"] for each in results), 1) if scores else None,
             }
         )
         _keep_best_presets(run)

@@ -12,10 +12,11 @@ LOGS = {"loss": 1.0}
 
 
 class Saved(list):
-    """Stands for a run's checkpoints; it holds their steps."""
+    """Stands for a run's checkpoints; it holds their steps, and the newest one's note."""
 
     def save(self, model, step, note):
         self.append(step)
+        self.note = note
 
 
 @pytest.fixture
@@ -42,11 +43,20 @@ def test_checkpoints_go_by_time(now, saver, saved):
     """However short a `fit` is: what an interruption costs is time."""
     for first in (100, 110):
         saver.set_params({"steps": 10})
-        with saver.during_fit(first):
+        with saver.during_fit(first, 0.0):
             for batch in range(10):
                 now[0] += 50.0
                 saver.on_train_batch_end(batch, LOGS)
     assert saved == [103, 106, 109, 112, 115, 118]
+
+
+def test_a_checkpoint_notes_the_seconds_so_far(now, saver, saved):
+    """Also those before an interruption, by which the time of its `fit` began earlier."""
+    now[0] = 1000.0
+    with saver.during_fit(20, started=now[0] - 30.0):
+        now[0] += 125.0
+        saver.on_train_batch_end(0, LOGS)
+    assert saved == [21] and saved.note == {"seconds": 155.0}
 
 
 def test_what_the_run_saves_counts(now, saver, saved):
@@ -73,7 +83,7 @@ def python_handles_signals():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_waits_for_the_update(number, saver, saved, capsys):
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
-    with pytest.raises(KeyboardInterrupt) as raised, saver.during_fit(10):
+    with pytest.raises(KeyboardInterrupt) as raised, saver.during_fit(10, 0.0):
         os.kill(os.getpid(), number)
         again = " Ctrl-C again ends at once." if number == signal.SIGINT else ""
         assert saved == [] and capsys.readouterr().out == f"\nSaving after this update.{again}\n"
@@ -86,7 +96,7 @@ def test_a_signal_waits_for_the_update(number, saver, saved, capsys):
 
 
 def test_a_signal_during_the_last_update(saver, saved):
-    with pytest.raises(KeyboardInterrupt), saver.during_fit(10):
+    with pytest.raises(KeyboardInterrupt), saver.during_fit(10, 0.0):
         os.kill(os.getpid(), signal.SIGTERM)
         saver.on_train_batch_end(99, LOGS)
         saved.append("by the run")
@@ -99,7 +109,7 @@ def test_a_signal_during_the_last_update(saver, saved):
 @pytest.mark.parametrize("when", ["before", "amid", "after"])
 def test_a_signal_while_the_run_saves(when, number, saver, saved):
     """After the last update: the checkpoint is written to its end, and the signal is not lost."""
-    with pytest.raises(KeyboardInterrupt) as raised, saver.during_fit(10):
+    with pytest.raises(KeyboardInterrupt) as raised, saver.during_fit(10, 0.0):
         for moment in ("before", "amid", "after"):
             if moment == when:
                 os.kill(os.getpid(), number)
@@ -111,7 +121,7 @@ def test_a_signal_while_the_run_saves(when, number, saver, saved):
 
 
 def test_a_model_that_has_diverged_is_not_saved(saver, saved):
-    with pytest.raises(KeyboardInterrupt), saver.during_fit(10):
+    with pytest.raises(KeyboardInterrupt), saver.during_fit(10, 0.0):
         os.kill(os.getpid(), signal.SIGTERM)
         saver.on_train_batch_end(4, {"loss": float("nan")})
     assert saved == []
@@ -120,7 +130,7 @@ def test_a_model_that_has_diverged_is_not_saved(saver, saved):
 def test_an_ignored_signal_stays_ignored(saver):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with saver.during_fit(10):
+        with saver.during_fit(10, 0.0):
             os.kill(os.getpid(), signal.SIGINT)
             saver.on_train_batch_end(4, LOGS)
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN

@@ -13,7 +13,7 @@ from gpt1_keras.presets.configurations import CONFIGURATIONS
 from tests.helpers.eager import eagerly
 from training.pretrain import main
 from training.runs import newest_saved
-from training.runs.checkpoints import CheckpointSaver
+from training.runs.checkpoints import Checkpoints, CheckpointSaver
 from training.runs.pretrain_options import CheckpointSchedule, PretrainOptions
 from training.runs.pretraining import Validation, pretrain
 from training.runs.run_folder import Run
@@ -111,12 +111,18 @@ def test_signals_end_a_run(run, tmp_path, monkeypatch):
 
     monkeypatch.setattr(CheckpointSaver, "on_train_batch_end", end_batch_or_signal)
     monkeypatch.setattr(Validation, "scores", validate_or_end)
+    notes = {}
     for newest in (1, 4, 5, 8):
         with pytest.raises(KeyboardInterrupt):
             run(WHOLE, tmp_path / "ended")
         path = newest_saved(tmp_path / "ended")
         assert path == str(tmp_path / f"ended/checkpoints/step-{newest:08}.npz")
+        notes[newest] = Checkpoints(tmp_path / "ended/checkpoints", {}).note(newest)
     found = run(WHOLE, tmp_path / "ended")
+    for update, entry in ((1, found["history"][0]), (5, found["history"][2])):
+        # The seconds before the interruption count; the speed is of the update after it.
+        after = WHOLE.batch_size * WHOLE.sequence_length / entry["tokens_per_second"]
+        assert entry["seconds"] == pytest.approx(notes[update]["seconds"] + after, 0.01, 0.01)
     for ours, theirs in zip(found["history"], expected["history"], strict=True):
         for name in ("step", "loss", "validation_loss", "context_use"):
             assert ours[name] == theirs[name]
