@@ -82,6 +82,12 @@ def test_the_page_shows_fasttext_s_scores():
     )
 
 
+def test_the_page_shows_the_pairs_that_nobody_tuned_to():
+    assert_shown(
+        json.loads((DOCS / "evidence" / "question_sentences" / "scores.json").read_text()), "model"
+    )
+
+
 def test_the_page_shows_what_the_probes_found():
     folder = DOCS / "evidence" / "probes"
     probes, page = (
