@@ -24,7 +24,6 @@ from training.evaluation.predictions import read_predictions
 from training.finetune import main
 from training.runs import checkpoints, finetuning
 from training.runs import run_folder as run_module
-from training.runs.checkpoints import Checkpoints
 from training.runs.finetune_options import FinetuneOptions
 from training.runs.finetuning import (
     as_recorded,
@@ -136,9 +135,9 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
 
     def seconds_so_far(step):
         """Returns those of the epoch, which the only checkpoint notes."""
-        checkpoints = Checkpoints(tmp_path / "cut" / "checkpoints", {})
-        assert [path.name for path in checkpoints.folder.iterdir()] == [f"step-{step:08}.npz"]
-        return checkpoints.note(step)["seconds"]
+        kept = checkpoints.Checkpoints(tmp_path / "cut" / "checkpoints", {})
+        assert [path.name for path in kept.folder.iterdir()] == [f"step-{step:08}.npz"]
+        return kept.note(step)["seconds"]
 
     class Interrupt(keras.callbacks.Callback):
         def __init__(self, *_):
